@@ -142,7 +142,7 @@ def _totals(table: dict[str, str]) -> Row:
 
 
 def _rate(table: dict[str, str], averages: str | None, pool: str) -> Row | None:
-    """The first of three averages, over ten seconds, and how its thread pool keeps up."""
+    """Returns the first of three averages, over ten seconds, and how its thread pool keeps up."""
     if not table:
         return None
     # Stock has no averages in its first seconds.

@@ -304,7 +304,7 @@ async def _delete(
 
 
 async def _is_known(servers: Servers, group: str, targets: list[str], topics: list[str]) -> bool:
-    """Whether there is something to delete: a call that broke off leaves topics behind."""
+    """Returns whether there is something to delete: a call that broke off leaves topics behind."""
     for address in targets:
         known = await servers.admin.groups(address)
         if group in known.subscription_group_table:

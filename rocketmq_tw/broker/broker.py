@@ -113,7 +113,7 @@ class Broker:
         self._metrics_log = MetricsLog(surroundings.reactor, self.metrics)
 
     def __getitem__(self, kind: type[P]) -> P:
-        """The part of a class."""
+        """Returns the part of a class."""
         return self.parts[kind]
 
     @inlineCallbacks

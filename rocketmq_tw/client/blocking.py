@@ -178,7 +178,7 @@ class BlockingClient:
     # Routes
 
     def route(self, topic: str) -> TopicRouteData:
-        """The route of a topic, at most 30 s old; raises `UnknownTopicError` where it has
+        """Returns the route of a topic, at most 30 s old; raises `UnknownTopicError` where it has
         none."""
         known = self._routes.get(topic)
         if known is not None and time.monotonic() - known[0] < ROUTE_SECONDS:
@@ -192,11 +192,11 @@ class BlockingClient:
         return route
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues to read of a topic, sorted."""
+        """Returns the queues to read of a topic, sorted."""
         return subscribe_queues(topic, self.route(topic))
 
     def topics(self) -> list[str]:
-        """The names of all topics that the name servers know, system topics among them."""
+        """Returns the names of all topics that the name servers know, system topics among them."""
         return commands.read_topics(*self._ask_name_servers(commands.topics_command))
 
     def forget_routes(self) -> None:
@@ -205,7 +205,8 @@ class BlockingClient:
         self._brokers.clear()
 
     def write_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues to send to; of a topic that is not there those that brokers would make."""
+        """Returns the queues to send to; of a topic that is not there those that brokers would
+        make."""
         try:
             route = self.route(topic)
         except NoRouteError:
@@ -228,8 +229,8 @@ class BlockingClient:
         suspend_seconds: float = 0.0,
         max_bytes: int | None = None,
     ) -> PullResult:
-        """Messages from `offset` on; with `suspend_seconds` the broker waits for so long where
-        there is none yet."""
+        """Returns messages from `offset` on; with `suspend_seconds` the broker waits for so long
+        where there is none yet."""
         command = commands.pull_command(
             self.group,
             queue,
@@ -276,26 +277,27 @@ class BlockingClient:
         return self._ask(queue, command, commands.read_pull_bytes)
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message of the queue gets."""
+        """Returns the offset that the next message of the queue gets."""
         return self._ask(queue, commands.max_offset_command(queue), commands.read_max_offset)
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """The oldest offset that is still there."""
+        """Returns the oldest offset that is still there."""
         return self._ask(queue, commands.min_offset_command(queue), commands.read_min_offset)
 
     def search_offset(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
-        """The first offset stored at or after a time in ms; `upper`: the last at or before it."""
+        """Returns the first offset stored at or after a time in ms; `upper`: the last at or before
+        it."""
         command = commands.search_offset_command(queue, timestamp_ms, upper=upper)
         return self._ask(queue, command, commands.read_search_offset)
 
     def earliest_store_time(self, queue: MessageQueue) -> int:
-        """When the queue's oldest message was stored, in ms."""
+        """Returns when the queue's oldest message was stored, in ms."""
         return self._ask(
             queue, commands.earliest_store_time_command(queue), commands.read_earliest_store_time
         )
 
     def committed_offset(self, queue: MessageQueue, group: str | None = None) -> int | None:
-        """Where a group (ours by default) goes on; None where it has committed nothing."""
+        """Returns where a group (ours by default) goes on; None where it has committed nothing."""
         command = commands.committed_offset_command(group or self.group, queue)
         return self._ask(queue, command, commands.read_committed_offset)
 
@@ -392,7 +394,7 @@ class BlockingClient:
         return commands.read_route(*self._ask_name_servers(lambda: commands.route_command(topic)))
 
     def _ask_name_servers(self, make: Callable[[], RemotingCommand]) -> tuple[str, RemotingCommand]:
-        """The first name server that answers, and its answer."""
+        """Returns the first name server that answers, and its answer."""
         reasons = []
         for address in list(self._name_servers):
             try:

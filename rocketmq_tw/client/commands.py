@@ -75,32 +75,32 @@ SIGNATURE = "Signature"
 
 
 def route_command(topic: str) -> RemotingCommand:
-    """Request 105, which asks for the route of a topic."""
+    """Returns request 105, which asks for the route of a topic."""
     header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
     return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
 
 
 def read_route(address: str, response: RemotingCommand) -> TopicRouteData | None:
-    """The route; None where the name server does not know the topic."""
+    """Returns the route; None where the name server does not know the topic."""
     if response.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
     return decode_body(TopicRouteData, check_success(address, response).body)
 
 
 def topics_command() -> RemotingCommand:
-    """Request 206, which asks for the names of all topics."""
+    """Returns request 206, which asks for the names of all topics."""
     return RemotingCommand.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
 
 
 def read_topics(address: str, response: RemotingCommand) -> list[str]:
-    """The topics of an answer; raises `BrokerError`."""
+    """Returns the topics of an answer; raises `BrokerError`."""
     return decode_body(TopicList, check_success(address, response).body).topic_list
 
 
 def read_send(
     address: str, response: RemotingCommand, prepared: Prepared, queue: MessageQueue
 ) -> SendResult:
-    """Where the message went; raises `BrokerError` where it was refused."""
+    """Returns where the message went; raises `BrokerError` where it was refused."""
     status = _SEND_STATUS.get(response.code)
     if status is None:
         raise BrokerError(address, response.code, response.remark)
@@ -159,7 +159,8 @@ def pull_command(
 
 
 def read_pull_bytes(address: str, response: RemotingCommand) -> PulledBytes:
-    """What was pulled, its records as they came; raises `BrokerError` for any other answer."""
+    """Returns what was pulled, its records as they came; raises `BrokerError` for any other
+    answer."""
     status = _PULL_STATUS.get(response.code)
     if status is None:
         raise BrokerError(address, response.code, response.remark)
@@ -183,7 +184,7 @@ def read_pull(
     *,
     keep_damaged: bool = False,
 ) -> PullResult:
-    """What was pulled, less the messages whose tag only had the hash code of one asked for.
+    """Returns what was pulled, less the messages whose tag only had the hash code of one asked for.
 
     Raises `BrokerError` for any other answer, `BodyError` for a damaged record; with
     `keep_damaged` a damaged body is left as it is, and is among the result's `problems`.
@@ -218,7 +219,7 @@ def max_offset_command(queue: MessageQueue) -> RemotingCommand:
 
 
 def read_max_offset(address: str, response: RemotingCommand) -> int:
-    """The offset that the next message gets; raises `BrokerError`."""
+    """Returns the offset that the next message gets; raises `BrokerError`."""
     return check_success(address, response).header(GetMaxOffsetResponseHeader).offset
 
 
@@ -231,7 +232,7 @@ def min_offset_command(queue: MessageQueue) -> RemotingCommand:
 
 
 def read_min_offset(address: str, response: RemotingCommand) -> int:
-    """The oldest offset; raises `BrokerError`."""
+    """Returns the oldest offset; raises `BrokerError`."""
     return check_success(address, response).header(GetMinOffsetResponseHeader).offset
 
 
@@ -250,7 +251,7 @@ def search_offset_command(
 
 
 def read_search_offset(address: str, response: RemotingCommand) -> int:
-    """The offset that was found; raises `BrokerError`."""
+    """Returns the offset that was found; raises `BrokerError`."""
     return check_success(address, response).header(SearchOffsetResponseHeader).offset
 
 
@@ -263,7 +264,7 @@ def earliest_store_time_command(queue: MessageQueue) -> RemotingCommand:
 
 
 def read_earliest_store_time(address: str, response: RemotingCommand) -> int:
-    """When the oldest message was stored, in ms since 1970; raises `BrokerError`."""
+    """Returns when the oldest message was stored, in ms since 1970; raises `BrokerError`."""
     header = check_success(address, response).header(GetEarliestMsgStoretimeResponseHeader)
     return header.timestamp
 
@@ -280,7 +281,7 @@ def committed_offset_command(group: str, queue: MessageQueue) -> RemotingCommand
 
 
 def read_committed_offset(address: str, response: RemotingCommand) -> int | None:
-    """The offset; None where the group has none for the queue."""
+    """Returns the offset; None where the group has none for the queue."""
     if response.code == ResponseCode.QUERY_NOT_FOUND:
         return None
     return check_success(address, response).header(QueryConsumerOffsetResponseHeader).offset

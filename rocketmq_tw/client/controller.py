@@ -125,7 +125,7 @@ class ControllerClient:
         )
 
     def find_leader(self) -> "Deferred[str]":
-        """The leader's address, which all requests go to from then on."""
+        """Fires with the leader's address, which all requests go to from then on."""
         return Deferred.fromCoroutine(self._find_leader())
 
     def heartbeat(self, header: BrokerHeartbeatRequestHeader, timeout: float = 1.0) -> None:

@@ -15,7 +15,7 @@ from rocketmq_tw.wire.errors import BodyError
 def decode_messages(
     data: bytes, queue: MessageQueue, problems: dict[int, str] | None = None
 ) -> list[ReceivedMessage]:
-    """The messages of a pull response's body, compressed bodies unpacked.
+    """Returns the messages of a pull response's body, compressed bodies unpacked.
 
     Raises `BodyError` where a record is damaged: its length, magic or CRC. With `problems` a
     damaged body is left as it is, and what is wrong with it stands there under the index of its

@@ -29,7 +29,7 @@ class BrokerError(ClientError):
 
 
 def check_success(address: str, response: RemotingCommand) -> RemotingCommand:
-    """`response`, where its code is success; raises `BrokerError` otherwise."""
+    """Returns `response`, where its code is success; raises `BrokerError` otherwise."""
     if response.code != 0:
         raise BrokerError(address, response.code, response.remark)
     return response

@@ -52,7 +52,7 @@ class QueueLocks:
         self._renewals.stop()
 
     def locked_until(self, queue: MessageQueue) -> float:
-        """The reactor's time until which the lock is ours for certain; 0 without one."""
+        """Returns the reactor's time until which the lock is ours for certain; 0 without one."""
         return self._until.get(queue, 0.0)
 
     async def acquire(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:

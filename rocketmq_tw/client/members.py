@@ -40,18 +40,19 @@ class GroupMember:
     group: str
 
     def describe(self) -> ConsumerData:
-        """What the heartbeat tells brokers of this consumer."""
+        """Returns what the heartbeat tells brokers of this consumer."""
         raise NotImplementedError
 
     def members_changed(self) -> None:
         """Called when other consumers joined or left the group."""
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
-        """The offset of each queue of a topic that is ours; of all topics for an empty one."""
+        """Returns the offset of each queue of a topic that is ours; of all topics for an empty
+        one."""
         return {}
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What an administrator wants to know of us."""
+        """Returns what an administrator wants to know of us."""
         return ConsumerRunningInfo(subscription_set=self.describe().subscription_data_set)
 
     def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> Deferred[None]:
@@ -128,7 +129,7 @@ class BrokerRequests:
 
 
 def _read_offsets(body: bytes) -> dict[MessageQueue, int]:
-    """The offsets of 220: by object keys for Java, as a list for others."""
+    """Returns the offsets of 220: by object keys for Java, as a list for others."""
     try:
         return decode_body(ResetOffsetBody, body).offset_table
     except BodyError:

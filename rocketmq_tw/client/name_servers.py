@@ -33,12 +33,12 @@ class NameServers:
         self._current = 0
 
     def ask(self, make: Callable[[], RemotingCommand]) -> Deferred[tuple[str, RemotingCommand]]:
-        """The address that answered and its answer; fails with `NoRouteError` that lists why
-        none did. `make` gives the request, anew for each try."""
+        """Fires with the address that answered and its answer; fails with `NoRouteError` that lists
+        why none did. `make` gives the request, anew for each try."""
         return Deferred.fromCoroutine(self._ask(make))
 
     def route(self, topic: str) -> Deferred[TopicRouteData | None]:
-        """The route of a topic; None where it has none."""
+        """Fires with the route of a topic; None where it has none."""
         return Deferred.fromCoroutine(self._route(topic))
 
     async def _ask(self, make: Callable[[], RemotingCommand]) -> tuple[str, RemotingCommand]:
@@ -88,18 +88,19 @@ class Routes:
         return self._changed.add(callback)
 
     def known(self) -> dict[str, TopicRouteData]:
-        """Topic to route, of all that are known."""
+        """Returns topic to route, of all that are known."""
         return self._routes
 
     def get(self, topic: str) -> Deferred[TopicRouteData | None]:
-        """The route, from memory where it is there."""
+        """Fires with the route, from memory where it is there."""
         route = self._routes.get(topic)
         if route is not None:
             return succeed(route)
         return self.refresh(topic)
 
     def refresh(self, topic: str) -> Deferred[TopicRouteData | None]:
-        """The route as a name server has it now; those who ask at once share the request."""
+        """Fires with the route as a name server has it now; those who ask at once share the
+        request."""
         waiting = self._asking.get(topic)
         if waiting is not None:
             return waiting.wait()

@@ -18,8 +18,8 @@ class OffsetStore(Protocol):
     """Reads and keeps the offset at which a queue goes on."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """The offset to go on at; None where none was kept. Raises what the broker's answer or
-        the connection does."""
+        """Returns the offset to go on at; None where none was kept. Raises what the broker's answer
+        or the connection does."""
 
     async def write(self, offsets: dict[MessageQueue, int]) -> None:
         """Keeps the offsets to go on at; raises as `read` does, or `OSError`."""
@@ -61,8 +61,8 @@ class FileOffsets:
 async def first_offset(
     queue: MessageQueue, kept: OffsetStore, reader: QueuePuller, settings: ConsumerSettings
 ) -> int:
-    """Where to begin with a queue: at the kept offset, or else where `settings` says. A retry queue
-    is read from its start: it has only what the group gave back."""
+    """Returns where to begin with a queue: at the kept offset, or else where `settings` says. A
+    retry queue is read from its start: it has only what the group gave back."""
     offset = await kept.read(queue)
     if offset is not None and offset >= 0:
         return offset

@@ -56,8 +56,8 @@ class Preparer:
         self._compress_over = compress_over
 
     def prepare(self, message: Message) -> Prepared:
-        """One message. Raises `TypeError`, `ValueError` or `RequestError` that says what is wrong
-        with it."""
+        """Returns one message. Raises `TypeError`, `ValueError` or `RequestError` that says what is
+        wrong with it."""
         _check_type(message.body)
         _check(message.topic, message.body)
         properties, message_id = self._properties(message)
@@ -70,7 +70,7 @@ class Preparer:
         )
 
     def prepare_batch(self, messages: Sequence[Message]) -> Prepared:
-        """Several messages of one topic in one request."""
+        """Returns several messages of one topic in one request."""
         if not messages:
             raise ValueError("a batch needs at least one message")
         topic = messages[0].topic
@@ -117,7 +117,7 @@ def send_command(
     *,
     oneway: bool = False,
 ) -> RemotingCommand:
-    """The request (310 or 320) that sends to `queue`."""
+    """Returns the request (310 or 320) that sends to `queue`."""
     header = SendMessageRequestHeaderV2(
         producer_group=group,
         topic=prepared.topic,
@@ -137,7 +137,7 @@ def send_command(
 
 
 def process_unique_ids(series: int) -> UniqueIds:
-    """Unique ids of this process; `series` tells its clients apart."""
+    """Returns unique ids of this process; `series` tells its clients apart."""
     return UniqueIds(ip_address(host_address()).packed, os.getpid(), series, wall_clock_ms)
 
 

@@ -114,7 +114,7 @@ class Producer:
         return Deferred.fromCoroutine(self._send_oneway(prepared, message, queue, selector))
 
     def queues(self, topic: str) -> Deferred[list[MessageQueue]]:
-        """The queues that messages of `topic` go to."""
+        """Fires with the queues that messages of `topic` go to."""
         return Deferred.fromCoroutine(self._queues_of(topic))
 
     def _forget_queues(self, topic: str, _: TopicRouteData) -> None:
@@ -186,7 +186,7 @@ class Producer:
         return self._next_queue(queues, None)
 
     def _next_queue(self, queues: Sequence[MessageQueue], avoid: str | None) -> MessageQueue:
-        """The next queue in turn, of another broker than `avoid` where there is one."""
+        """Returns the next queue in turn, of another broker than `avoid` where there is one."""
         for _ in queues:
             queue = queues[self._turn() % len(queues)]
             if queue.broker_name != avoid:
@@ -214,7 +214,7 @@ class Producer:
 
 
 def by_key(key: str | int) -> Selector:
-    """A selector for ordered messages: the same key goes to the same queue, as long as the
+    """Returns a selector for ordered messages: the same key goes to the same queue, as long as the
     topic has the same queues."""
     number = key if isinstance(key, int) else java_hash_code(key)
 

@@ -32,7 +32,8 @@ class QueuePuller:
         self._read_from: dict[MessageQueue, int] = {}
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The readable queues of a topic; raises `NoRouteError` where there is no such topic."""
+        """Returns the readable queues of a topic; raises `NoRouteError` where there is no such
+        topic."""
         return subscribe_queues(topic, await self.session.route(topic))
 
     async def pull(
@@ -49,9 +50,9 @@ class QueuePuller:
         timeout: float | None = None,
         keep_damaged: bool = False,
     ) -> PullResult:
-        """Messages from `offset` on, from the broker that the last answer named; also commits
-        `commit_offset` where that is the master. With `keep_damaged` what is wrong with bodies
-        stands in the result's `problems`; raises `BodyError` for them otherwise. Raises
+        """Returns messages from `offset` on, from the broker that the last answer named; also
+        commits `commit_offset` where that is the master. With `keep_damaged` what is wrong with
+        bodies stands in the result's `problems`; raises `BodyError` for them otherwise. Raises
         `BrokerError`, `NoRouteError` and the errors of the connection."""
         broker_id = self._read_from.get(queue, MASTER_ID)
         address = self.session.broker_address(queue.broker_name, broker_id)
@@ -76,23 +77,23 @@ class QueuePuller:
         return result
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the queue's next message gets."""
+        """Returns the offset that the queue's next message gets."""
         return await self._ask(queue, commands.max_offset_command(queue), commands.read_max_offset)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The oldest offset of the queue."""
+        """Returns the oldest offset of the queue."""
         return await self._ask(queue, commands.min_offset_command(queue), commands.read_min_offset)
 
     async def search_offset(
         self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False
     ) -> int:
-        """The first offset stored at or after a time in ms since 1970; `upper`: the last at or
-        before it."""
+        """Returns the first offset stored at or after a time in ms since 1970; `upper`: the last at
+        or before it."""
         command = commands.search_offset_command(queue, timestamp_ms, upper=upper)
         return await self._ask(queue, command, commands.read_search_offset)
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
-        """Where the group goes on; None where it has committed nothing."""
+        """Returns where the group goes on; None where it has committed nothing."""
         command = commands.committed_offset_command(self.group, queue)
         return await self._ask(queue, command, commands.read_committed_offset)
 
@@ -134,7 +135,8 @@ class PullConsumer(GroupMember):
         return Deferred.fromCoroutine(self._stop())
 
     def queues(self, topic: str) -> Deferred[list[MessageQueue]]:
-        """The queues to read of a topic; fails with `NoRouteError` where there is no such topic."""
+        """Fires with the queues to read of a topic; fails with `NoRouteError` where there is no
+        such topic."""
         return Deferred.fromCoroutine(self._reader.queues(topic))
 
     def pull(
@@ -148,8 +150,8 @@ class PullConsumer(GroupMember):
         suspend_seconds: float = 0.0,
         timeout: float | None = None,
     ) -> Deferred[PullResult]:
-        """Messages from `offset` on. With `suspend_seconds` the broker holds the answer for so
-        long where there is none yet."""
+        """Fires with messages from `offset` on. With `suspend_seconds` the broker holds the answer
+        for so long where there is none yet."""
         return Deferred.fromCoroutine(
             self._reader.pull(
                 queue,
@@ -163,21 +165,22 @@ class PullConsumer(GroupMember):
         )
 
     def max_offset(self, queue: MessageQueue) -> Deferred[int]:
-        """The offset that the next message of the queue gets."""
+        """Fires with the offset that the next message of the queue gets."""
         return Deferred.fromCoroutine(self._reader.max_offset(queue))
 
     def min_offset(self, queue: MessageQueue) -> Deferred[int]:
-        """The oldest offset that is still there."""
+        """Fires with the oldest offset that is still there."""
         return Deferred.fromCoroutine(self._reader.min_offset(queue))
 
     def search_offset(
         self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False
     ) -> Deferred[int]:
-        """The first offset stored at or after a time in ms; `upper`: the last at or before it."""
+        """Fires with the first offset stored at or after a time in ms; `upper`: the last at or
+        before it."""
         return Deferred.fromCoroutine(self._reader.search_offset(queue, timestamp_ms, upper=upper))
 
     def committed_offset(self, queue: MessageQueue) -> Deferred[int | None]:
-        """Where the group goes on; None where it has committed nothing."""
+        """Fires with where the group goes on; None where it has committed nothing."""
         return Deferred.fromCoroutine(self._reader.committed_offset(queue))
 
     def commit_offset(self, queue: MessageQueue, offset: int) -> Deferred[None]:

@@ -147,7 +147,7 @@ class PushConsumer(GroupMember):
         return sorted(self._workers)
 
     def offset(self, queue: MessageQueue) -> int | None:
-        """The offset up to which all of a queue is done; None where it is not ours."""
+        """Returns the offset up to which all of a queue is done; None where it is not ours."""
         worker = self._workers.get(queue)
         return None if worker is None else worker.messages.commit_offset
 

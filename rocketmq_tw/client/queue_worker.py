@@ -104,7 +104,7 @@ class ProcessQueue:
         self.next_offset = next_offset
 
     def first(self) -> ReceivedMessage | None:
-        """The first message that is not done."""
+        """Returns the first message that is not done."""
         for message in self._open.values():
             return message
         return None
@@ -281,7 +281,7 @@ class QueueWorker:
         return True
 
     def is_damaged(self, message: ReceivedMessage) -> bool:
-        """Whether the message's body is not what its producer sent; no listener gets it."""
+        """Returns whether the message's body is not what its producer sent; no listener gets it."""
         return message.queue_offset in self._problems
 
     async def put_aside(self, message: ReceivedMessage) -> bool:
@@ -421,7 +421,7 @@ class OrderlyWorker(QueueWorker):
             self._consuming = False
 
     async def _try(self, message: ReceivedMessage) -> bool:
-        """Whether the message is done with."""
+        """Returns whether the message is done with."""
         if self._reactor.seconds() >= self.locked_until:
             return False
         with self.busy():

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """The queues to send to: writable ones of brokers with a master, by broker name and id.
+    """Returns the queues to send to: writable ones of brokers with a master, by broker name and id.
 
     An order configuration (`broker:count;...`) decides alone where the topic has one.
     """
@@ -41,7 +41,8 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """The queues to read from: all readable ones, in the order that clients divide them by."""
+    """Returns the queues to read from: all readable ones, in the order that clients divide them
+    by."""
     return sorted(
         MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
         for data in route.queue_datas
@@ -51,9 +52,9 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def allocate_averagely(queues: Sequence[T], members: Sequence[str], member: str) -> list[T]:
-    """The share of `member`, which every member computes by itself: consecutive queues, the first
-    members one more where it does not come out even. `queues` and `members` are sorted, as all
-    members sort them."""
+    """Returns the share of `member`, which every member computes by itself: consecutive queues, the
+    first members one more where it does not come out even. `queues` and `members` are sorted, as
+    all members sort them."""
     if member not in members:
         return []
     index = members.index(member)
@@ -63,7 +64,7 @@ def allocate_averagely(queues: Sequence[T], members: Sequence[str], member: str)
 
 
 def default_topic_route(route: TopicRouteData, queues: int) -> TopicRouteData:
-    """The route of a topic that a send will create, made from the default topic's."""
+    """Returns the route of a topic that a send will create, made from the default topic's."""
     return structs.replace(
         route,
         queue_datas=[
@@ -81,8 +82,8 @@ def address_of(
     *,
     only: bool = False,
 ) -> str | None:
-    """The address of a broker; of another one with its name where that one is missing, unless
-    `only`."""
+    """Returns the address of a broker; of another one with its name where that one is missing,
+    unless `only`."""
     for data in brokers:
         if data.broker_name == broker_name and data.broker_addrs:
             address = data.broker_addrs.get(broker_id)
@@ -93,7 +94,7 @@ def address_of(
 
 
 def any_address(route: TopicRouteData) -> str | None:
-    """The address of one of the route's brokers, masters before others."""
+    """Returns the address of one of the route's brokers, masters before others."""
     if not route.broker_datas:
         return None
     data = random.choice(route.broker_datas)

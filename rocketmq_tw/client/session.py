@@ -127,7 +127,7 @@ class Session:
     # Requests
 
     async def route(self, topic: str) -> TopicRouteData:
-        """The route of a topic; raises `NoRouteError` where it has none."""
+        """Returns the route of a topic; raises `NoRouteError` where it has none."""
         route = await self.routes.get(topic)
         if route is None:
             raise NoRouteError(f"no name server knows the topic {topic}")
@@ -136,7 +136,7 @@ class Session:
     def broker_address(
         self, broker_name: str, broker_id: int = MASTER_ID, *, only: bool = False
     ) -> str:
-        """The address of a broker that stands in a route; raises `NoRouteError`."""
+        """Returns the address of a broker that stands in a route; raises `NoRouteError`."""
         address = address_of(self.brokers.values(), broker_name, broker_id, only=only)
         if address is None:
             raise NoRouteError(f"no route names broker {broker_id} of {broker_name}")
@@ -149,7 +149,7 @@ class Session:
         read: Callable[[str, RemotingCommand], T],
         timeout: float = REQUEST_TIMEOUT,
     ) -> T:
-        """What `read` makes of the answer."""
+        """Returns what `read` makes of the answer."""
         return read(address, await self.remoting.request(address, command, timeout))
 
     # Heartbeats
@@ -167,7 +167,7 @@ class Session:
         self._greeted.discard(address)
 
     def heartbeat_body(self) -> bytes:
-        """The body of a heartbeat (34): all producers and consumers of the session."""
+        """Returns the body of a heartbeat (34): all producers and consumers of the session."""
         return encode_body(
             HeartbeatData(
                 client_id=self.client_id,
@@ -189,7 +189,7 @@ class Session:
             await greeting
 
     def _addresses(self) -> list[str]:
-        """Where heartbeats go: slaves hear of consumers only, as in stock."""
+        """Returns where heartbeats go: slaves hear of consumers only, as in stock."""
         return [
             address
             for data in self.brokers.values()

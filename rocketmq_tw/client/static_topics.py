@@ -47,8 +47,8 @@ class Move:
 
 
 def queues_of(hosted: Mapping[str, TopicConfigAndQueueMapping]) -> dict[int, Items]:
-    """Logic queue to the items that its leader has. Raises `ValueError` where brokers contradict
-    each other, or a queue has no leader."""
+    """Returns logic queue to the items that its leader has. Raises `ValueError` where brokers
+    contradict each other, or a queue has no leader."""
     found: dict[int, Items] = {}
     if len({(_detail(each).epoch, _detail(each).total_queues) for each in hosted.values()}) > 1:
         raise ValueError(
@@ -101,7 +101,7 @@ def plan_move(
     hosted: Mapping[str, TopicConfigAndQueueMapping],
     now_ms: int,
 ) -> Move:
-    """All queues on `brokers`, evenly; their beginnings there are decided later, by
+    """Returns all queues on `brokers`, evenly; their beginnings there are decided later, by
     `decide_beginnings`. Raises `ValueError` where `hosted` contradicts itself."""
     targets = sorted(set(brokers))
     plan = _completed(topic, targets[0], deepcopy(dict(hosted)))
@@ -155,14 +155,14 @@ def decide_beginnings(move: Move, offsets: Mapping[MessageQueue, TopicOffset]) -
 
 
 def _is_undecided(items: Items) -> bool:
-    """Whether the queue has moved and it is not decided yet where it begins there."""
+    """Returns whether the queue has moved and it is not decided yet where it begins there."""
     return len(items) > 1 and items[-1].logic_offset <= 0
 
 
 def _completed(topic: str, spare: str, hosted: Hosted) -> Hosted:
-    """What the brokers would have if all had heard of each change: of every queue the longest list
-    of items, at each broker that is in it. A queue that none of them has heard of is to be on the
-    broker `spare`. Raises `ValueError` where two lists contradict each other."""
+    """Returns what the brokers would have if all had heard of each change: of every queue the
+    longest list of items, at each broker that is in it. A queue that none of them has heard of is
+    to be on the broker `spare`. Raises `ValueError` where two lists contradict each other."""
     details = [_detail(each) for each in hosted.values()]
     total = max((detail.total_queues for detail in details), default=0)
     epoch = max((detail.epoch for detail in details), default=0)
@@ -201,7 +201,7 @@ def _progress(items: Items) -> tuple[int, bool]:
 def nothing_hosted(topic: str, broker_name: str, total: int, epoch: int) -> (
     TopicConfigAndQueueMapping
 ):  # fmt: skip
-    """What a broker without queues of the topic is told of it."""
+    """Returns what a broker without queues of the topic is told of it."""
     return TopicConfigAndQueueMapping(
         topic_name=topic,
         read_queue_nums=0,

@@ -44,7 +44,7 @@ def change(config: Config, wanted: Mapping[str, str]) -> list[str]:
 def plan_changes(
     configs: Sequence[Config], wanted: Mapping[str, str], blocked: Collection[str] = ()
 ) -> list[Change]:
-    """What has to change in `configs` so that the keys have the texts of `wanted`.
+    """Returns what has to change in `configs` so that the keys have the texts of `wanted`.
 
     What a key says already is no change, so also a key that may not change accepts it; none that
     is `blocked` or secret does. Raises `NotChangeable`, or a `ConfigError` that says which values

@@ -37,7 +37,7 @@ class Loaded:
         return config
 
     def properties(self) -> str:
-        """All effective values as a .properties file that loads to the same."""
+        """Returns all effective values as a .properties file that loads to the same."""
         parts = []
         written: set[str] = set()
         for config in self._configs.values():

@@ -26,7 +26,7 @@ class Setting(NamedTuple):
 
 
 def read_properties(text: str, name: str) -> list[Setting]:
-    """The settings in `text`, the content of the file `name`; raises `ConfigError`.
+    """Returns the settings in `text`, the content of the file `name`; raises `ConfigError`.
 
     Java reads such files as Latin-1, with `\\uXXXX` for what is beyond.
     """
@@ -43,12 +43,12 @@ def read_properties(text: str, name: str) -> list[Setting]:
 
 
 def write_properties(values: Iterable[tuple[str, str]]) -> str:
-    """A line `key=value` for each pair."""
+    """Returns a line `key=value` for each pair."""
     return "".join(f"{_join(key, value)}\n" for key, value in values)
 
 
 def change_properties(text: str, changes: Mapping[str, str]) -> str:
-    """`text` with the values of some keys replaced where they stand, new ones behind."""
+    """Returns `text` with the values of some keys replaced where they stand, new ones behind."""
     left = dict(changes)
     lines = []
     for element in javaproperties.parse(text):

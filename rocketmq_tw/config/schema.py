@@ -67,7 +67,7 @@ class Key:
 
 @cache
 def keys_of(config_type: type[Config]) -> dict[str, Key]:
-    """The keys of a typed class by their names in files."""
+    """Returns the keys of a typed class by their names in files."""
     return {
         field.encode_name: _key(field.encode_name, field.name, field.type)
         for field in msgspec.structs.fields(config_type)
@@ -84,20 +84,20 @@ def stock_keys() -> dict[str, dict[str, dict[str, Any]]]:
 
 @cache
 def all_stock_names() -> frozenset[str]:
-    """Every key of stock, whichever class has it."""
+    """Returns every key of stock, whichever class has it."""
     return _OTHER_KEYS.union(*stock_keys().values())
 
 
 def nearest(name: str, known: frozenset[str]) -> str | None:
-    """The known key that an unknown one was probably meant to be."""
+    """Returns the known key that an unknown one was probably meant to be."""
     by_lower = {key.lower(): key for key in sorted(known)}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 
 
 def stock_default(class_names: Collection[str], name: str) -> tuple[Parse, Any] | None:
-    """How a key of stock is read and the value that it has where no file names it; None where the
-    classes have no such key or its default depends on the host."""
+    """Returns how a key of stock is read and the value that it has where no file names it; None
+    where the classes have no such key or its default depends on the host."""
     for class_name in class_names:
         key = stock_keys().get(class_name, {}).get(name)
         if key is not None and key["default"] not in (None, "(host)"):

@@ -22,7 +22,8 @@ Parse = Callable[[str], Any]
 
 
 def parse_bool(text: str) -> bool:
-    """`true` or `false`; Java takes every other text for false, which hides typing errors."""
+    """Returns `true` or `false`; Java takes every other text for false, which hides typing
+    errors."""
     match text.strip().lower():
         case "true":
             return True
@@ -110,7 +111,7 @@ def any_text(text: str) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A value as a .properties file has it."""
+    """Returns a value as a .properties file has it."""
     if value is True or value is False:
         return "true" if value else "false"
     return str(value)

@@ -93,7 +93,7 @@ class BrokerLiveness:
 
 
 def _is_number(text: str) -> bool:
-    """What is none counts as absent, as in stock."""
+    """Returns what is none counts as absent, as in stock."""
     return text.removeprefix("-").isdecimal()
 
 

@@ -54,7 +54,7 @@ class ControllerRequests:
         self._live_config = live_config
 
     def handlers(self) -> dict[int, Handler]:
-        """Request codes and their handlers."""
+        """Returns the handlers by request code."""
         handlers: dict[int, Handler] = {
             RequestCode.BROKER_HEARTBEAT: self._liveness.heartbeat,
             RequestCode.CONTROLLER_GET_METADATA_INFO: self.metadata,
@@ -123,7 +123,7 @@ class ControllerRequests:
         )
 
     def _logged(self, handler: Handler) -> Handler:
-        """`handler`, whose errors with a code of the protocol are logged on their way."""
+        """Returns `handler`, whose errors with a code of the protocol are logged on their way."""
 
         async def handle(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
             try:

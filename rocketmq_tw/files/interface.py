@@ -22,7 +22,7 @@ class IFile(Interface):
     """One open file. Errors are `OSError` with the errno that POSIX gives."""
 
     def pread(size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
+        """Returns up to `size` bytes from `offset`; fewer only at the end of the file."""
 
     def pwrite(data: bytes | bytearray | memoryview, offset: int) -> None:
         """All of `data` at `offset`; a short write is continued or raises."""
@@ -37,7 +37,7 @@ class IFile(Interface):
         """Sets the size; growth reads as zeros (a sparse file)."""
 
     def size() -> int:
-        """The size in bytes."""
+        """Returns the size in bytes."""
 
     def close() -> None:
         """Closes; a second call does nothing."""
@@ -50,13 +50,13 @@ class IFiles(Interface):
         """Opens for reading and writing; `create` makes it where it is missing."""
 
     def read(path: str) -> bytes:
-        """The whole content; raises FileNotFoundError."""
+        """Returns the whole content; raises FileNotFoundError."""
 
     def exists(path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Returns whether a file or directory is there."""
 
     def list(path: str) -> list[str]:
-        """The sorted names in a directory; empty where there is none."""
+        """Returns the sorted names in a directory; empty where there is none."""
 
     def make_dirs(path: str, *, durable: bool = True) -> None:
         """The directory and its parents; `durable`: made so in their parents."""
@@ -74,7 +74,7 @@ class IFiles(Interface):
         """Makes the names in a directory durable."""
 
     def usage(path: str) -> DiskUsage:
-        """The file system's size and use."""
+        """Returns the file system's size and use."""
 
     def lock(path: str) -> IFile:
         """Takes an exclusive lock for the life of the returned file; raises BlockingIOError."""

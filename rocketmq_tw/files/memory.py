@@ -285,7 +285,7 @@ class MemoryFiles:
         return MemoryFile(node, holds_lock=True)
 
     def kill(self) -> "MemoryFiles":
-        """What the next process finds after a kill -9: everything written, no locks."""
+        """Returns what the next process finds after a kill -9: everything written, no locks."""
         done: dict[int, _Entry] = {}
         root = _copy(self._root, done)
         moves = [
@@ -295,7 +295,8 @@ class MemoryFiles:
         return MemoryFiles(self.capacity, root, moves)
 
     def crash(self, seed: int | None = None) -> "MemoryFiles":
-        """What a power loss leaves; with a seed, plus a random part of what was not synced."""
+        """Returns what a power loss leaves; with a seed, plus a random part of what was not
+        synced."""
         chance = None if seed is None else random.Random(seed)
         return MemoryFiles(self.capacity, _Crash(chance).left_of(self._root))
 
@@ -306,7 +307,7 @@ class MemoryFiles:
         return found
 
     def _place(self, path: str) -> tuple[_Dir, str]:
-        """The directory that has or gets a path, and the name there."""
+        """Returns the directory that has or gets a path, and the name there."""
         parent, _, name = posixpath.normpath(path).rpartition("/")
         directory = self._find(parent)
         if not isinstance(directory, _Dir):
@@ -337,7 +338,7 @@ class _Crash:
         self._done: dict[int, _Entry] = {}
 
     def left_of(self, directory: _Dir) -> _Dir:
-        """The directory as the next process finds it."""
+        """Returns the directory as the next process finds it."""
         after = self._done[id(directory)] = _Dir()
         names = sorted(directory.durable.keys() | directory.current.keys())
         for name in names if self._chance else sorted(directory.durable):

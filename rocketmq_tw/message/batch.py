@@ -38,7 +38,7 @@ class Batch(msgspec.Struct, gc=False):
 
     @classmethod
     def of(cls, messages: Iterable[BatchedMessage]) -> Batch:
-        """A batch of `messages`; `common` is left empty."""
+        """Returns a batch of `messages`; `common` is left empty."""
         every = list(messages)
         return cls(
             [each.flag for each in every],
@@ -55,7 +55,8 @@ class Batch(msgspec.Struct, gc=False):
 
 
 def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
-    """The body of a batch; raises `ValueError` where a message's properties are too long."""
+    """Returns the body of a batch; raises `ValueError` where a message's properties are too
+    long."""
     parts: list[bytes] = []
     for message in messages:
         body, properties = message.body, message.properties
@@ -74,7 +75,8 @@ def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
 
 
 def decode_batch(data: bytes) -> Batch:
-    """The messages of a batch's body; raises `ValueError` where a length contradicts the body."""
+    """Returns the messages of a batch's body; raises `ValueError` where a length contradicts the
+    body."""
     return _decode_alike(data) or _decode_any(data)
 
 

@@ -26,12 +26,13 @@ class CompressionType(IntEnum):
 
 
 def compression_flag(kind: CompressionType) -> int:
-    """The bits of `sysFlag` that say a body is compressed so."""
+    """Returns the bits of `sysFlag` that say a body is compressed so."""
     return COMPRESSED | kind << COMPRESSION_TYPE_SHIFT
 
 
 def compression_type(sys_flag: int) -> CompressionType | None:
-    """How the body is compressed; None where it is not. Raises `ValueError` for unknown bits.
+    """Returns how the body is compressed; None where it is not. Raises `ValueError` for unknown
+    bits.
 
     Zero bits mean zlib: old clients know no others.
     """
@@ -42,7 +43,7 @@ def compression_type(sys_flag: int) -> CompressionType | None:
 
 
 def compress(body: bytes, kind: CompressionType, level: int = 5) -> bytes:
-    """`body` compressed; 5 is the level of stock's producers."""
+    """Returns `body` compressed; 5 is the level of stock's producers."""
     if kind is CompressionType.ZLIB:
         return zlib.compress(body, level)
     if kind is CompressionType.ZSTD:

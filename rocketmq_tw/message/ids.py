@@ -29,7 +29,7 @@ class OffsetId(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def pack_ip(host: str) -> bytes:
-    """The 4 or 16 bytes of an IP address; raises `ValueError` for another text."""
+    """Returns the 4 or 16 bytes of an IP address; raises `ValueError` for another text."""
     return ip_address(host).packed
 
 
@@ -39,7 +39,8 @@ def offset_message_id(host: str, port: int, offset: int) -> str:
 
 
 def parse_offset_message_id(text: str) -> OffsetId:
-    """The parts of an offset message id; raises `ValueError` that says what is wrong with it."""
+    """Returns the parts of an offset message id; raises `ValueError` that says what is wrong with
+    it."""
     if len(text) not in (_IPV4_ID_LENGTH, _IPV6_ID_LENGTH):
         raise ValueError(
             f"{text!r} is no offset message id: give its {_IPV4_ID_LENGTH} hex digits"
@@ -84,7 +85,7 @@ class UniqueIds:
         self._counter = 0
 
     def next(self) -> str:
-        """An id that this process has not made within this millisecond's 65,536."""
+        """Returns an id that this process has not made within this millisecond's 65,536."""
         now = self._now_ms()
         if not self._month_start_ms <= now < self._month_end_ms:
             self._set_month(now)
@@ -115,7 +116,7 @@ class RecallHandle(NamedTuple):
     unique_id: str
 
     def encode(self) -> str:
-        """The text that a send's answer has, in URL-safe base64."""
+        """Returns the text that a send's answer has, in URL-safe base64."""
         return urlsafe_b64encode(" ".join((_VERSION, *self)).encode()).decode()
 
 

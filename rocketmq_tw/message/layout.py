@@ -73,7 +73,7 @@ def fields(*names: str, flags: int = 0) -> Struct:
 
 
 def by_address_flags(*names: str) -> dict[int, Struct]:
-    """`fields` for each value of `sys_flag & V6_FLAGS`."""
+    """Returns `fields` for each value of `sys_flag & V6_FLAGS`."""
     every = (0, BORN_HOST_V6, STORE_HOST_V6, V6_FLAGS)
     return {flags: fields(*names, flags=flags) for flags in every}
 
@@ -112,31 +112,32 @@ V4_COLUMNS: Final = [
 
 
 def fixed_part(data: bytes | bytearray | memoryview, position: int = 0) -> Struct:
-    """The layout of the record at `position`; raises `struct.error` where it is too short."""
+    """Returns the layout of the record at `position`; raises `struct.error` where it is too
+    short."""
     return FIXED[SYS_FLAG.unpack_from(data, position)[0] & V6_FLAGS]
 
 
 def physical_offset(record: bytes) -> int:
-    """Where in the log a record says that it stands."""
+    """Returns where in the log a record says that it stands."""
     offset: int = _PHYSICAL_OFFSET.unpack_from(record)[0]
     return offset
 
 
 def moved(record: bytes, offset: int) -> bytes:
-    """The record with another place in the log."""
+    """Returns the record with another place in the log."""
     end = _PHYSICAL_OFFSET.size
     return record[: end - 8] + offset.to_bytes(8, "big") + record[end:]
 
 
 def properties_of(data: bytes, start: int, size: int) -> bytes:
-    """The properties of the record of `size` bytes at `start`; empty where its lengths do not fit,
-    and nothing else of it is looked at."""
+    """Returns the properties of the record of `size` bytes at `start`; empty where its lengths do
+    not fit, and nothing else of it is looked at."""
     magic, behind = body_end(data, start)
     return properties_behind(data, magic, start + behind, start + size)
 
 
 def properties_of_each(data: bytes, starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-    """`properties_of` for records of `sizes` bytes at `starts`, in a third of the time."""
+    """Returns `properties_of` for records of `sizes` bytes at `starts`, in a third of the time."""
     unpack, found = _TO_BODY_V4.unpack_from, []
     try:
         for start, size in zip(starts, sizes, strict=True):
@@ -152,8 +153,8 @@ def properties_of_each(data: bytes, starts: Sequence[int], sizes: Sequence[int])
 
 
 def body_end(data: bytes, start: int) -> tuple[int, int]:
-    """A record's magic, and how far behind its first byte its body ends, of as many bytes as the
-    longest fixed part has; (0, 0) where it is no record."""
+    """Returns a record's magic, and how far behind its first byte its body ends, of as many bytes
+    as the longest fixed part has; (0, 0) where it is no record."""
     if len(data) - start < _TO_BODY_V4.size:
         return 0, 0
     layout = _TO_BODY_V4
@@ -167,8 +168,8 @@ def body_end(data: bytes, start: int) -> tuple[int, int]:
 
 
 def properties_behind(data: bytes, magic: int, at: int, end: int) -> bytes:
-    """The properties of a record that has its topic at `at` and ends at `end`; empty where the
-    topic is longer than that."""
+    """Returns the properties of a record that has its topic at `at` and ends at `end`; empty where
+    the topic is longer than that."""
     if at + 4 > min(end, len(data)):
         return b""
     if magic == MAGIC_V1:
@@ -179,7 +180,7 @@ def properties_behind(data: bytes, magic: int, at: int, end: int) -> bytes:
 
 
 def store_timestamp(record: bytes) -> int:
-    """When a record was stored, of its first `STORE_TIMESTAMP_END` bytes or more."""
+    """Returns when a record was stored, of its first `STORE_TIMESTAMP_END` bytes or more."""
     flags = SYS_FLAG.unpack_from(record)[0] & V6_FLAGS
     moment: int = _STORE_TIMESTAMP[flags].unpack_from(record)[0]
     return moment

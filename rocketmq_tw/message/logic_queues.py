@@ -25,7 +25,7 @@ _GLOBAL_SCOPE = "__global__"
 
 
 def mock_broker_name(scope: str) -> str:
-    """The broker name of a static topic's logic queues, as clients show them."""
+    """Returns the broker name of a static topic's logic queues, as clients show them."""
     return MOCK_BROKER_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
 
 
@@ -33,12 +33,13 @@ def mock_broker_name(scope: str) -> str:
 
 
 def has_end(item: LogicQueueMappingItem) -> bool:
-    """Whether it is decided where the item ends in its physical queue."""
+    """Returns whether it is decided where the item ends in its physical queue."""
     return item.end_offset > item.start_offset
 
 
 def logic_offset(item: LogicQueueMappingItem, physical: int) -> int:
-    """The logic offset of a physical one; of one in front of the item, where the item begins."""
+    """Returns the logic offset of a physical one; of one in front of the item, where the item
+    begins."""
     return item.logic_offset + max(0, physical - item.start_offset)
 
 
@@ -53,12 +54,12 @@ def logic_offset_if_known(item: LogicQueueMappingItem, physical: int) -> int:
 
 
 def physical_offset_in(item: LogicQueueMappingItem, logic: int) -> int:
-    """The offset in the item's physical queue."""
+    """Returns the offset in the item's physical queue."""
     return logic - item.logic_offset + item.start_offset
 
 
 def known_end(item: LogicQueueMappingItem) -> int:
-    """The logic offset that the item reaches at least, as far as the mapping says."""
+    """Returns the logic offset that the item reaches at least, as far as the mapping says."""
     if item.end_offset >= item.start_offset:
         return item.logic_offset + item.end_offset - item.start_offset
     return item.logic_offset
@@ -68,8 +69,8 @@ def known_end(item: LogicQueueMappingItem) -> int:
 
 
 def item_at(items: Items, logic: int) -> LogicQueueMappingItem | None:
-    """The item that has a logic offset, the first one where it is in front of all; None where no
-    item's beginning is decided."""
+    """Returns the item that has a logic offset, the first one where it is in front of all; None
+    where no item's beginning is decided."""
     decided = [item for item in items if item.logic_offset >= 0]
     for item in reversed(decided):
         if logic >= item.logic_offset:
@@ -78,12 +79,12 @@ def item_at(items: Items, logic: int) -> LogicQueueMappingItem | None:
 
 
 def last_item(items: Items) -> LogicQueueMappingItem | None:
-    """The last item whose beginning is decided; None where there is none."""
+    """Returns the last item whose beginning is decided; None where there is none."""
     return next((item for item in reversed(items) if item.logic_offset >= 0), None)
 
 
 def item_behind(items: Items, item: LogicQueueMappingItem) -> LogicQueueMappingItem | None:
-    """The next item, where its beginning is decided; else None."""
+    """Returns the next item, where its beginning is decided; else None."""
     for number, other in enumerate(items[:-1]):
         if other.gen == item.gen:
             following = items[number + 1]
@@ -92,12 +93,12 @@ def item_behind(items: Items, item: LogicQueueMappingItem) -> LogicQueueMappingI
 
 
 def leader_of(items: Items) -> str | None:
-    """The broker that leads the logic queue; None where it has no items."""
+    """Returns the broker that leads the logic queue; None where it has no items."""
     return items[-1].bname if items else None
 
 
 def led_queues(detail: TopicQueueMappingDetail) -> dict[int, int]:
-    """The logic queues that the mapping's own broker leads, to their physical queues."""
+    """Returns the logic queues that the mapping's own broker leads, to their physical queues."""
     return {
         logic_id: items[-1].queue_id
         for logic_id, items in detail.hosted_queues.items()
@@ -106,7 +107,8 @@ def led_queues(detail: TopicQueueMappingDetail) -> dict[int, int]:
 
 
 def shown_to_name_servers(detail: TopicQueueMappingDetail) -> TopicQueueMappingInfo:
-    """What name servers get of a mapping: not the items, but which queues the broker leads."""
+    """Returns what name servers get of a mapping: not the items, but which queues the broker
+    leads."""
     return TopicQueueMappingInfo(
         topic=detail.topic,
         scope=_GLOBAL_SCOPE,
@@ -118,8 +120,8 @@ def shown_to_name_servers(detail: TopicQueueMappingDetail) -> TopicQueueMappingI
 
 
 def leaders(mappings: Mapping[str, TopicQueueMappingInfo]) -> dict[int, str]:
-    """Logic queue to the broker that leads it, from what name servers have of each broker: of two
-    that say so, the one with the newer epoch."""
+    """Returns logic queue to the broker that leads it, from what name servers have of each broker:
+    of two that say so, the one with the newer epoch."""
     found: dict[int, TopicQueueMappingInfo] = {}
     for info in mappings.values():
         for logic_id in info.curr_id_map:

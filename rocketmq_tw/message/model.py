@@ -21,7 +21,7 @@ COMPRESSION_TYPE = 7 << COMPRESSION_TYPE_SHIFT
 
 
 def transaction_value(flag: int) -> int:
-    """The transaction's two bits of a message's flag; 0 where it is no part of one."""
+    """Returns the transaction's two bits of a message's flag; 0 where it is no part of one."""
     return flag & TRANSACTION_ROLLBACK
 
 

@@ -61,18 +61,19 @@ _storable = re.compile(r"[%|a-zA-Z0-9_-]+|%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_
 
 
 def retry_topic(group: str) -> str:
-    """Where messages that a group sent back wait for it."""
+    """Returns where messages that a group sent back wait for it."""
     return RETRY_PREFIX + group
 
 
 def pop_retry_topic(topic: str, group: str, version: int = 1) -> str:
-    """Where messages of `topic` wait that `group` popped and did not acknowledge; `version` 2 is
-    the one whose name can be split again."""
+    """Returns where messages of `topic` wait that `group` popped and did not acknowledge; `version`
+    2 is the one whose name can be split again."""
     return f"{RETRY_PREFIX}{group}{'+' if version == 2 else '_'}{topic}"
 
 
 def popped_topic(topic: str, group: str) -> str:
-    """The topic whose messages a pop retry topic of `group` has; another topic is itself."""
+    """Returns the topic whose messages a pop retry topic of `group` has; another topic is
+    itself."""
     for version in (2, 1):
         prefix = pop_retry_topic("", group, version)
         if topic.startswith(prefix):
@@ -81,38 +82,38 @@ def popped_topic(topic: str, group: str) -> str:
 
 
 def retry_group(topic: str) -> str:
-    """The group that a retry topic belongs to, of pop's second version too."""
+    """Returns the group that a retry topic belongs to, of pop's second version too."""
     return topic.removeprefix(RETRY_PREFIX).partition("+")[0]
 
 
 def dlq_topic(group: str) -> str:
-    """Where messages go that a group failed to consume too often."""
+    """Returns where messages go that a group failed to consume too often."""
     return DLQ_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
-    """Where a cluster's replies of request-reply clients are sent."""
+    """Returns where a cluster's replies of request-reply clients are sent."""
     return f"{cluster}_REPLY_TOPIC"
 
 
 def revive_topic(cluster: str) -> str:
-    """Where a cluster's pop checkpoints are kept."""
+    """Returns where a cluster's pop checkpoints are kept."""
     return f"rmq_sys_REVIVE_LOG_{cluster}"
 
 
 def member_sync_topic(broker_name: str) -> str:
-    """The topic through which stock's brokers of one name find each other."""
+    """Returns the topic through which stock's brokers of one name find each other."""
     return f"rmq_sys_SYNC_BROKER_MEMBER_{broker_name}"
 
 
 def is_legal(name: str) -> bool:
-    """Whether `name` has only the characters that stock allows; an empty one has not."""
+    """Returns whether `name` has only the characters that stock allows; an empty one has not."""
     return _legal(name) is not None
 
 
 def is_storable(topic: str) -> bool:
-    """Whether a store may have a topic of this name: a legal one, or a retry topic that only the
-    broker makes."""
+    """Returns whether a store may have a topic of this name: a legal one, or a retry topic that
+    only the broker makes."""
     return _storable(topic) is not None
 
 

@@ -84,7 +84,7 @@ _number = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
 
 
 def parse_properties(text: str | bytes) -> dict[str, str]:
-    """The properties in `text`, in its order; of a name that stands twice, the last value.
+    """Returns the properties in `text`, in its order; of a name that stands twice, the last value.
 
     What has no separator, no name or no value is left out, as stock leaves it out; bytes that are
     no UTF-8 become U+FFFD.
@@ -100,14 +100,15 @@ def parse_properties(text: str | bytes) -> dict[str, str]:
 
 
 def join_properties(properties: Mapping[str, str]) -> bytes:
-    """The wire's text of `properties`, UTF-8; a lone surrogate becomes `?` as Java writes it."""
+    """Returns the wire's text of `properties`, UTF-8; a lone surrogate becomes `?` as Java writes
+    it."""
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
     return text.encode("utf-8", "replace")
 
 
 def rejoin_properties(text: str, properties: Mapping[str, str]) -> bytes:
-    """`join_properties` of what `parse_properties` made of `text`, mostly without joining: where
-    no entry was left out and none stood twice, it is `text` itself."""
+    """Returns `join_properties` of what `parse_properties` made of `text`, mostly without joining:
+    where no entry was left out and none stood twice, it is `text` itself."""
     if len(properties) == text.count(PROPERTY_SEPARATOR):
         if text[-1:] == PROPERTY_SEPARATOR or not text:
             return text.encode("utf-8", "replace")
@@ -117,7 +118,7 @@ def rejoin_properties(text: str, properties: Mapping[str, str]) -> bytes:
 
 
 def number(value: str | None) -> int | None:
-    """The whole number that a property says; None for what is none that a long can hold."""
+    """Returns the whole number that a property says; None for what is none that a long can hold."""
     if value is None or not _number(value):
         return None
     found = int(value)
@@ -125,11 +126,12 @@ def number(value: str | None) -> int | None:
 
 
 def is_true(value: str | None) -> bool:
-    """Whether a property says true: in any case, and nothing else."""
+    """Returns whether a property says true: in any case, and nothing else."""
     return value is not None and value.lower() == "true"
 
 
 def waits_for_store(properties: Mapping[str, str]) -> bool:
-    """Whether the sender wants its answer only after flush and replicas: unless `WAIT` denies."""
+    """Returns whether the sender wants its answer only after flush and replicas: unless `WAIT`
+    denies."""
     wait = properties.get(WAIT)
     return wait is None or wait.lower() == "true"

@@ -84,7 +84,7 @@ class RecordHead(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def host_bytes(ip: str) -> bytes:
-    """The 4 or 16 bytes of an address; raises `RecordError` for what is no address."""
+    """Returns the 4 or 16 bytes of an address; raises `RecordError` for what is no address."""
     try:
         return ipaddress.ip_address(ip).packed
     except ValueError as error:
@@ -93,7 +93,7 @@ def host_bytes(ip: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def host_text(packed: bytes) -> str:
-    """The text of 4 or 16 bytes."""
+    """Returns the text of 4 or 16 bytes."""
     return str(ipaddress.ip_address(packed))
 
 
@@ -108,7 +108,7 @@ def _host_part(host: tuple[str, int]) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _topic_part(topic: str) -> tuple[int, bytes]:
-    """The magic that a topic asks for, and its bytes with their length."""
+    """Returns the magic that a topic asks for, and its bytes with their length."""
     encoded = topic.encode()
     if len(encoded) <= MAX_V1_TOPIC_LENGTH:
         return MAGIC_V1, bytes((len(encoded),)) + encoded
@@ -118,12 +118,12 @@ def _topic_part(topic: str) -> tuple[int, bytes]:
 
 
 def body_crc(body: bytes) -> int:
-    """CRC-32 as stock keeps it, without its highest bit."""
+    """Returns CRC-32 as stock keeps it, without its highest bit."""
     return _crc32(body) & 0x7FFFFFFF
 
 
 def encode_record(message: StoredMessage, *, crc_property: bool = False) -> bytes:
-    """The record of `message`, with its body's CRC; raises `RecordError` if it has none.
+    """Returns the record of `message`, with its body's CRC; raises `RecordError` if it has none.
 
     The address bits of `sys_flag` follow the hosts. `crc_property` appends stock 5.x's property
     over the whole record (`enabledAppendPropCRC`).
@@ -166,9 +166,9 @@ def encode_batch_records(
     in_queue: bool = True,
     crc_property: bool = False,
 ) -> tuple[bytes, list[int]]:
-    """The records of a batch, one after the other, and their sizes. They stand at consecutive
-    places from the offsets of `message` on, with which they share all but flag, body and
-    properties; `in_queue`: each has a queue offset of its own.
+    """Returns the records of a batch, one after the other, and their sizes. They stand at
+    consecutive places from the offsets of `message` on, with which they share all but flag, body
+    and properties; `in_queue`: each has a queue offset of its own.
 
     They are what `encode_record` gives for one after the other. Raises `RecordError`.
     """
@@ -239,7 +239,7 @@ def _encode_any_batch(
 def _encode_any_record(
     message: StoredMessage, born: bytes, store: bytes, crc_property: bool
 ) -> bytes:
-    """What `encode_record` does not do itself: IPv6 addresses, the CRC property."""
+    """Returns what `encode_record` does not do itself: IPv6 addresses, the CRC property."""
     body, properties = message.body, message.properties
     magic, topic = _topic_part(message.topic)
     if crc_property and properties and properties[-1] != 2:
@@ -290,7 +290,7 @@ def _crc_property(record: bytes) -> bytes:
 def parse_head(
     data: bytes | bytearray | memoryview, position: int = 0, *, check_body: bool = True
 ) -> RecordHead | None:
-    """The record at `position`; None where there is none or it is damaged.
+    """Returns the record at `position`; None where there is none or it is damaged.
 
     Verified: lengths, magic and, with `check_body`, the body's CRC.
     """
@@ -340,8 +340,8 @@ def parse_head(
 
 
 def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool:
-    """Whether `data` is exactly one record that says it stands at `physical_offset`, its body
-    matching its CRC."""
+    """Returns whether `data` is exactly one record that says it stands at `physical_offset`, its
+    body matching its CRC."""
     size = len(data)
     if size < MIN_RECORD_SIZE:
         return False
@@ -362,8 +362,9 @@ def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool
 
 
 def are_sound(data: bytes, start: int, positions: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
-    """`is_sound` for many records at once, whose loop is most of what a pull costs: `data`, which
-    stands at `start`, has all of them, in ascending order without an overlap."""
+    """Returns what `is_sound` says of many records at once, whose loop is most of what a pull
+    costs: `data`, which stands at `start`, has all of them, in ascending order without an
+    overlap."""
     if min(sizes) < MIN_RECORD_SIZE:
         return False
     proof, fixed, crc32 = _PROOF_V4.unpack_from, _PROOF_V4.size, _crc32
@@ -387,7 +388,7 @@ def are_sound(data: bytes, start: int, positions: tuple[int, ...], sizes: tuple[
 
 
 def decode_record(data: bytes | bytearray | memoryview, position: int = 0) -> StoredMessage:
-    """The message of the record at `position`; raises `RecordError` where it is damaged."""
+    """Returns the message of the record at `position`; raises `RecordError` where it is damaged."""
     head = parse_head(data, position)
     if head is None:
         raise RecordError(f"no sound record at byte {position}")
@@ -415,7 +416,8 @@ def decode_record(data: bytes | bytearray | memoryview, position: int = 0) -> St
 
 
 def decode_records(data: bytes | bytearray | memoryview) -> list[StoredMessage]:
-    """All records that stand one after the other in `data`, as a pull response carries them."""
+    """Returns all records that stand one after the other in `data`, as a pull response carries
+    them."""
     messages = []
     position = 0
     while position < len(data):

@@ -41,17 +41,18 @@ class TagExpression(NamedTuple):
     codes: frozenset[int]
 
     def matches(self, tag: str | None) -> bool:
-        """Whether a message with this tag matches: what a consumer looks at last."""
+        """Returns whether a message with this tag matches: what a consumer looks at last."""
         return self.text == SUBSCRIBE_ALL or tag in self.tags
 
 
 def is_tag_type(kind: str | None) -> bool:
-    """Whether a subscription of this type is one by tags; that is also what none stands for."""
+    """Returns whether a subscription of this type is one by tags; that is also what none stands
+    for."""
     return not kind or kind == TAG_TYPE
 
 
 def java_hash_code(text: str) -> int:
-    """`String.hashCode`: over UTF-16 units, a signed 32-bit number."""
+    """Returns `String.hashCode`: over UTF-16 units, a signed 32-bit number."""
     return _remembered_hash(text) if len(text) <= _SHORT_TEXT else _hash(text)
 
 
@@ -66,7 +67,7 @@ _remembered_hash = lru_cache(maxsize=4096)(_hash)
 
 
 def tags_code(tags: str | None) -> int:
-    """The hash code that a consume queue keeps for the property `TAGS`; 0 without tags."""
+    """Returns the hash code that a consume queue keeps for the property `TAGS`; 0 without tags."""
     return java_hash_code(tags) if tags else 0
 
 
@@ -101,7 +102,8 @@ _remembered_expression = lru_cache(maxsize=1024)(_parse)
 
 
 def tag_match(text: str | None, codes: Collection[int]) -> Callable[[int], bool] | None:
-    """What a consume queue's code is asked for a subscription; None where every message matches.
+    """Returns what a consume queue's code is asked for a subscription; None where every message
+    matches.
 
     Codes collide, so a match only says that the message may have one of the tags.
     """

@@ -71,7 +71,8 @@ class LiveBroker:
     owner: Any
 
     def is_silent(self, now_ms: int) -> bool:
-        """Whether the broker's time-out has passed since it was heard of; `now_ms` is the time."""
+        """Returns whether the broker's time-out has passed since it was heard of; `now_ms` is the
+        time."""
         return self.last_update + self.heartbeat_timeout < now_ms
 
 

@@ -69,12 +69,13 @@ class KvConfig:
             self._encoded = {name: _encode(values) for name, values in self._table.items()}
 
     def get(self, namespace: str, key: str) -> str | None:
-        """The value of a key; None where there is none."""
+        """Returns the value of a key; None where there is none."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> bytes | None:
-        """All keys and values of a namespace as the body of an answer; None where nothing was ever
-        put into it. It is made once for each change: every registration is answered with one."""
+        """Returns all keys and values of a namespace as the body of an answer; None where nothing
+        was ever put into it. It is made once for each change: every registration is answered with
+        one."""
         return self._encoded.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> Deferred[None]:
@@ -143,7 +144,7 @@ class KvRequests:
         self._kv = kv
 
     def handlers(self) -> dict[int, Handler]:
-        """Request code to handler."""
+        """Returns the handlers by request code."""
         return {
             RequestCode.PUT_KV_CONFIG: self.put,
             RequestCode.GET_KV_CONFIG: self.get,

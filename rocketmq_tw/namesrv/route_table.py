@@ -164,7 +164,7 @@ class RouteTable:
             live.last_update = now_ms
 
     def data_version(self, cluster: str, address: str) -> DataVersion | None:
-        """The version of the topics that a broker registered; None: it has not."""
+        """Returns the version of the topics that a broker registered; None: it has not."""
         live = self._live.get(BrokerKey(cluster, address))
         return None if live is None else live.data_version
 
@@ -336,7 +336,7 @@ class RouteTable:
 
     @staticmethod
     def _copy(broker: BrokerData) -> BrokerData:
-        """A copy, with its ids in order, that a reader of the route may change."""
+        """Returns a copy, with its ids in order, that a reader of the route may change."""
         return BrokerData(
             cluster=broker.cluster,
             broker_name=broker.broker_name,
@@ -370,15 +370,15 @@ class RouteTable:
         )
 
     def names_in(self, cluster: str) -> frozenset[str]:
-        """The broker names that a cluster has."""
+        """Returns the broker names that a cluster has."""
         return frozenset(self._clusters.get(cluster, ()))
 
     def names(self) -> set[str]:
-        """The names of clusters and brokers, which are topics too."""
+        """Returns the names of clusters and brokers, which are topics too."""
         return set(self._clusters).union(*self._clusters.values())
 
     def broker_names(self) -> list[str]:
-        """The names of brokers, in the order in which they came."""
+        """Returns the names of brokers, in the order in which they came."""
         return list(self._brokers)
 
     def address_of(self, broker_name: str) -> str | None:

@@ -36,7 +36,7 @@ def show_substitutes(topic: str, route: TopicRouteData) -> TopicRouteData:
 
 
 def wanted_zone(fields: Mapping[str, str]) -> str | None:
-    """The zone that a request's fields ask for; None where they ask for none."""
+    """Returns the zone that a request's fields ask for; None where they ask for none."""
     if fields.get(ZONE_MODE, "").lower() != "true":
         return None
     return fields.get(ZONE_NAME, "").strip() or None

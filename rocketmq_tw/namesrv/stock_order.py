@@ -38,12 +38,13 @@ def order_cluster_info(info: ClusterInfo) -> None:
 
 
 def in_broker_order(names: Iterable[str]) -> list[str]:
-    """Broker names in the order of stock's table of them."""
+    """Returns broker names in the order of stock's table of them."""
     return in_hash_map_order(names, _BROKER_PLACES)
 
 
 def in_hash_map_order(names: Iterable[str], places: int = SMALLEST) -> list[str]:
-    """`names` as a `java.util.HashMap` gives them that they were put into one after the other.
+    """Returns `names` as a `java.util.HashMap` gives them that they were put into one after the
+    other.
 
     `places` is the table's initial size, a power of two.
     """
@@ -59,8 +60,8 @@ def in_hash_map_order(names: Iterable[str], places: int = SMALLEST) -> list[str]
 
 
 def in_hash_set_order(names: Iterable[str]) -> list[str]:
-    """`names` as a `java.util.HashSet` gives them that was made of all at once: it has room to
-    spare."""
+    """Returns `names` as a `java.util.HashSet` gives them that was made of all at once: it has room
+    to spare."""
     names = list(names)
     places = SMALLEST
     while places < len(names) * 4 // 3 + 1:

@@ -44,29 +44,30 @@ class TopicQueues:
         return self._entries
 
     def of_topic(self, topic: str) -> Mapping[str, QueueData]:
-        """Broker name to queues; not to be changed."""
+        """Returns broker name to queues; not to be changed."""
         brokers = self._topics.get(topic, _NOTHING)
         if self._sweeps:
             return {name: queues for name, queues in brokers.items() if self.has(topic, name)}
         return brokers
 
     def has(self, topic: str, broker_name: str) -> bool:
-        """Whether a broker has a topic."""
+        """Returns whether a broker has a topic."""
         return topic in self._of_brokers.get(broker_name, ())
 
     def of_broker(self, broker_name: str) -> frozenset[str]:
-        """The topics of a broker."""
+        """Returns the topics of a broker."""
         return frozenset(self._of_brokers.get(broker_name, ()))
 
     def new_of(self, broker_name: str, topics: Iterable[str]) -> tuple[int, int]:
-        """How many of `topics` the broker does not have yet, and what they would take in memory."""
+        """Returns how many of `topics` the broker does not have yet, and what they would take in
+        memory."""
         known = self._of_brokers.get(broker_name, set())
         new = [topic for topic in topics if topic not in known]
         unheard = [topic for topic in new if topic not in self._topics]
         return len(new), len(new) * QUEUE_BYTES + size_of_topics(unheard)
 
     def mappings(self, topic: str) -> dict[str, TopicQueueMappingInfo] | None:
-        """Broker name to the mapping of a static topic; None where it has none."""
+        """Returns broker name to the mapping of a static topic; None where it has none."""
         mappings = self._mappings.get(topic)
         if mappings and self._sweeps:
             return {name: info for name, info in mappings.items() if self.has(topic, name)}
@@ -152,7 +153,7 @@ class TopicQueues:
                 yield
 
     def count_of(self, broker_name: str) -> int:
-        """How many topics a broker has."""
+        """Returns how many topics a broker has."""
         return len(self._of_brokers.get(broker_name, ()))
 
     def names(self, found: list[str]) -> Iterator[None]:
@@ -192,12 +193,12 @@ class TopicQueues:
 
 
 def size_of_topics(topics: Iterable[str]) -> int:
-    """What the topics take in memory without their queues, roughly."""
+    """Returns what the topics take in memory without their queues, roughly."""
     names = list(topics)
     return len(names) * TOPIC_BYTES + sum(map(len, names))
 
 
 def size_of_mapping(info: TopicQueueMappingInfo) -> int:
-    """What a mapping takes in memory, roughly."""
+    """Returns what a mapping takes in memory, roughly."""
     names = len(info.topic or "") + len(info.scope or "") + len(info.bname or "")
     return MAPPING_BYTES + names + MAPPED_QUEUE_BYTES * len(info.curr_id_map)

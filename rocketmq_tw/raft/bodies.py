@@ -201,7 +201,7 @@ class DLedgerBodyError(ValueError):
 
 
 def decode_dledger_body(body_type: type[B], data: bytes) -> B:
-    """The typed body. Raises `DLedgerBodyError`."""
+    """Returns the typed body. Raises `DLedgerBodyError`."""
     try:
         if len(data) > SMALL_BODY:
             check_values(data, MAX_BODY_VALUES)

@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_kv_command(command: KeyValueCommand) -> bytes:
-    """The body of the entry that carries `command`."""
+    """Returns the body of the entry that carries `command`."""
     return _encode(command)
 
 
@@ -40,8 +40,8 @@ class KeyValue:
         self.values: dict[str, str] = {}
 
     def apply(self, entry: Entry) -> bool:
-        """Whether the command took effect: a Put with another expected value does not, nor does
-        what is no command."""
+        """Returns whether the command took effect: a Put with another expected value does not, nor
+        does what is no command."""
         try:
             command = _decode(entry.body)
         except (msgspec.MsgspecError, UnicodeDecodeError):

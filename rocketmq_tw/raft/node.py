@@ -234,7 +234,7 @@ class RaftNode:
         return answered.addCallback(lambda answer: answer.code)
 
     def committed_entry(self, index: int) -> Entry:
-        """A committed entry. Raises `Refused` with stock's codes."""
+        """Returns a committed entry. Raises `Refused` with stock's codes."""
         log = self.core.log
         if index < 0 or index > self.core.commit_index:
             raise Refused(Code.INDEX_OUT_OF_RANGE, f"{index} is not committed")

@@ -89,7 +89,7 @@ class RecordsOfEntries:
         return found
 
     def _head(self, position: int, size: int) -> RecordHead | None:
-        """The record of so many bytes; None where it is damaged."""
+        """Returns the record of so many bytes; None where it is damaged."""
         window = self._window
         if not window.has(position, size):
             return None

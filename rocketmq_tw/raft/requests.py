@@ -63,7 +63,7 @@ class DLedgerRequests:
         self._self_id = node.core.config.self_id
 
     def table(self) -> dict[int, Handler]:
-        """Returns request codes and their handlers."""
+        """Returns the handlers by request code."""
         serve: dict[DLedgerRequestCode, Callable[[Any], Deferred[DLedgerBody]]] = {
             DLedgerRequestCode.METADATA: self._metadata,
             DLedgerRequestCode.PULL: self._pull,

@@ -22,7 +22,7 @@ class IStateMachine(Interface):
         An empty body is a new leader's own entry and changes nothing."""
 
     def take_snapshot() -> bytes:
-        """The whole state after the last applied entry."""
+        """Returns the whole state after the last applied entry."""
 
     def check_snapshot(data: bytes) -> None:
         """Raises `SnapshotError` where `load_snapshot` would; changes nothing."""

@@ -162,7 +162,7 @@ def _push_kind(name: str) -> PushKind:
 
 
 def response_to_body(message: m.RaftMessage, group: str, leader_id: str | None) -> DLedgerBody:
-    """The body that answers a request between members."""
+    """Returns the body that answers a request between members."""
     base: dict[str, Any] = {
         "group": group,
         "local_id": message.source,
@@ -195,7 +195,7 @@ def response_to_body(message: m.RaftMessage, group: str, leader_id: str | None) 
 
 
 def response_from_body(request: m.RaftMessage, body: DLedgerBody) -> m.RaftMessage:
-    """The answer in `body`, tied to our `request`."""
+    """Returns the answer in `body`, tied to our `request`."""
     base: dict[str, Any] = {
         "source": request.target,
         "target": request.source,

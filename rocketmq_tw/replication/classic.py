@@ -110,7 +110,7 @@ class ClassicSlaveLink(SlaveLink):
         return self._report()
 
     def receive(self, data: bytes, now_ms: int) -> list[Transfer]:
-        """The log bytes to append, in order; see `SlaveLink`."""
+        """Returns the log bytes to append, in order; see `SlaveLink`."""
         self._read(len(data), now_ms)
         appends = []
         for transfer in self._transfers.feed(data):
@@ -142,7 +142,7 @@ def in_sync(slave_offsets: Iterable[int], log_end: int, max_gap: int) -> int:
 def required(
     available: int, *, in_sync_replicas: int, min_in_sync_replicas: int, automatic: bool
 ) -> Requirement:
-    """What a send must wait for with `available` replicas in sync.
+    """Returns what a send must wait for with `available` replicas in sync.
 
     `automatic` (enableAutoInSyncReplicas) lowers the demand to what is there, never below
     `min_in_sync_replicas`.

@@ -13,14 +13,14 @@ class IReplicatedLog(Interface):
     end_offset: int = Attribute("The end of what may be sent: never what is only buffered.")
 
     def read(offset: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer at the end of a file."""
+        """Returns up to `size` bytes; fewer at the end of a file."""
 
     def settled() -> Deferred[int]:
         """Fires with the log's end once all before it is as safe as this replica's settings
         promise: what a slave may report when a link opens."""
 
     def append(offset: int, data: bytes) -> Deferred[int]:
-        """A slave's append, exactly at the end (an empty log: at the start of any file). Fires
+        """Appends at a slave, exactly at the end (an empty log: at the start of any file). Fires
         with the log's end once the bytes are as safe as this replica's settings promise."""
 
 

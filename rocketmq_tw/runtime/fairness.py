@@ -44,7 +44,7 @@ class FairQueue(Generic[K]):
         self._waiting: dict[K, deque[Callable[[], None]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether any work is queued."""
+        """Returns whether any work is queued."""
         return bool(self._waiting)
 
     def add(self, source: K, work: Callable[[], None]) -> None:
@@ -158,7 +158,8 @@ class SerialQueue(Generic[K]):
         self._busy: dict[K, Serial] = {}
 
     def is_busy(self, source: K) -> bool:
-        """Whether something of the source is under way, behind which the next one belongs."""
+        """Returns whether something of the source is under way, behind which the next one
+        belongs."""
         return source in self._busy
 
     def run(self, source: K, work: Callable[[], Any]) -> Deferred[Any]:

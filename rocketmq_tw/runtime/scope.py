@@ -50,7 +50,7 @@ class Scope:
                 self.log.failure("at the end of a scope")
 
     def while_it_lasts(self, call: Callable[P, Any]) -> Callable[P, Any]:
-        """`call`, but for calls that come when the scope is over: they return None."""
+        """Returns `call`, but for calls that come when the scope is over: they return None."""
 
         def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
             return None if self.is_over else call(*args, **kwargs)

@@ -18,7 +18,8 @@ STEP = 200
 
 
 def every(number: int) -> bool:
-    """Whether a step of `STEP` entries ends behind the entry of this number, counted from 0."""
+    """Returns whether a step of `STEP` entries ends behind the entry of this number, counted from
+    0."""
     return number % STEP == STEP - 1
 
 
@@ -49,7 +50,7 @@ class Slices:
 
 
 def all_steps(steps: Iterator[None]) -> Deferred[Any]:
-    """An `InSlices` that makes all steps before it returns: for little work."""
+    """Makes all steps before it returns: an `InSlices` for little work."""
     try:
         for _ in steps:
             pass

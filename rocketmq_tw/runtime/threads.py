@@ -13,10 +13,10 @@ InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
 
 
 def in_pool(reactor: Any) -> InThread:
-    """An `InThread` that uses the thread pool of `reactor`."""
+    """Returns an `InThread` that uses the thread pool of `reactor`."""
     return lambda job: deferToThreadPool(reactor, reactor.getThreadPool(), job)
 
 
 def at_once(job: Callable[[], Any]) -> Deferred[Any]:
-    """An `InThread` that runs the job before it returns: for files that never block."""
+    """Runs the job before it returns: an `InThread` for files that never block."""
     return maybeDeferred(job)

@@ -16,8 +16,8 @@ class IReactorTurns(Interface):
         """Calls `call` behind all events and timers of this turn, before the reactor waits."""
 
     def waited() -> float:
-        """How many seconds ago the round of events began: so long, at least, what is served now
-        was there and not read."""
+        """Returns how many seconds ago the round of events began: so long, at least, what is served
+        now was there and not read."""
 
     def serve_late(seconds: float, call: Callable[[], None]) -> None:
         """Calls `call`, which serves what was read `seconds` ago: `waited` tells so meanwhile."""
@@ -47,7 +47,7 @@ class PlainTurns:
 
 
 def turns_of(reactor: Any) -> IReactorTurns:
-    """`reactor` itself where it knows its turns, what stands in for that otherwise."""
+    """Returns `reactor` itself where it knows its turns, what stands in for that otherwise."""
     if IReactorTurns.providedBy(reactor):
         return reactor
     return PlainTurns(reactor)

@@ -118,7 +118,7 @@ class BrokerService(service.Service):
 
 
 def makeService(options: Options) -> BrokerService:
-    """The service that `options` describe."""
+    """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
     return BrokerService(reactor, options.loaded)

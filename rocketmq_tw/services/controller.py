@@ -153,7 +153,7 @@ class ControllerService(service.Service):
 
 
 def makeService(options: Options) -> ControllerService:
-    """The service that `options` describe."""
+    """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
     return ControllerService(reactor, options.loaded)

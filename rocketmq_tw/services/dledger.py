@@ -101,7 +101,7 @@ class Options(usage.Options):
         return tuple(filter(None, self["preferred-leaders"].split(";")))
 
     def node_config(self) -> NodeConfig:
-        """The configuration of a member without a state machine."""
+        """Returns the configuration of a member without a state machine."""
         return NodeConfig(
             group=self["group"],
             peers=self.peer_addresses,
@@ -186,7 +186,7 @@ class DLedgerService(service.Service):
 
 
 def makeService(options: Options) -> DLedgerService:
-    """The service that `options` describe."""
+    """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
     return DLedgerService(reactor, options)

@@ -64,7 +64,8 @@ def describe_failed_start(error: BaseException | None, keys: KeysToChange) -> st
 
 
 def _key_of(path: str, paths: Mapping[str, str]) -> str | None:
-    """The key whose path is nearest: `path` is in it, or above it where a parent cannot be made."""
+    """Returns the key whose path is nearest: `path` is in it, or above it where a parent cannot be
+    made."""
     wanted = os.path.abspath(path)
     places = {key: os.path.abspath(place) for key, place in paths.items() if place}
     near = [

@@ -118,7 +118,7 @@ class NamesrvService(service.Service):
 
 
 def makeService(options: Options) -> NamesrvService:
-    """The service that `options` describe."""
+    """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
     return NamesrvService(reactor, options.loaded)

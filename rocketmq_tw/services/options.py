@@ -15,7 +15,7 @@ from rocketmq_tw.config.properties import ConfigError, Setting, read_properties
 
 
 def whole_number(option: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
-    """How `option`, "--port", reads its number; whatever else raises `UsageError`."""
+    """Returns how `option`, "--port", reads its number; whatever else raises `UsageError`."""
     accepted = f"of {lowest} or more" if highest is None else f"from {lowest} to {highest}"
 
     def read(text: str) -> int:
@@ -29,7 +29,8 @@ def whole_number(option: str, lowest: int, highest: int | None = None) -> Callab
 
 
 def read_tls_option(path: str | None) -> TlsConfig | None:
-    """The file that `--tls-config` names, if any; raises `UsageError` where it cannot be used."""
+    """Returns the file that `--tls-config` names, if any; raises `UsageError` where it cannot be
+    used."""
     if path is None:
         return None
     try:
@@ -92,7 +93,7 @@ class ServerOptions(usage.Options):
                 self.log.info("{text}", text=notice.text)
 
     def settings(self) -> list[Setting]:
-        """All settings, the weakest first; raises `ConfigError`."""
+        """Returns all settings, the weakest first; raises `ConfigError`."""
         settings = [Setting(key, value, "default") for key, value in self.own_defaults.items()]
         if self["config"] is not None:
             settings += read_properties(_read(self["config"]), self["config"])
@@ -120,7 +121,7 @@ class NamesrvAddressOptions(ServerOptions):
 
 
 def with_client_tls(settings: list[Setting]) -> list[Setting]:
-    """`settings` with `useTLS` before all others, as the keys of TLS have it."""
+    """Returns `settings` with `useTLS` before all others, as the keys of TLS have it."""
     last = {setting.key: setting for setting in settings}
     enabled, mode = last.get("tls.enable"), last.get("tls.server.mode")
     first = []

@@ -181,7 +181,7 @@ class SparkReceiverService(service.Service):
 
 
 def makeService(options: Options) -> SparkReceiverService:
-    """The service that `options` describe."""
+    """Returns the service that `options` describe."""
     from twisted.internet import reactor
 
     prepare_process(reactor)

@@ -107,7 +107,7 @@ class StandaloneService(service.Service):
 
 
 def makeService(options: Options) -> StandaloneService:
-    """The service that `options` describe."""
+    """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
     return StandaloneService(reactor, options.loaded)

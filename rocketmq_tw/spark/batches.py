@@ -50,7 +50,8 @@ class BatchBuilder:
         self._with_properties = bool(wanted.tags) or not _OF_PROPERTIES.isdisjoint(schema.names)
 
     def batch(self, records: bytes, end: int) -> pa.RecordBatch:
-        """The messages in `records` with a queue offset before `end` and a tag that is wanted.
+        """Returns the messages in `records` with a queue offset before `end` and a tag that is
+        wanted.
 
         Raises `BodyError` for a damaged record; with other choices of `damaged` than FAIL only
         where it is more than the body that is damaged.

@@ -57,11 +57,11 @@ class SourceCluster:
         self._client.forget_routes()
 
     def queues(self) -> list[MessageQueue]:
-        """The queues of all topics asked for; raises as `queues_of` does."""
+        """Returns the queues of all topics asked for; raises as `queues_of` does."""
         return [queue for topic in self.topics() for queue in self.queues_of(topic)]
 
     def topics(self) -> Sequence[str]:
-        """The topics asked for; raises `OptionError` where no name server answers."""
+        """Returns the topics asked for; raises `OptionError` where no name server answers."""
         if self._subscription.pattern is None:
             return self._subscription.topics
         return self._matching(self._subscription.pattern)
@@ -144,7 +144,7 @@ class SourceCluster:
 
 
 def is_system(topic: str) -> bool:
-    """Whether a topic is the brokers' or a group's own."""
+    """Returns whether a topic is the brokers' or a group's own."""
     return (
         topic in SYSTEM_TOPICS
         or topic.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX, "RMQ_SYS_"))

@@ -99,7 +99,7 @@ class Columns:
         )
 
     def property(self, name: str) -> pa.Array:
-        """The values of one property, null where a message has it not."""
+        """Returns the values of one property, null where a message has it not."""
         code = pc.index(self._names.dictionary, name).as_py()
         found = np.flatnonzero(self._names.indices.to_numpy() == code)
         rows = np.searchsorted(self._offsets, found, side="right") - 1
@@ -129,8 +129,8 @@ class Columns:
 def columnar(
     records: bytes, *, with_properties: bool = True, problems: Problems | None = None
 ) -> Columns | None:
-    """The columns of records of the usual form; None where one is not. Without properties there
-    are none, and nothing that is one of them.
+    """Returns the columns of records of the usual form; None where one is not. Without properties
+    there are none, and nothing that is one of them.
 
     A body whose CRC is wrong or that cannot be unpacked raises `BodyError`; with `problems` it is
     left as it is, and what is wrong is noted there.
@@ -159,7 +159,7 @@ def columnar(
 
 
 def _starts(records: bytes) -> np.ndarray | None:
-    """Where each record begins; None where the sizes do not lead to the end."""
+    """Returns where each record begins; None where the sizes do not lead to the end."""
     starts: list[int] = []
     position, end = 0, len(records)
     size_at, add = SIZE.unpack_from, starts.append
@@ -173,7 +173,8 @@ def _starts(records: bytes) -> np.ndarray | None:
 
 
 def _edges(raw: np.ndarray, starts: np.ndarray, heads: np.ndarray) -> np.ndarray | None:
-    """Where the parts of all records meet, int32; None where one does not fit its record."""
+    """Returns where the parts of all records meet, int32; None where one does not fit its
+    record."""
     ends = starts + heads["size"]
     bodies = starts + _HEAD_SIZE
     topic_lengths = bodies + heads["body_length"]
@@ -196,7 +197,7 @@ def _edges(raw: np.ndarray, starts: np.ndarray, heads: np.ndarray) -> np.ndarray
 
 
 def _bodies(bodies: pa.Array, heads: np.ndarray, problems: Problems | None) -> pa.Array:
-    """The bodies, checked and unpacked."""
+    """Returns the bodies, checked and unpacked."""
 
     def damaged(row: int, why: str) -> None:
         if problems is None:
@@ -226,7 +227,7 @@ def _bodies(bodies: pa.Array, heads: np.ndarray, problems: Problems | None) -> p
 
 
 def _entries(texts: pa.Array) -> "Entries | None":
-    """All properties; None where a text is not plainly name 0x01 value 0x02 in UTF-8."""
+    """Returns all properties; None where a text is not plainly name 0x01 value 0x02 in UTF-8."""
     try:
         texts = texts.cast(pa.string())
     except pa.ArrowInvalid:
@@ -264,14 +265,15 @@ def _entries(texts: pa.Array) -> "Entries | None":
 
 
 def _contents(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes of all texts and where each begins, with the end of the last one."""
+    """Returns the bytes of all texts and where each begins, with the end of the last one."""
     _, offsets, data = texts.buffers()
     edges = np.frombuffer(offsets, np.int32, len(texts) + 1)
     return np.frombuffer(data or b"", np.uint8, edges[-1]), edges
 
 
 def _last_ones(names: pa.DictionaryArray, offsets: np.ndarray) -> np.ndarray | None:
-    """The entries that count where messages have a name twice, in order; None where none has.
+    """Returns the entries that count where messages have a name twice, in order; None where none
+    has.
 
     Messages sent in a batch have some twice: their own and the batch's. The last one counts.
     """
@@ -294,8 +296,8 @@ def _last_ones(names: pa.DictionaryArray, offsets: np.ndarray) -> np.ndarray | N
 
 
 def from_messages(messages: list[ReceivedMessage], problems: Problems | None) -> Columns:
-    """The columns of `messages`, a row for each. `problems` says by row what is wrong with a body;
-    None where nothing is."""
+    """Returns the columns of `messages`, a row for each. `problems` says by row what is wrong with
+    a body; None where nothing is."""
     heads = np.zeros(len(messages), _HEAD)
     names: list[str] = []
     values: list[str] = []

@@ -41,7 +41,7 @@ PROBLEM = StructField("problem", StringType())
 
 
 def table_schema(damaged: Damaged) -> StructType:
-    """All columns of a read."""
+    """Returns all columns of a read."""
     return SCHEMA if damaged is Damaged.FAIL else StructType([*SCHEMA.fields, PROBLEM])
 
 

@@ -57,11 +57,11 @@ class QueueFilter:
         return [item for item in filters if not self._push(item)]
 
     def takes(self, queue: MessageQueue) -> bool:
-        """Whether messages of the queue can pass."""
+        """Returns whether messages of the queue can pass."""
         return all(compare(column(queue), want) for column, compare, want in self._queues)
 
     def start(self, cluster: SourceCluster, queue: MessageQueue, offset: int) -> int:
-        """Where to start in place of `offset`."""
+        """Returns where to start in place of `offset`."""
         if self._least is not None:
             offset = max(offset, self._least)
         if self._least_time is not None:
@@ -69,7 +69,7 @@ class QueueFilter:
         return offset
 
     def end(self, cluster: SourceCluster, queue: MessageQueue, offset: int) -> int:
-        """Where to end in place of `offset`."""
+        """Returns where to end in place of `offset`."""
         if self._below is not None:
             offset = min(offset, self._below)
         if self._below_time is not None:

@@ -20,7 +20,7 @@ OffsetsJson = dict[str, dict[str, dict[str, int]]]
 
 
 def parse_offsets(text: str, option: str) -> Offsets:
-    """The offsets in a user's JSON; raises `OffsetError` that names `option`."""
+    """Returns the offsets in a user's JSON; raises `OffsetError` that names `option`."""
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -44,7 +44,7 @@ def parse_offsets(text: str, option: str) -> Offsets:
 
 
 def from_json(value: Mapping[str, Any]) -> Offsets:
-    """The offsets in their nested form, as a checkpoint has them."""
+    """Returns the offsets in their nested form, as a checkpoint has them."""
     return {
         MessageQueue(topic=topic, broker_name=broker, queue_id=int(queue)): _whole(offset)
         for topic, brokers in value.items()
@@ -54,7 +54,7 @@ def from_json(value: Mapping[str, Any]) -> Offsets:
 
 
 def to_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
-    """The nested form, sorted, so that the same offsets are the same text."""
+    """Returns the nested form, sorted, so that the same offsets are the same text."""
     nested: OffsetsJson = {}
     for queue in sorted(offsets):
         brokers = nested.setdefault(queue.topic, {})
@@ -63,12 +63,12 @@ def to_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
 
 
 def queue_text(queue: MessageQueue) -> str:
-    """A queue for a person."""
+    """Returns a queue for a person."""
     return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
 
 
 def lag(progress: Mapping[str, Any]) -> dict[str, int]:
-    """Messages behind by topic, from one source of a query's progress.
+    """Returns messages behind by topic, from one source of a query's progress.
 
     `progress` is an element of `query.lastProgress["sources"]`; its offsets are texts of JSON.
     """

@@ -91,7 +91,7 @@ class ConnectionOptions:
     tls_verify: bool = False
 
     def client(self, group: str, timeout: float, send_retries: int = 2) -> BlockingClient:
-        """A new client; the caller closes it."""
+        """Returns a new client; the caller closes it."""
         return BlockingClient(
             self.name_servers,
             group=group,
@@ -204,7 +204,7 @@ class _Reader:
 def source_options(
     options: Mapping[str, object], *, streaming: bool | None = None
 ) -> SourceOptions:
-    """The options of a read; raises `OptionError` for the first mistake.
+    """Returns the options of a read; raises `OptionError` for the first mistake.
 
     With `streaming` None only what holds for both kinds of read is checked.
     """
@@ -252,7 +252,7 @@ def _group(read: "_Reader", option: str, default: str) -> str:
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
-    """The options of a write; raises `OptionError` for the first mistake."""
+    """Returns the options of a write; raises `OptionError` for the first mistake."""
     read = _Reader(canonical(options))
     topic = read.text("topic")
     if topic is not None and not is_legal(topic):
@@ -272,7 +272,7 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
 
 
 def canonical(options: Mapping[str, object]) -> dict[str, str]:
-    """The options under their own names, as texts."""
+    """Returns the options under their own names, as texts."""
     values: dict[str, str] = {}
     for given, value in options.items():
         name = _NAMES.get(given.lower())

@@ -19,7 +19,7 @@ AllBounds = dict[MessageQueue, Bounds]
 def plan_batch(
     options: SourceOptions, cluster: SourceCluster, narrow: QueueFilter
 ) -> list[OffsetRange]:
-    """The ranges that a batch read takes, at least `minPartitions` of them where there are
+    """Returns the ranges that a batch read takes, at least `minPartitions` of them where there are
     messages enough."""
     known = cluster.queues()
     if known:
@@ -42,8 +42,8 @@ def plan_batch(
 def starting_offsets(
     options: SourceOptions, cluster: SourceCluster, bounds: AllBounds, known: list[MessageQueue]
 ) -> Offsets:
-    """Where a read starts in each queue of `bounds`; queues that the JSON leaves out start at
-    their earliest offset."""
+    """Returns where a read starts in each queue of `bounds`; queues that the JSON leaves out start
+    at their earliest offset."""
     if options.starting_timestamp is not None:
         timestamp = options.starting_timestamp
         return {queue: cluster.first_at(queue, timestamp) for queue in bounds}

@@ -27,7 +27,8 @@ class OffsetRange:
 
 
 def ranges_between(start: Mapping[MessageQueue, int], end: Offsets) -> list[OffsetRange]:
-    """What lies between, by queue, without the empty ones; `start` has every queue of `end`."""
+    """Returns what lies between, by queue, without the empty ones; `start` has every queue of
+    `end`."""
     return [
         OffsetRange(queue.topic, queue.broker_name, queue.queue_id, start[queue], end[queue])
         for queue in sorted(end)
@@ -36,7 +37,7 @@ def ranges_between(start: Mapping[MessageQueue, int], end: Offsets) -> list[Offs
 
 
 def prorate(start: Mapping[MessageQueue, int], latest: Offsets, limit: int) -> Offsets:
-    """Where to end so that at most `limit` messages are taken, each queue by its share.
+    """Returns where to end so that at most `limit` messages are taken, each queue by its share.
 
     Every queue that has messages gets at least one as long as the limit allows, the longest
     first, so that none starves beside long ones; the rest is divided by what remains.
@@ -78,7 +79,8 @@ def split(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[Off
 
 
 def _pieces(ranges: Sequence[OffsetRange], wanted: int, whole: int) -> list[int]:
-    """Into how many pieces to cut each range: by size, at least one, never more than it has."""
+    """Returns into how many pieces to cut each range: by size, at least one, never more than it
+    has."""
     pieces = [max(1, min(part.count, wanted * part.count // whole)) for part in ranges]
     while sum(pieces) < wanted:
         index = max(range(len(ranges)), key=lambda i: (ranges[i].count / pieces[i], -i))

@@ -33,7 +33,7 @@ _clients: dict[tuple[ConnectionOptions, str, float], BlockingClient] = {}
 
 
 def worker_client(connection: ConnectionOptions, group: str, timeout: float) -> BlockingClient:
-    """The client of this worker process, kept from task to task."""
+    """Returns the client of this worker process, kept from task to task."""
     key = (connection, group, timeout)
     client = _clients.get(key)
     if client is None:
@@ -42,7 +42,7 @@ def worker_client(connection: ConnectionOptions, group: str, timeout: float) -> 
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether the same request may be answered a little later."""
+    """Returns whether the same request may be answered a little later."""
     if isinstance(error, BrokerError):
         return error.code in _PASSING
     return isinstance(error, ConnectionFailed | NoRouteError)
@@ -51,7 +51,7 @@ def is_passing(error: Exception) -> bool:
 def read_range(
     options: SourceOptions, part: OffsetRange, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of `part` that the subscription wants, in batches.
+    """Returns the messages of `part` that the subscription wants, in batches.
 
     Raises `DataLossError` where `failOnDataLoss` and some are gone, what the client raised where
     a broker stays away, `BodyError` for a damaged record.
@@ -99,7 +99,7 @@ class _RangeReader:
             self._lost(f"{self._part.count - seen} of {self._part.count} messages are gone")
 
     def _next(self) -> bytes:
-        """The records of one pull; moves on to where the next one goes on."""
+        """Returns the records of one pull; moves on to where the next one goes on."""
         pulled = self._pull()
         if pulled.status is PullStatus.FOUND or (
             pulled.status is PullStatus.NO_MATCHED_MESSAGE and pulled.next_offset > self._position

@@ -87,12 +87,12 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 
 def written_columns(names: Sequence[str]) -> list[str]:
-    """The columns among `names` that become part of a message; the rest is passed over."""
+    """Returns the columns among `names` that become part of a message; the rest is passed over."""
     return [name for name in names if name in _WRITTEN]
 
 
 def row_message(row: Mapping[str, Any], topic: str | None) -> Message:
-    """The message of a row; `topic` goes over the row's own. Raises `BadRow`."""
+    """Returns the message of a row; `topic` goes over the row's own. Raises `BadRow`."""
     message = Message(
         topic=_topic(row, topic),
         body=_body(row.get("body")),
@@ -190,7 +190,7 @@ def _milliseconds(value: Any) -> int:
 
 
 def is_delayed(message: Message) -> bool:
-    """Whether a broker keeps the message back, so that it cannot go in a batch."""
+    """Returns whether a broker keeps the message back, so that it cannot go in a batch."""
     return bool(message.delay_level) or any(
         name in message.properties
         for name in (

@@ -151,7 +151,7 @@ class Sender:
             self._client.forget_routes()
 
     def _queue(self, message: Message) -> MessageQueue | None:
-        """The queue that all messages of a sharding key go to."""
+        """Returns the queue that all messages of a sharding key go to."""
         if message.sharding_key is None:
             return None
         try:

@@ -78,7 +78,7 @@ class StreamReader(SupportsTriggerAvailableNow):
         return None if self._newest is None else to_json(self._newest)
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
-        """The tasks of one batch."""
+        """Returns the tasks of one batch."""
         begin, until = from_json(start), from_json(end)
         begin |= {queue: self._first(queue) for queue in until if queue not in begin}
         return split(ranges_between(begin, until), self._options.min_partitions)
@@ -108,7 +108,7 @@ class StreamReader(SupportsTriggerAvailableNow):
         return self._cluster
 
     def _first(self, queue: MessageQueue) -> int:
-        """The earliest offset of a queue that came while the query ran."""
+        """Returns the earliest offset of a queue that came while the query ran."""
         backoff = Backoff(self._options.broker_down_timeout)
         while True:
             try:
@@ -119,7 +119,7 @@ class StreamReader(SupportsTriggerAvailableNow):
                 self._connected().refresh()
 
     def _ask_newest(self, begin: Offsets) -> Offsets:
-        """The newest offset of each queue that answers; others keep their place."""
+        """Returns the newest offset of each queue that answers; others keep their place."""
         cluster = self._connected()
         cluster.refresh()
         newest = dict(begin)

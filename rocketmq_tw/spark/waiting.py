@@ -18,7 +18,7 @@ class Overdue:
         self._since.pop(key, None)
 
     def works(self, key: Hashable) -> bool:
-        """Whether no failure of `key` is noted since it last answered."""
+        """Returns whether no failure of `key` is noted since it last answered."""
         return key not in self._since
 
     def is_late(self, key: Hashable) -> bool:

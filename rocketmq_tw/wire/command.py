@@ -103,7 +103,7 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
         *,
         oneway: bool = False,
     ) -> RemotingCommand:
-        """A request with the next opaque of this process."""
+        """Returns a request with the next opaque of this process."""
         return cls(
             code,
             ext_fields={} if header is None else header_to_fields(header),
@@ -120,7 +120,7 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
         header: Header | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """The answer to this request: its opaque and its serialisation.
+        """Returns the answer to this request: its opaque and its serialisation.
 
         To a oneway request it keeps the flag, by which net/ knows not to send it.
         """
@@ -143,7 +143,8 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
         return bool(self.flag & ONEWAY_FLAG)
 
     def header(self, header_type: type[H]) -> H:
-        """The fields as `header_type`; raises `HeaderError` that names a missing or bad one."""
+        """Returns the fields as `header_type`; raises `HeaderError` that names a missing or bad
+        one."""
         return read_header(header_type, self.ext_fields)
 
     def __repr__(self) -> str:
@@ -155,7 +156,8 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
 
 
 def version_name(ordinal: int) -> str:
-    """The name that stock shows, such as `V5_3_3`; releases before 4.0.0 are not told apart."""
+    """Returns the name that stock shows, such as `V5_3_3`; releases before 4.0.0 are not told
+    apart."""
     if ordinal < _FIRST_REGULAR:
         return "older than V4_0_0"
     if ordinal >= _HIGHER:
@@ -197,7 +199,8 @@ _json_encode = msgspec.json.Encoder().encode
 
 
 def decode_command(frame: Frame) -> RemotingCommand:
-    """The command in `frame`. Raises `WireError` where the header is not what its form says."""
+    """Returns the command in `frame`. Raises `WireError` where the header is not what its form
+    says."""
     if frame.serialization == _ROCKETMQ:
         return _decode_binary(frame)
     if frame.serialization != _JSON:
@@ -221,7 +224,7 @@ def decode_command(frame: Frame) -> RemotingCommand:
 
 
 def encode_command(command: RemotingCommand) -> bytes:
-    """The whole frame of `command` in its own serialisation."""
+    """Returns the whole frame of `command` in its own serialisation."""
     if command.serialization == _ROCKETMQ:
         return encode_frame(_ROCKETMQ, _encode_binary(command), command.body)
     header = _json_encode(
@@ -240,8 +243,8 @@ def encode_command(command: RemotingCommand) -> bytes:
 
 
 def _tolerant_header(data: bytes) -> _JsonHeader:
-    """What stock's own reader makes of a header that is no strict JSON of strings: fields that
-    are numbers or booleans become text, null is as good as absent. It is slow."""
+    """Returns what stock's own reader makes of a header that is no strict JSON of strings: fields
+    that are numbers or booleans become text, null is as good as absent. It is slow."""
     if len(data) > MAX_TOLERANT_HEADER:
         raise WireError(f"a header of {len(data)} bytes that is no strict JSON of strings")
     value = fastjson.loads(data)
@@ -330,7 +333,8 @@ def _encode_binary(command: RemotingCommand) -> bytes:
 
 @lru_cache(1024)
 def _encode_name(name: str) -> bytes:
-    """A field name behind its two-byte length. Cached: every command has the same few names."""
+    """Returns a field name behind its two-byte length. Cached: every command has the same few
+    names."""
     data = name.encode()
     if len(data) > 0x7FFF:
         raise WireError(f"a field name of {len(data)} bytes does not fit its two-byte length")

@@ -36,7 +36,7 @@ class ObjectKey(dict[Any, Any]):
 
 
 def as_key(value: Any) -> Any:
-    """`value` as it can stand as a key of a dict; members that are null are left out."""
+    """Returns `value` as it can stand as a key of a dict; members that are null are left out."""
     if isinstance(value, dict):
         return ObjectKey((key, as_key(item)) for key, item in value.items() if item is not None)
     if isinstance(value, list):
@@ -52,8 +52,8 @@ def check_values(data: bytes, limit: int = MAX_VALUES) -> None:
 
 
 def loads(data: bytes, max_values: int = MAX_VALUES) -> Any:
-    """The value in `data`: dicts, lists, str, int, float, bool, None; keys are str, numbers or
-    `ObjectKey`; references are resolved, one that leads nowhere is None.
+    """Returns the value in `data`: dicts, lists, str, int, float, bool, None; keys are str, numbers
+    or `ObjectKey`; references are resolved, one that leads nowhere is None.
 
     Raises `WireError` where fastjson could not read it either, or for more than `max_values`.
     """
@@ -80,8 +80,8 @@ _STRING_OR_BARE_KEY = (
 
 
 def quote_bare_keys(data: bytes) -> bytes:
-    """`data` with quotes around the numbers that stand as keys: strict JSON where that is all that
-    it lacks. Much faster than `loads`; what is no JSON stays none."""
+    """Returns `data` with quotes around the numbers that stand as keys: strict JSON where that is
+    all that it lacks. Much faster than `loads`; what is no JSON stays none."""
 
     def quoted(found: re.Match[bytes]) -> bytes:
         return found[0] if found[2] is None else b'%b"%b"' % (found[1], found[2])
@@ -95,8 +95,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def dumps(value: Any, *, standard: bool = False) -> bytes:
-    """`value` as fastjson writes it: the fields of a `msgspec.Struct` in the order of their wire
-    names and left out where None, maps in their own order with bare number and object keys. A
+    """Returns `value` as fastjson writes it: the fields of a `msgspec.Struct` in the order of their
+    wire names and left out where None, maps in their own order with bare number and object keys. A
     `msgspec.Raw` stands as it is.
 
     `standard` gives strict JSON as stock does for a client that accepts no other: keys that are

@@ -17,7 +17,7 @@ MAX_DEPTH = 64
 
 
 def read(text: str, *, has_references: bool) -> Any:
-    """The value in `text`; raises `WireError` where fastjson could not read it."""
+    """Returns the value in `text`; raises `WireError` where fastjson could not read it."""
     value = _Reader(text).document()
     return _resolve(value) if has_references else value
 
@@ -53,7 +53,7 @@ class _Reader:
         raise WireError(f"JSON that cannot be read: {what} at character {self._at}")
 
     def _peek(self, gap: re.Pattern[str] = _SPACE) -> str:
-        """The next character that counts, "" at the end."""
+        """Returns the next character that counts, "" at the end."""
         self._at = gap.match(self._text, self._at).end()  # type: ignore[union-attr]
         return self._text[self._at : self._at + 1]
 
@@ -164,7 +164,7 @@ _MAX_REFERENCED = 100_000
 
 
 def _resolve(root: Any) -> Any:
-    """`root` with each `{"$ref": path}` replaced by what the path names.
+    """Returns `root` with each `{"$ref": path}` replaced by what the path names.
 
     A reference to one of its own ancestors would make a circle, which no body has: it becomes
     None, as does one that leads nowhere or to values with references yet to resolve.
@@ -215,7 +215,7 @@ def _follow(root: Any, path: object) -> Any:
 
 
 def _walk(value: Any) -> Iterator[Any]:
-    """`value` and all in it; what is shared comes as often as it stands."""
+    """Yields `value` and all in it; what is shared comes as often as it stands."""
     yield value
     if isinstance(value, dict) and not _is_reference(value):
         value = value.values()

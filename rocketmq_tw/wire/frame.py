@@ -27,7 +27,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_frame(serialization: int, header: bytes, body: bytes = b"") -> bytes:
-    """The frame's bytes. Raises `WireError` where the header does not fit 24 bits."""
+    """Returns the frame's bytes. Raises `WireError` where the header does not fit 24 bits."""
     length = len(header)
     if length > MAX_HEADER_LENGTH:
         raise WireError(f"a header of {length} bytes does not fit the 24-bit length")
@@ -53,7 +53,7 @@ class FrameDecoder:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes, in order.
+        """Returns the frames that `data` completes, in order.
 
         Raises `WireError` where a length is beyond the limit or contradicts the frame; the frames
         before the bad one are lost with the connection that sent it.
@@ -84,7 +84,7 @@ class FrameDecoder:
         return frames
 
     def _frame_size(self, data: bytes, position: int) -> int:
-        """How many bytes the frame at `position` has, or how many tell more about it."""
+        """Returns how many bytes the frame at `position` has, or how many tell more about it."""
         available = len(data) - position
         if available < 4:
             return 4

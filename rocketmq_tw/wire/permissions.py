@@ -14,7 +14,7 @@ def is_writable(perm: int) -> bool:
 
 
 def is_inherited(perm: int) -> bool:
-    """Whether topics may be created after this one."""
+    """Returns whether topics may be created after this one."""
     return bool(perm & INHERIT)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """One line in which nothing acts on a terminal: what is not printable is escaped."""
+    """Returns one line in which nothing acts on a terminal: what is not printable is escaped."""
     if text.isprintable():
         return text
     return "".join(

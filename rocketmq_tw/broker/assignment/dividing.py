@@ -14,7 +14,8 @@ Strategy = Callable[[Sequence[MessageQueue], Sequence[str], str], list[MessageQu
 def allocate_by_circle(
     queues: Sequence[MessageQueue], members: Sequence[str], member: str
 ) -> list[MessageQueue]:
-    """The share of `member`: every so many queues one, from its own place among the members on."""
+    """Returns the share of `member`: every so many queues one, from its own place among the members
+    on."""
     if member not in members:
         return []
     return list(queues[members.index(member) :: len(members)])
@@ -34,8 +35,8 @@ def allocate_for_pop(
     member: str,
     shared: int,
 ) -> list[MessageQueue]:
-    """The queues that `member` pops: with `shared` members behind it in the list it shares theirs.
-    Where all share all, a queue id of -1 stands for all queues of a broker."""
+    """Returns the queues that `member` pops: with `shared` members behind it in the list it shares
+    theirs. Where all share all, a queue id of -1 stands for all queues of a broker."""
     if shared <= 0 or shared >= len(members) - 1:
         names = dict.fromkeys((queue.topic, queue.broker_name) for queue in queues)
         return [MessageQueue(topic=topic, broker_name=name, queue_id=-1) for topic, name in names]

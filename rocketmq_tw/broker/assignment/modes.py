@@ -65,7 +65,7 @@ class RequestModes:
         return self._writer.write()
 
     def encoded(self) -> Callable[[], bytes]:
-        """What gives all modes as the file and request 402 carry them, in any thread."""
+        """Returns what gives all modes as the file and request 402 carry them, in any thread."""
         return partial(_encode, self._copied())
 
     def replace_all(self, table: MessageRequestModeTable) -> None:

@@ -138,7 +138,7 @@ class AssignmentRequests:
         }
 
     def assignment(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """The queues of one consumer."""
+        """Fires with the queues of one consumer."""
         body = decode_request(QueryAssignmentRequestBody, request.body)
         mode = self._mode(body.topic, body.consumer_group)
 
@@ -209,7 +209,7 @@ class AssignmentRequests:
         mode: SetMessageRequestModeRequestBody,
         queues: Queues,
     ) -> Queues | None:
-        """None where it is not known now: the client keeps what it has."""
+        """Returns None where it is not known now: the client keeps what it has."""
         if body.message_model == BROADCASTING or not self._config.server_load_balancer_enable:
             return queues
         group = self._clients.consumer_group(body.consumer_group)

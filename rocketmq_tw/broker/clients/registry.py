@@ -71,7 +71,7 @@ class ConsumerGroup:
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
-        """The ids of the members, each once."""
+        """Returns the ids of the members, each once."""
         return list(dict.fromkeys(client.client_id for client in self.clients.values()))
 
     def find(self, client_id: str) -> Client | None:
@@ -161,7 +161,7 @@ class ClientRegistry:
                 yield
 
     def producer_groups(self) -> list[str]:
-        """The groups with connected producers."""
+        """Returns the groups with connected producers."""
         return list(self._producers)
 
     def producers(self, group: str) -> list[Client]:
@@ -273,7 +273,7 @@ class ClientRegistry:
             yield
 
     def _of(self, peer: IPeer, member: _Memberships) -> Iterator[Client]:
-        """The memberships of one connection."""
+        """Yields the memberships of one connection."""
         for name in member.producing:
             yield self._producers[name][peer]
         for name in member.consuming:

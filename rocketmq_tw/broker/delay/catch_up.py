@@ -108,7 +108,7 @@ class CatchUp:
         return list(decode_records(read.data)), max(read.next_offset, offset + 1)
 
     def _take(self, level: int, waiting: StoredMessage) -> bool:
-        """Whether one that was delivered is this one; it stands for no other then."""
+        """Returns whether one that was delivered is this one; it stands for no other then."""
         key = _key(level, waiting.properties)
         if not self._delivered[key]:
             return False

@@ -139,8 +139,8 @@ class DelayDelivery:
         return None
 
     def _seconds_until_due(self, level: _Level, waiting: StoredMessage) -> float | None:
-        """None where it is due now. A time further away than the level's delay says that the
-        clock was set back: then it is due too."""
+        """Returns None where it is due now. A time further away than the level's delay says that
+        the clock was set back: then it is due too."""
         wait_ms = waiting.store_timestamp + level.delay_ms - self._now_ms()
         if 0 < wait_ms <= level.delay_ms:
             return wait_ms / 1000

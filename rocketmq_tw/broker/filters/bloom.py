@@ -25,7 +25,7 @@ class BloomFilter:
         self.bits = 8 * math.ceil(bits / 8)
 
     def positions(self, key: str) -> list[int]:
-        """The numbers of a key's bits."""
+        """Returns the numbers of a key's bits."""
         hashed = murmur3(key.encode("utf-8", "replace"))
         first, second = hashed & 0xFFFFFFFF, hashed >> 32
         found = []
@@ -37,11 +37,12 @@ class BloomFilter:
         return found
 
     def data_of(self, group: str, topic: str) -> BloomFilterData:
-        """The bits of a group's expression for a topic, as `consumerFilter.json` has them."""
+        """Returns the bits of a group's expression for a topic, as `consumerFilter.json` has
+        them."""
         return BloomFilterData(bit_pos=self.positions(f"{group}#{topic}"), bit_num=self.bits)
 
     def is_own(self, data: BloomFilterData | None) -> bool:
-        """Whether bits in a file were made by a filter of these measures."""
+        """Returns whether bits in a file were made by a filter of these measures."""
         return (
             data is not None
             and data.bit_num == self.bits
@@ -50,7 +51,7 @@ class BloomFilter:
         )
 
     def bit_map(self, positions: Iterable[int]) -> bytes:
-        """All bits as bytes, of which those at `positions` are set."""
+        """Returns all bits as bytes, of which those at `positions` are set."""
         found = bytearray(self.bits // 8)
         for position in positions:
             found[position >> 3] |= 1 << (position & 7)
@@ -58,7 +59,7 @@ class BloomFilter:
 
 
 def murmur3(data: bytes) -> int:
-    """The first 64 bits of MurmurHash3's x64 variant of 128 bits, seed 0."""
+    """Returns the first 64 bits of MurmurHash3's x64 variant of 128 bits, seed 0."""
     first = second = 0
     whole = len(data) - len(data) % 16
     for at in range(0, whole, 16):

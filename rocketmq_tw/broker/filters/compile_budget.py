@@ -49,8 +49,8 @@ class CompileBudget:
             self._spend(COST_OF_SLOW_READ)
 
     def retrying(self, handler: Handler) -> Handler:
-        """A handler that does what `handler` does, in a later turn where that raises `BudgetSpent`;
-        `handler` must not have changed anything by then."""
+        """Returns a handler that does what `handler` does, in a later turn where that raises
+        `BudgetSpent`; `handler` must not have changed anything by then."""
 
         def handle(request: RemotingCommand, peer: IPeer) -> Any:
             try:

@@ -46,8 +46,8 @@ class MessageFilters:
         self.budget = budget
 
     def of_expression(self, text: str | None, kind: str | None) -> MessageFilter:
-        """The filter of an expression that a request brings along: `kind` is TAG or SQL92, None
-        means TAG. Raises `RequestError` where it is wrong."""
+        """Returns the filter of an expression that a request brings along: `kind` is TAG or SQL92,
+        None means TAG. Raises `RequestError` where it is wrong."""
         if is_tag_type(kind):
             try:
                 tags = parse_tag_expression(text)
@@ -61,8 +61,8 @@ class MessageFilters:
     def of_subscription(
         self, consumers: ConsumerGroup, wanted: SubscriptionData, version: int = 0
     ) -> MessageFilter:
-        """The filter of `wanted`, one of the subscriptions of a group. Raises `RequestError` where
-        its expression is not kept, or is older than `version`."""
+        """Returns the filter of `wanted`, one of the subscriptions of a group. Raises
+        `RequestError` where its expression is not kept, or is older than `version`."""
         if is_tag_type(wanted.expression_type):
             if wanted.class_filter_mode:
                 return EVERY_MESSAGE
@@ -88,8 +88,8 @@ class MessageFilters:
         return by_expression._replace(by_extra=self._bits.may_match(known))
 
     def by_extra(self, consumers: ConsumerGroup, topic: str) -> ExtraMatch:
-        """Whether a message may match what a group subscribes to, by what the extension of its
-        consume queue has of it."""
+        """Returns whether a message may match what a group subscribes to, by what the extension of
+        its consume queue has of it."""
         wanted = consumers.subscriptions[topic]
         if is_tag_type(wanted.expression_type):
             match = consumers.wanted_tags(topic)
@@ -102,7 +102,7 @@ class MessageFilters:
         return lambda extra, position: True
 
     def shown(self, topic: str, group: str) -> str:
-        """What a group filters a topic by, as JSON for administrators; `null`: nothing."""
+        """Returns what a group filters a topic by, as JSON for administrators; `null`: nothing."""
         self._admit(topic, group)
         return self._table.shown(topic, group)
 
@@ -116,7 +116,7 @@ class MessageFilters:
             )
 
     def parsed(self, text: str | None, kind: str | None) -> Compiled:
-        """The compiled expression of a text; raises `RequestError` where it is wrong."""
+        """Returns the compiled expression of a text; raises `RequestError` where it is wrong."""
         try:
             if kind != SQL92_TYPE:
                 raise ExpressionError(1, f"{kind} expressions are unknown: use TAG or SQL92")
@@ -136,8 +136,8 @@ class MessageFilters:
             self.budget.admit(text)
 
     def _of_retries(self, group: str) -> MessageFilter:
-        """The filter of a retry topic: each message is asked what the group asks of the topic that
-        it was sent to (`filterSupportRetry`)."""
+        """Returns the filter of a retry topic: each message is asked what the group asks of the
+        topic that it was sent to (`filterSupportRetry`)."""
 
         def matches(properties: bytes) -> bool:
             topic = parse_properties(properties).get(RETRY_TOPIC, "")

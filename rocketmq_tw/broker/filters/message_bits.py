@@ -62,7 +62,8 @@ class MessageBits:
         table.changes.add(self._changed)
 
     def of(self, topic: str, properties: bytes, store_timestamp: int) -> bytes:
-        """The bits of a message; empty where no group filters its topic by an expression."""
+        """Returns the bits of a message; empty where no group filters its topic by an
+        expression."""
         table = self._table
         table.newest_stored = max(table.newest_stored, store_timestamp)
         if not (self._config.enable_calc_filter_bit_map and table.of_topic(topic)):
@@ -80,9 +81,9 @@ class MessageBits:
         return bits.to_bytes(self._size, "little")
 
     def may_match(self, group: GroupFilter) -> ExtraMatch:
-        """A test whether a message may match the expression of a group, by its bits. It always
-        may where it has none of this size, or was stored before the group subscribed or the broker
-        started."""
+        """Returns a test whether a message may match the expression of a group, by its bits. It
+        always may where it has none of this size, or was stored before the group subscribed or the
+        broker started."""
         own, size = self._own_bits(group), self._size
         known_from, believed_from = group.data.born_time, self.believed_from
 

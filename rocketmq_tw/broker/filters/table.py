@@ -98,8 +98,8 @@ class FilterTable(WriteBehindTable):
         self.newest_stored = 0
 
     def get(self, topic: str, group: str) -> GroupFilter | None:
-        """The entry of a group for a topic, whether its consumers are connected or gone; None where
-        there is none, or a wrong expression, which is removed."""
+        """Returns the entry of a group for a topic, whether its consumers are connected or gone;
+        None where there is none, or a wrong expression, which is removed."""
         known = self._find(topic, group)
         if known is None or known.checked or self._check(known):
             return known
@@ -109,7 +109,7 @@ class FilterTable(WriteBehindTable):
         return self._topics.get(topic, {}).get(group)
 
     def text_of(self, topic: str, group: str) -> str | None:
-        """The text of the expression that `get` would compile, right or wrong."""
+        """Returns the text of the expression that `get` would compile, right or wrong."""
         known = self._find(topic, group)
         return None if known is None else known.data.expression
 
@@ -123,11 +123,12 @@ class FilterTable(WriteBehindTable):
                 yield
 
     def of_topic(self, topic: str) -> Collection[GroupFilter]:
-        """The entries of all groups for a topic."""
+        """Returns the entries of all groups for a topic."""
         return self._topics.get(topic, {}).values()
 
     def shown(self, topic: str, group: str) -> str:
-        """The entry of a group for a topic as JSON for administrators; `null`: there is none."""
+        """Returns the entry of a group for a topic as JSON for administrators; `null`: there is
+        none."""
         known = self.get(topic, group)
         if known is None:
             return "null"
@@ -195,7 +196,7 @@ class FilterTable(WriteBehindTable):
             )
 
     def _check(self, known: GroupFilter) -> bool:
-        """Whether the expression is right; it is removed where it is not."""
+        """Returns whether the expression is right; it is removed where it is not."""
         data = known.data
         try:
             compiled = known.expression
@@ -226,7 +227,8 @@ class FilterTable(WriteBehindTable):
     # The entries
 
     def _add(self, made: GroupFilter) -> bool:
-        """Whether the entry was added: there is room for it, and its text is not too long."""
+        """Returns whether the entry was added: there is room for it, and its text is not too
+        long."""
         data = made.data
         try:
             if data.expression_type != SQL92_TYPE:
@@ -327,7 +329,7 @@ class FilterTable(WriteBehindTable):
         return self.encode
 
     def encode(self) -> bytes:
-        """The file's bytes. May be called in any thread, also while the table changes."""
+        """Returns the file's bytes. May be called in any thread, also while the table changes."""
         topics = {}
         for topic, groups in list(self._topics.items()):
             of_topic = FilterDataOfTopic(topic=topic)

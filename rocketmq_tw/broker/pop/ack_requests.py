@@ -96,7 +96,7 @@ class AckRequests:
         self._orderly = orderly
 
     def handlers(self) -> dict[int, Handler]:
-        """The handlers by request code."""
+        """Returns the handlers by request code."""
         return {
             RequestCode.ACK_MESSAGE: self.ack,
             RequestCode.BATCH_ACK_MESSAGE: self.ack_batch,
@@ -201,14 +201,14 @@ class AckRequests:
         return request.response(header=response)
 
     def _most_invisible_ms(self) -> int:
-        """The longest invisible time in ms: what stock's timer takes, which brings a check point a
-        second early."""
+        """Returns the longest invisible time in ms: what stock's timer takes, which brings a check
+        point a second early."""
         return self._store_config.timer_max_delay_sec * 1000 + 1000
 
     def _ack_of_batch(
         self, ack: BatchAck, broker_name: str | None, peer: IPeer
     ) -> BatchAckMsg | None:
-        """What is to be stored of it; None where that is nothing."""
+        """Returns what is to be stored of it; None where that is nothing."""
         topic = topic_of_kind(ack.topic, ack.group, ack.retry)
         queue = (topic, ack.group, ack.queue_id)
         first = self._store.min_queue_offset(topic, ack.queue_id)
@@ -255,7 +255,7 @@ def _answer(
     puts: Iterable[Deferred[PutResult]],
     header: ChangeInvisibleTimeResponseHeader | None = None,
 ) -> Deferred[RemotingCommand]:
-    """The answer once all of `puts` are stored."""
+    """Fires with the answer once all of `puts` are stored."""
     return all_stored(puts).addCallback(lambda _: request.response(header=header))
 
 

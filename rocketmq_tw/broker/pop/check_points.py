@@ -38,8 +38,8 @@ CheckPointKey = tuple[str, str, int, int, int, str]
 
 
 def check_point_key(point: PopCheckPoint | AckMsg, own_name: str) -> CheckPointKey:
-    """The name of a check point, which its acknowledgements have too; `own_name` is the broker's,
-    for one that names no broker."""
+    """Returns the name of a check point, which its acknowledgements have too; `own_name` is the
+    broker's, for one that names no broker."""
     return (
         point.topic or "",
         point.group or "",
@@ -60,8 +60,8 @@ def new_check_point(
     invisible_time: int,
     broker_name: str,
 ) -> PopCheckPoint:
-    """A check point of the messages at `offsets`, at most 32; they are hidden for `invisible_time`
-    ms from `pop_time` on, which is in ms too. `start` is where the pop began."""
+    """Returns a check point of the messages at `offsets`, at most 32; they are hidden for
+    `invisible_time` ms from `pop_time` on, which is in ms too. `start` is where the pop began."""
     invisible_time = min(invisible_time, FOREVER_MS - max(pop_time, 0))
     return PopCheckPoint(
         broker_name=broker_name,
@@ -78,19 +78,19 @@ def new_check_point(
 
 
 def popped_offsets(point: PopCheckPoint) -> list[int]:
-    """The queue offsets of a check point's messages."""
+    """Returns the queue offsets of a check point's messages."""
     diffs = (point.offset_diffs or range(point.count))[: max(point.count, 0)]
     return [point.start_offset + diff for diff in diffs]
 
 
 def acknowledged_offsets(ack: AckMsg) -> list[int]:
-    """The queue offsets of the messages that an acknowledgement is for."""
+    """Returns the queue offsets of the messages that an acknowledgement is for."""
     return ack.ack_offsets if isinstance(ack, BatchAckMsg) else [ack.ack_offset]
 
 
 def decode_revive_message(message: StoredMessage) -> PopCheckPoint | AckMsg | None:
-    """The body of a message of the revive topic; None where its tag is none of the three. Raises
-    `BodyError` where it is damaged."""
+    """Returns the body of a message of the revive topic; None where its tag is none of the three.
+    Raises `BodyError` where it is damaged."""
     tag = parse_properties(message.properties).get(props.TAGS)
     if tag == CHECK_POINT_TAG:
         return decode_body(PopCheckPoint, message.body)

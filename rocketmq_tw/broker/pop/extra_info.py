@@ -59,14 +59,15 @@ def parse_extra_info(text: str) -> ExtraInfo:
 
 
 def kind_of(topic: str) -> str:
-    """The kind of a topic in extra infos: `NORMAL`, `RETRY` or `RETRY_V2`."""
+    """Returns the kind of a topic in extra infos: `NORMAL`, `RETRY` or `RETRY_V2`."""
     if not topic.startswith(RETRY_PREFIX):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY
 
 
 def topic_of_kind(topic: str, group: str, kind: str) -> str:
-    """The topic that a kind stands for in acknowledgements of `topic`; raises `RequestError`."""
+    """Returns the topic that a kind stands for in acknowledgements of `topic`; raises
+    `RequestError`."""
     if kind == NORMAL:
         return topic
     if kind not in (RETRY, RETRY_V2):

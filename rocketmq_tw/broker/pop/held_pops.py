@@ -153,6 +153,6 @@ class HeldPops(HeldRequests[PoppedQueue]):
 
 
 def _topics_of(queue: PoppedQueue) -> tuple[str, ...]:
-    """The topics whose messages a pop of this queue may get."""
+    """Returns the topics whose messages a pop of this queue may get."""
     topic, group, _ = queue
     return (topic, pop_retry_topic(topic, group), pop_retry_topic(topic, group, 2))

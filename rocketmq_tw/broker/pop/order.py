@@ -51,8 +51,9 @@ class OrderBook(WriteBehindTable):
             self._table = table.table
 
     def is_blocked(self, queue: PoppedQueue, attempt_id: str | None, invisible_time: int) -> bool:
-        """Whether messages of the queue are being consumed, by another attempt than `attempt_id`:
-        the same one may pop again. `invisible_time`, in ms, stands in for one that is not known."""
+        """Returns whether messages of the queue are being consumed, by another attempt than
+        `attempt_id`: the same one may pop again. `invisible_time`, in ms, stands in for one that is
+        not known."""
         info = self._get(queue)
         if info is None or not info.offsets:
             return False
@@ -63,7 +64,8 @@ class OrderBook(WriteBehindTable):
         return self._now_ms() < _free_at(info)
 
     def free_at(self, queue: PoppedQueue) -> int | None:
-        """When the queue will be free though nothing more is acknowledged, in ms; None: it is."""
+        """Returns when the queue will be free though nothing more is acknowledged, in ms; None: it
+        is."""
         info = self._get(queue)
         if info is None or not info.offsets:
             return None
@@ -173,8 +175,8 @@ class OrderBook(WriteBehindTable):
                 yield
 
     def encode(self) -> bytes:
-        """The file's bytes. May be called in any thread, also while the table changes: each entry
-        is as it was at some moment of the call."""
+        """Returns the file's bytes. May be called in any thread, also while the table changes: each
+        entry is as it was at some moment of the call."""
         groups = []
         for key, queues in list(self._table.items()):
             infos = [
@@ -230,27 +232,28 @@ class OrderWatch:
 
 
 def _absolute(info: OrderInfo) -> list[int]:
-    """The queue offsets of the popped messages."""
+    """Returns the queue offsets of the popped messages."""
     first = info.offsets[0]
     return [first, *(first + distance for distance in info.offsets[1:])]
 
 
 def _waiting(info: OrderInfo) -> list[int]:
-    """The queue offsets of those that are not acknowledged."""
+    """Returns the queue offsets of those that are not acknowledged."""
     return [
         offset for index, offset in enumerate(_absolute(info)) if not info.commit_bits & 1 << index
     ]
 
 
 def _free_at(info: OrderInfo) -> int:
-    """When all that is not acknowledged is visible again, in ms; 0 where there is nothing."""
+    """Returns when all that is not acknowledged is visible again, in ms; 0 where there is
+    nothing."""
     usual = info.pop_time + (info.invisible_time or 0)
     changed = info.next_visible_times or {}
     return max((changed.get(offset, usual) for offset in _waiting(info)), default=0)
 
 
 def _counts(before: OrderInfo, info: OrderInfo, offsets: Sequence[int]) -> dict[int, int]:
-    """How often each of `offsets` was consumed before."""
+    """Returns how often each of `offsets` was consumed before."""
     known = before.consumed_counts or {}
     if before.attempt_id is not None and before.attempt_id == info.attempt_id:
         return known

@@ -51,7 +51,7 @@ class PeekAndNotify:
         self._now_ms = now_ms
 
     def handlers(self) -> dict[int, Handler]:
-        """The handlers by request code."""
+        """Returns the handlers by request code."""
         return {RequestCode.PEEK_MESSAGE: self.peek, RequestCode.NOTIFICATION: self.notify}
 
     def peek(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -117,7 +117,8 @@ class PeekAndNotify:
     def _queues_of(
         self, header: PeekMessageRequestHeader | NotificationRequestHeader
     ) -> Iterator[PoppedQueue]:
-        """The queues to look at; raises `RequestError` where they may not be popped from."""
+        """Returns the queues to look at; raises `RequestError` where they may not be popped
+        from."""
         topic, group, queue_id = header.topic, header.consumer_group, header.queue_id
         self._checks.may_pop(topic, group, queue_id)
         return self._queues.to_peek_at(topic, group, queue_id, randrange(100))

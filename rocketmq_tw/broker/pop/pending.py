@@ -77,7 +77,7 @@ class InFlight:
         self._counts, self._since, self._older = {}, {}, {}
 
     def of(self, queue: PoppedQueue) -> int:
-        """How many messages of the queue are in flight."""
+        """Returns how many messages of the queue are in flight."""
         found = self._counts.get(queue)
         return 0 if found is None else found.messages
 
@@ -183,8 +183,8 @@ class PendingCheckPoints:
             del self._by_key[pending.key]
 
     def take_due(self, now_ms: int) -> PendingCheckPoint | None:
-        """The check point of which messages wait and that has been due longest; it is returned
-        once, and again after `put_back`."""
+        """Returns the check point of which messages wait and that has been due longest; it is
+        returned once, and again after `put_back`."""
         by_time = self._by_time
         while by_time and by_time[0][0] <= now_ms:
             pending = heappop(by_time)[2]

@@ -58,7 +58,7 @@ class PopRequests:
         self._number = 0
 
     def handlers(self) -> dict[int, Handler]:
-        """The handlers by request code."""
+        """Returns the handlers by request code."""
         return {
             RequestCode.POP_MESSAGE: self._pop,
             RequestCode.POLLING_INFO: self.polling_info,
@@ -173,7 +173,7 @@ class PopRequests:
     def _hold(
         self, request: RemotingCommand, header: PopMessageRequestHeader, wanted: Wanted, peer: IPeer
     ) -> ResponseCode | None:
-        """None where it is held; otherwise the code that says why it is not."""
+        """Returns None where it is held; otherwise the code that says why it is not."""
         if header.poll_time <= 0:
             return ResponseCode.POLLING_TIMEOUT
         request.body = b""

@@ -55,8 +55,8 @@ class Positions:
         self._claims: dict[PoppedQueue, deque[Claim]] = {}
 
     def begin(self, queue: PoppedQueue, init_mode: int, now_ms: int) -> int:
-        """The offset at which a pop begins that comes now; a group without an offset gets one by
-        `init_mode`, and a reset is carried out."""
+        """Returns the offset at which a pop begins that comes now; a group without an offset gets
+        one by `init_mode`, and a reset is carried out."""
         topic, group, queue_id = queue
         reset = self._offsets.take_reset(group, topic, queue_id)
         if reset is not None:
@@ -73,8 +73,8 @@ class Positions:
         return self._behind_claims(queue, offset)
 
     def peek(self, queue: PoppedQueue) -> int:
-        """The offset at which the next pop begins, as far as that can be told without changing
-        anything."""
+        """Returns the offset at which the next pop begins, as far as that can be told without
+        changing anything."""
         topic, group, queue_id = queue
         offset = self._offsets.query(group, topic, queue_id)
         if offset < 0:
@@ -82,7 +82,7 @@ class Positions:
         return self._behind_claims(queue, offset)
 
     def end(self, queue: PoppedQueue) -> int:
-        """The offset behind the last message of the queue."""
+        """Returns the offset behind the last message of the queue."""
         return self._store.max_queue_offset(queue[0], queue[2])
 
     def commit(self, queue: PoppedQueue, offset: int) -> None:
@@ -136,7 +136,7 @@ class Positions:
         return max(offset, claims[-1].end) if claims else max(offset, 0)
 
     def _first(self, queue: PoppedQueue, init_mode: int) -> int:
-        """Where a group begins that has no offset."""
+        """Returns where a group begins that has no offset."""
         topic, _, queue_id = queue
         first = self._store.min_queue_offset(topic, queue_id)
         if init_mode == FROM_OLDEST or topic.startswith(RETRY_PREFIX):

@@ -24,18 +24,19 @@ class PopQueues:
         self._topics = topics
 
     def of_topic(self, topic: TopicConfig, group: str, luck: int) -> Iterator[PoppedQueue]:
-        """All queues of a topic; which one is the first depends on `luck`."""
+        """Yields all queues of a topic; which one is the first depends on `luck`."""
         count = topic.read_queue_nums
         for step in range(count):
             yield topic.topic_name, group, (luck + step) % count
 
     def retry_first(self, luck: int) -> bool:
-        """Whether a pop takes from the retry topics first; now and then it does, so that neither
-        they nor the topic wait for ever."""
+        """Returns whether a pop takes from the retry topics first; now and then it does, so that
+        neither they nor the topic wait for ever."""
         return luck < self._config.pop_from_retry_probability
 
     def retry_topics(self, topic: str, group: str, luck: int) -> Sequence[TopicConfig]:
-        """The retry topics that a pop looks at, one after the other until one has messages."""
+        """Returns the retry topics that a pop looks at, one after the other until one has
+        messages."""
         if not self._config.enable_retry_topic_v2:
             versions: Sequence[int] = (1,)
         elif not self._config.retrieve_message_from_pop_retry_topic_v1:

@@ -296,7 +296,7 @@ def _not_stored(failure: Failure) -> None:
 
 
 def _offsets_in(topic: str, data: bytes) -> list[int]:
-    """The offset of each record in the queue of `topic` that it was read from."""
+    """Returns the offset of each record in the queue of `topic` that it was read from."""
     if has_offsets(data):
         return [offset_in(topic, message) for message in decode_records(data)]
     found = []

@@ -56,14 +56,14 @@ class RetryMessages:
         self._store_host = store_host
 
     def is_wanted(self, point: PopCheckPoint) -> bool:
-        """Whether the topic and the group of a check point still exist."""
+        """Returns whether the topic and the group of a check point still exist."""
         topic, group = point.topic or "", point.group or ""
         return group in self._groups and (self._topics.get(popped_topic(topic, group)) is not None)
 
     def make(self, point: PopCheckPoint, offset: int) -> StoredMessage | None:
-        """The message at a queue offset of `point`, for the retry topic, which is made where it is
-        missing; None where the message is not in the log any more. Raises `Unreachable`, and
-        `RequestError` where it would be one topic too many."""
+        """Returns the message at a queue offset of `point`, for the retry topic, which is made
+        where it is missing; None where the message is not in the log any more. Raises
+        `Unreachable`, and `RequestError` where it would be one topic too many."""
         topic, group = point.topic or "", point.group or ""
         if point.broker_name and point.broker_name != self._config.broker_name:
             raise Unreachable(f"its messages are on the broker {point.broker_name}")
@@ -104,8 +104,8 @@ class RetryMessages:
         return self._sink.put(message, wait=True)
 
     def later(self, point: PopCheckPoint, offset: int) -> PopCheckPoint:
-        """A check point of the message at a queue offset of `point`, which is due at a later
-        time."""
+        """Returns a check point of the message at a queue offset of `point`, which is due at a
+        later time."""
         last = len(LATER_SECONDS) - 1
         times = number(point.re_put_times or "0")
         times = last if times is None else max(0, min(times, last))

@@ -88,7 +88,7 @@ class Revival:
         self._round: Deferred[Any] | None = None
 
     def __len__(self) -> int:
-        """How many check points wait."""
+        """Returns how many check points wait."""
         return sum(len(queue.books) for queue in self._queues)
 
     def revive(self) -> Deferred[Any] | None:

@@ -127,13 +127,15 @@ class PopRewind:
             self._offsets.commit(REVIVE_GROUP, topic, queue_id, back, "the broker")
 
     def _since(self, revived: dict[_Revived, int]) -> int | None:
-        """When the oldest message of an open check point was popped, in ms; None: there is none."""
+        """Returns when the oldest message of an open check point was popped, in ms; None: there is
+        none."""
         times = [] if self._oldest_dealt_with is None else [self._oldest_dealt_with]
         return min([*times, *revived.values()], default=None)
 
     def _is_open(self, point: PopCheckPoint, revived: dict[_Revived, int]) -> bool:
-        """Whether a check point is dealt with behind the cut, wholly or in part. What it explains
-        is taken out of `revived`: a message's next revival came from its next check point."""
+        """Returns whether a check point is dealt with behind the cut, wholly or in part. What it
+        explains is taken out of `revived`: a message's next revival came from its next check
+        point."""
         if (_queue_of(point), point.pop_time) in self._dealt_with:
             return True
         topic, group = point.topic or "", point.group or ""
@@ -166,7 +168,7 @@ def _queue_of(point: PopCheckPoint | AckMsg) -> PoppedQueue:
 
 
 def _decode(message: StoredMessage) -> PopCheckPoint | AckMsg | None:
-    """The body of a message of the revive topic; None where it is of no kind or damaged."""
+    """Returns the body of a message of the revive topic; None where it is of no kind or damaged."""
     try:
         return decode_revive_message(message)
     except BodyError:

@@ -112,14 +112,14 @@ class TimedCheckPoints(Part):
             self._offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, end, "revive")
 
     def _next(self) -> int:
-        """The first offset of the timer's topic that was not looked at."""
+        """Returns the first offset of the timer's topic that was not looked at."""
         return max(
             self._offsets.query(REVIVE_GROUP, TIMER_TOPIC, 0),
             self._store.min_queue_offset(TIMER_TOPIC, 0),
         )
 
     def _due(self, message: StoredMessage, delivered: int) -> StoredMessage | None:
-        """What the timer would put into the revive topic later; None for any other message.
+        """Returns what the timer would put into the revive topic later; None for any other message.
         `delivered`: up to this time, in ms, stock's timer has delivered."""
         properties = parse_properties(message.properties)
         if properties.pop(props.REAL_TOPIC, None) != self._revive_topic:

@@ -61,8 +61,8 @@ class HeldRequest(Generic[Q]):
         self.offset = offset
 
     def may_want(self, run: Arrived, answers: Answers) -> bool:
-        """Whether it may want one of the messages of `run`; `answers` has what was found out about
-        this run before."""
+        """Returns whether it may want one of the messages of `run`; `answers` has what was found
+        out about this run before."""
         first = max(self.offset - run.queue_offset, 0)
         if first >= run.count:
             return False
@@ -86,7 +86,8 @@ class HeldRequest(Generic[Q]):
 
 
 def may_want(wanted: MessageFilter, run: Arrived, first: int = 0) -> bool:
-    """Whether `wanted` may leave in a message of `run`, from the one with number `first` on."""
+    """Returns whether `wanted` may leave in a message of `run`, from the one with number `first`
+    on."""
     by_unit, by_properties, weight, _ = wanted
     if by_properties is None:
         return by_unit is None or any(map(by_unit, run.tags_codes[first:]))
@@ -112,7 +113,7 @@ class ResumeQueue:
         self._is_under_way = False
 
     def __bool__(self) -> bool:
-        """Whether `resume` has something to do."""
+        """Returns whether `resume` has something to do."""
         return bool(self._woken)
 
     def add(self, woken: Iterable[HeldRequest[Any]]) -> None:
@@ -173,7 +174,7 @@ class HeldRequests(Generic[Q]):
         return self._count
 
     def count(self, queue: Q) -> int:
-        """How many requests wait for `queue`."""
+        """Returns how many requests wait for `queue`."""
         return len(self._queues.get(queue, ()))
 
     def resume_all(self) -> None:

@@ -65,7 +65,7 @@ class LogicPull:
         )
 
     def for_other_broker(self) -> PullMessageRequestHeader:
-        """The header for the broker of the physical queue: it neither holds the pull nor
+        """Returns the header for the broker of the physical queue: it neither holds the pull nor
         commits."""
         return replace(
             self.header,
@@ -75,8 +75,8 @@ class LogicPull:
         )
 
     def translate(self, answer: PullAnswer) -> PullAnswer:
-        """The answer of the physical queue as one of the logic queue: at the end of an item the
-        consumer goes on in the next one, by stock's rules."""
+        """Returns the answer of the physical queue as one of the logic queue: at the end of an item
+        the consumer goes on in the next one, by stock's rules."""
         item = self.item
         if not answer.is_reset:
             if answer.code is not ResponseCode.SUCCESS:
@@ -94,13 +94,14 @@ class LogicPull:
         )
 
     def _committed_in(self, item: LogicQueueMappingItem, committed: int) -> int:
-        """The committed offset where it lies in the item; -1 commits nothing."""
+        """Returns the committed offset where it lies in the item; -1 commits nothing."""
         if committed < 0 or item_at(self._queue.items, committed) is not item:
             return -1
         return physical_offset_in(item, committed)
 
     def _where_to_go_on(self, answer: PullAnswer) -> tuple[LogicQueueMappingItem, PullAnswer]:
-        """The item in which a read goes on that found nothing, and the answer with its offsets."""
+        """Returns the item in which a read goes on that found nothing, and the answer with its
+        offsets."""
         items, item, offset = self._queue.items, self.item, self.header.queue_offset
         first, end = answer.header.min_offset, answer.header.max_offset
         is_first = item is item_at(items, 0)
@@ -134,8 +135,9 @@ class LogicPulls:
         self._brokers = brokers
 
     def resolve(self, header: PullMessageRequestHeader) -> LogicPull | None:
-        """The pull of a logic queue; None where it asks for a physical queue. Raises `RequestError`
-        where the broker does not lead the queue, or it is not decided where that begins."""
+        """Returns the pull of a logic queue; None where it asks for a physical queue. Raises
+        `RequestError` where the broker does not lead the queue, or it is not decided where that
+        begins."""
         if header.topic not in self._mappings or header.lo is False:
             return None
         queue = self._mappings.queue(header.topic, header.queue_id)
@@ -148,8 +150,8 @@ class LogicPulls:
         return LogicPull(queue, item, header, is_here=self._mappings.is_here(item))
 
     async def ask(self, pull: LogicPull) -> PullAnswer:
-        """What the broker of the physical queue answers, as an answer of the logic queue; raises
-        `RequestError` where it refuses or cannot be reached."""
+        """Returns what the broker of the physical queue answers, as an answer of the logic queue;
+        raises `RequestError` where it refuses or cannot be reached."""
         header = pull.for_other_broker()
         response = await self._brokers.ask(
             pull.item.bname, header.topic, RequestCode.PULL_MESSAGE, header
@@ -164,7 +166,7 @@ class LogicPulls:
 
 
 def _with(answer: PullAnswer, **fields: int) -> PullAnswer:
-    """The answer with other fields of its header."""
+    """Returns the answer with other fields of its header."""
     return replace(answer, header=replace(answer.header, **fields))
 
 

@@ -50,8 +50,8 @@ class LogicViews:
         self._brokers = brokers
 
     def around(self, plain: Mapping[int, Handler]) -> dict[int, Handler]:
-        """The handlers of `plain`, which knows physical queues only, but for requests about logic
-        queues."""
+        """Returns the handlers of `plain`, which knows physical queues only, but for requests about
+        logic queues."""
         answers: dict[int, tuple[type[_Header], Any]] = {
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: (SearchOffsetRequestHeader, self.search_offset),
             RequestCode.GET_MAX_OFFSET: (GetMaxOffsetRequestHeader, self.max_offset),
@@ -128,7 +128,7 @@ class LogicViews:
         return await self._ask(item, header, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, here)
 
     async def _end(self, item: LogicQueueMappingItem, topic: str) -> int:
-        """The offset at which the item's physical queue ends."""
+        """Returns the offset at which the item's physical queue ends."""
         header = GetMaxOffsetRequestHeader(topic=topic, queue_id=item.queue_id)
         here = self._store.max_queue_offset
         return await self._ask(item, header, RequestCode.GET_MAX_OFFSET, here)
@@ -140,8 +140,8 @@ class LogicViews:
         code: int,
         here: Callable[[str, int], int],
     ) -> int:
-        """What `here` says of the item's physical queue where that is this broker's, else what its
-        broker answers, asked as `header` asks about the logic one."""
+        """Returns what `here` says of the item's physical queue where that is this broker's, else
+        what its broker answers, asked as `header` asks about the logic one."""
         if self._mappings.is_here(item):
             return here(header.topic, item.queue_id)
         asked = replace(header, queue_id=item.queue_id, lo=False, bname=item.bname)

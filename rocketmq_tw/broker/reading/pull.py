@@ -42,14 +42,15 @@ class PullRequests:
         self._resume = budget.retrying(partial(self.pull, is_first=False))
 
     def handlers(self) -> dict[int, Handler]:
-        """The handlers by request code."""
+        """Returns the handlers by request code."""
         return {RequestCode.PULL_MESSAGE: self._pull, RequestCode.LITE_PULL_MESSAGE: self._pull}
 
     def pull(
         self, request: RemotingCommand, peer: IPeer, is_first: bool = True
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
-        """The answer, or what fires with it; None where the pull is held and answered later. One
-        that was held, and comes not for the first time, commits no offset and is not held again."""
+        """Returns the answer, or what fires with it; None where the pull is held and answered
+        later. One that was held, and comes not for the first time, commits no offset and is not
+        held again."""
         try:
             answer = self._answer(request, peer, is_first)
         except PullForbidden as error:
@@ -64,7 +65,7 @@ class PullRequests:
     def _answer(
         self, request: RemotingCommand, peer: IPeer, is_first: bool
     ) -> PullAnswer | Deferred[PullAnswer] | None:
-        """The stages; None where the pull is held."""
+        """Goes through the stages; returns None where the pull is held."""
         header = request.header(PullMessageRequestHeader)
         if self._reads.is_unserved:
             return self._reads.send_to_master(header)
@@ -92,7 +93,7 @@ class PullRequests:
         wanted: MessageFilter,
         peer: IPeer,
     ) -> bool:
-        """Whether the pull is held: it may be, and there is room."""
+        """Returns whether the pull is held: it may be, and there is room."""
         if not header.sys_flag & PULL_SUSPEND:
             return False
         # Nothing of the body is read, and it would be kept as long as the request.

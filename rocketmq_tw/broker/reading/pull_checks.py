@@ -79,8 +79,8 @@ class PullChecks:
     def filter(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, peer: IPeer
     ) -> MessageFilter:
-        """The filter of the pull's own expression, or of what its group subscribes to. Raises
-        `BudgetSpent` where making it must wait."""
+        """Returns the filter of the pull's own expression, or of what its group subscribes to.
+        Raises `BudgetSpent` where making it must wait."""
         if not header.sys_flag & PULL_SUBSCRIPTION:
             consumers, subscription = self._subscription(header, group)
             wanted = self._filters.of_subscription(consumers, subscription, header.sub_version)
@@ -93,7 +93,7 @@ class PullChecks:
     def _subscription(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
     ) -> tuple[ConsumerGroup, SubscriptionData]:
-        """The connected consumers of the group, and what they subscribe to of the topic."""
+        """Returns the connected consumers of the group, and what they subscribe to of the topic."""
         consumers = self._clients.consumer_group(header.consumer_group)
         if consumers is None:
             raise RequestError(

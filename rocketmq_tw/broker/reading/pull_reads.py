@@ -136,8 +136,8 @@ class PullReads(Part):
         self._pulled(header.topic, header.consumer_group, answer.messages, size, answer.seconds)
 
     def send_to_master(self, header: PullMessageRequestHeader) -> PullAnswer:
-        """The answer where `is_unserved`: stock 4.9's while there is a master, 5.3's, which makes a
-        client pause, while there is none."""
+        """Returns the answer where `is_unserved`: stock 4.9's while there is a master, 5.3's, which
+        makes a client pause, while there is none."""
         if not self._master_is_near():
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
@@ -177,7 +177,7 @@ class PullReads(Part):
             )
 
     def _suggest_broker(self, read: QueueRead, group: SubscriptionGroupConfig) -> int:
-        """The id of the broker from which the consumer had better pull next."""
+        """Returns the id of the broker from which the consumer had better pull next."""
         if not self._config.slave_read_enable:
             return MASTER_ID
         if read.suggest_slave:

@@ -45,7 +45,7 @@ class QueueRequests:
         self._role = role
 
     def handlers(self) -> dict[int, Handler]:
-        """The handlers by request code."""
+        """Returns the handlers by request code."""
         units = self._filters.filters.budget.retrying(self.units)
         return {RequestCode.QUERY_CONSUME_QUEUE: units}
 
@@ -86,7 +86,8 @@ class QueueRequests:
 
 
 def _shown(unit: QueueUnit, by_extra: ExtraMatch | None) -> ConsumeQueueUnit:
-    """A unit with what the queue's extension has of it, and whether a group's filter takes that."""
+    """Returns a unit with what the queue's extension has of it, and whether a group's filter takes
+    that."""
     shown = ConsumeQueueUnit(
         physic_offset=unit.position, physic_size=unit.size, tags_code=unit.tags_code
     )

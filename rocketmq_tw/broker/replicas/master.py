@@ -57,7 +57,7 @@ class MasterLinks:
         return self._host.reactor.listenTCP(port, self.service, interface=interface)
 
     def runtime_info(self) -> HARuntimeInfo:
-        """What request 907 tells of the links."""
+        """Returns what request 907 tells of the links."""
         return self.service.runtime_info()
 
     @inlineCallbacks

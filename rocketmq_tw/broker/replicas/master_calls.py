@@ -49,13 +49,13 @@ class MasterCalls:
         self._in_thread = in_thread
 
     def table(self, address: str, code: int, decode: Callable[[bytes], B]) -> Deferred[B]:
-        """One of the tables that a slave copies, 21, 43, 45 or 201, as `decode` makes it in a
-        thread."""
+        """Fires with one of the tables that a slave copies, 21, 43, 45 or 201, as `decode` makes it
+        in a thread."""
         asked = self._ask(address, code)
         return asked.addCallback(lambda response: self._in_thread(lambda: decode(response.body)))
 
     def log_range(self, address: str) -> Deferred[LogRange]:
-        """Which log the master has now."""
+        """Fires with which log the master has now."""
 
         def read(response: RemotingCommand) -> LogRange:
             table = decode_body(KVTable, response.body).table
@@ -68,7 +68,8 @@ class MasterCalls:
         return self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO).addCallback(read)
 
     def timer_checkpoint(self, address: str) -> Deferred[TimerCheckpoint | None]:
-        """How far the master's timer is (60); None where none runs there, as with 4.x."""
+        """Fires with how far the master's timer is (60); None where none runs there, as with
+        4.x."""
 
         def read(response: RemotingCommand) -> TimerCheckpoint | None:
             if response.code != ResponseCode.SUCCESS:
@@ -79,7 +80,8 @@ class MasterCalls:
         return self._client.request(address, command, TIMEOUT).addCallback(read)
 
     def request_modes(self, address: str) -> Deferred[MessageRequestModeTable | None]:
-        """How groups read topics (402); None where the master knows no such thing, as with 4.x."""
+        """Fires with how groups read topics (402); None where the master knows no such thing, as
+        with 4.x."""
 
         def read(response: RemotingCommand) -> MessageRequestModeTable | None:
             if response.code != ResponseCode.SUCCESS:
@@ -90,7 +92,7 @@ class MasterCalls:
         return self._client.request(address, command, TIMEOUT).addCallback(read)
 
     def max_queue_offset(self, address: str, topic: str, queue_id: int) -> Deferred[int]:
-        """Where a queue of the master ends; 0 where it has none."""
+        """Fires with where a queue of the master ends; 0 where it has none."""
 
         def read(response: RemotingCommand) -> int:
             return response.header(GetMaxOffsetResponseHeader).offset
@@ -99,7 +101,8 @@ class MasterCalls:
         return self._ask(address, RequestCode.GET_MAX_OFFSET, header).addCallback(read)
 
     def file_size(self, address: str) -> Deferred[int | None]:
-        """The master's mappedFileSizeCommitLog; None where it does not tell its configuration."""
+        """Fires with the master's mappedFileSizeCommitLog; None where it does not tell its
+        configuration."""
 
         def read(response: RemotingCommand) -> int | None:
             if response.code != ResponseCode.SUCCESS:
@@ -111,7 +114,7 @@ class MasterCalls:
         return self._client.request(address, command, TIMEOUT).addCallback(read)
 
     def ha_address(self, address: str) -> Deferred[str]:
-        """Where slaves connect to a broker (906); empty where it is no master."""
+        """Fires with where slaves connect to a broker (906); empty where it is no master."""
 
         def read(response: RemotingCommand) -> str:
             return response.header(ExchangeHAInfoResponseHeader).master_ha_address or ""
@@ -120,7 +123,8 @@ class MasterCalls:
         return self._ask(address, RequestCode.EXCHANGE_BROKER_HA_INFO, header).addCallback(read)
 
     def record(self, address: str, offset: int) -> Deferred[bytes]:
-        """The record that the master has at an offset of its log; empty where there is none."""
+        """Fires with the record that the master has at an offset of its log; empty where there is
+        none."""
         header = ViewMessageRequestHeader(offset=offset)
         command = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
         answered = self._client.request(address, command, TIMEOUT)

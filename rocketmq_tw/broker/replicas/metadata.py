@@ -101,7 +101,7 @@ class SlaveMetadata(Part):
         self._lost = {}
 
     def is_unserved(self, topic: str) -> bool:
-        """Whether the master has the topic and this broker leaves it out for its kind."""
+        """Returns whether the master has the topic and this broker leaves it out for its kind."""
         return topic in self._unserved
 
     def copy(self, address: str) -> Deferred[None]:
@@ -230,7 +230,8 @@ class SlaveMetadata(Part):
     def _lost_by_master(
         self, address: str, table: TopicConfigTable
     ) -> Generator[Deferred[Any], Any, dict[str, TopicConfig]]:
-        """The topics that are not in the master's table though it has messages of them."""
+        """Fires with the topics that are not in the master's table though it has messages of
+        them."""
         lost: dict[str, TopicConfig] = {}
         for topic in self.topics.all().keys() - table.topic_config_table.keys():
             config = self.topics.get(topic)
@@ -285,7 +286,8 @@ class SlaveMetadata(Part):
 
 
 def _decode_topics(data: bytes) -> tuple[TopicConfigTable, dict[str, str]]:
-    """The topics that this broker can serve; the others with the attribute that says why not."""
+    """Returns the topics that this broker can serve; the others with the attribute that says why
+    not."""
     table = decode_by_entry(TopicConfigTable, "topic_config_table", TopicConfig, data)
     kinds = {
         name: attribute

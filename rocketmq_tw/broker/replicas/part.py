@@ -44,7 +44,7 @@ class HAProtocol(Protocol):
         """Fires with the `HAService` of a new master."""
 
     def make_client(self, state: RoleState, slave: MasterFollower) -> HAClient[Any]:
-        """A slave's end of links."""
+        """Returns a slave's end of links."""
 
 
 class ClassicHA:
@@ -166,7 +166,7 @@ class Replicas(Part):
         return succeed(None) if links is None else links.stop()
 
     def master_is_near(self) -> bool:
-        """Whether a client that this broker cannot serve will find the master."""
+        """Returns whether a client that this broker cannot serve will find the master."""
         return self.slave is None or self.slave.master_is_near
 
     def forget_master(self) -> None:

@@ -40,7 +40,7 @@ class ReplicaRequests:
         self._runtime_info = runtime_info
 
     def handlers(self) -> dict[int, Handler]:
-        """Request codes and their handlers."""
+        """Returns the handlers by request code."""
         return {
             RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.ha_info,

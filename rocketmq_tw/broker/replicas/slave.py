@@ -123,7 +123,7 @@ class TableCopier:
         return bool(self._master.address)
 
     def runtime_info(self) -> HARuntimeInfo:
-        """What request 907 tells of the link."""
+        """Returns what request 907 tells of the link."""
         return HARuntimeInfo()
 
     def stop(self) -> Deferred[None]:
@@ -201,7 +201,7 @@ class MasterFollower(TableCopier):
         return self.client.linked
 
     def runtime_info(self) -> HARuntimeInfo:
-        """What request 907 tells of the link."""
+        """Returns what request 907 tells of the link."""
         connection, now_ms = self.client.connection, self.client.now_ms()
         info = HAClientInfo(
             master_addr=self.client.master_address or None, max_offset=self._store.end_offset

@@ -89,8 +89,8 @@ class RoleState:
 
 
 def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> RoleState:
-    """The role that brokerRole and brokerId give; raises `ConfigError` where they do not fit.
-    (Stock makes a master's id 0 whatever the file says.)"""
+    """Returns the role that brokerRole and brokerId give; raises `ConfigError` where they do not
+    fit. (Stock makes a master's id 0 whatever the file says.)"""
     name, broker_id = store_config.broker_role, config.broker_id
     if name == "SLAVE":
         if broker_id <= 0:

@@ -51,8 +51,8 @@ class SendChecks:
     def check(
         self, header: SendMessageRequestHeader, request: RemotingCommand, peer: IPeer
     ) -> TopicConfig:
-        """The topic to send to, made where that is allowed; raises `RequestError` for what stock
-        refuses too."""
+        """Returns the topic to send to, made where that is allowed; raises `RequestError` for what
+        stock refuses too."""
         config = self._config
         accepts_from = config.start_accept_send_request_time_stamp
         if accepts_from > 0 and self._now_ms() < accepts_from:
@@ -119,7 +119,8 @@ class SendChecks:
 
 
 def any_queue(topic: TopicConfig) -> int:
-    """A queue of the broker's choice; raises `RequestError` where there is none to write to."""
+    """Returns a queue of the broker's choice; raises `RequestError` where there is none to write
+    to."""
     if topic.write_queue_nums <= 0:
         raise RequestError(
             ResponseCode.INVALID_PARAMETER, f"{topic.topic_name} has no queue to write to"
@@ -128,7 +129,7 @@ def any_queue(topic: TopicConfig) -> int:
 
 
 def message_type(properties: Mapping[str, str]) -> str:
-    """TRANSACTION, DELAY, FIFO or NORMAL, as a message's properties say."""
+    """Returns TRANSACTION, DELAY, FIFO or NORMAL, as a message's properties say."""
     if properties.get(props.TRAN_MSG) == "true":
         return "TRANSACTION"
     if props.DELAY in properties or any(name in properties for name in props.TIMER_PROPERTIES):

@@ -169,8 +169,8 @@ class SendRequests:
         return target
 
     def _recall_handle(self, draft: Draft) -> str | None:
-        """The handle by which a message that waits for a time of its own can be recalled; None for
-        every other one, and for what is sent to the timer's topic itself."""
+        """Returns the handle by which a message that waits for a time of its own can be recalled;
+        None for every other one, and for what is sent to the timer's topic itself."""
         if draft.message.topic != names.TIMER_TOPIC:
             return None
         properties = draft.properties
@@ -224,8 +224,8 @@ class SendRequests:
 
 
 def _batch_of(draft: Draft) -> Batch:
-    """The messages of a batch, with the draft's properties behind their own; raises `RequestError`
-    (MESSAGE_ILLEGAL) where the body is no batch, or one that may not be."""
+    """Returns the messages of a batch, with the draft's properties behind their own; raises
+    `RequestError` (MESSAGE_ILLEGAL) where the body is no batch, or one that may not be."""
     if transaction_value(draft.message.sys_flag):
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
@@ -246,7 +246,7 @@ def _batch_of(draft: Draft) -> Batch:
 
 
 def _in_logic_queue(reply: Reply, queue: LogicQueue) -> Reply:
-    """How an answer leaves that says where in its logic queue a message is."""
+    """Returns how an answer leaves that says where in its logic queue a message is."""
 
     def rewrite(response: RemotingCommand) -> None:
         fields = response.ext_fields
@@ -261,7 +261,7 @@ def _in_logic_queue(reply: Reply, queue: LogicQueue) -> Reply:
 
 @lru_cache(maxsize=16)
 def _own_properties(region: str, trace_on: bool, cluster: str) -> bytes:
-    """The broker's own as they stand behind a message's."""
+    """Returns the broker's own as they stand behind a message's."""
     return join_properties(
         {
             props.MSG_REGION: region,
@@ -272,7 +272,7 @@ def _own_properties(region: str, trace_on: bool, cluster: str) -> bytes:
 
 
 def _separated(own: Sequence[bytes]) -> Sequence[bytes]:
-    """The properties of batched messages with the last separator, which 4.9's leave out."""
+    """Returns the properties of batched messages with the last separator, which 4.9's leave out."""
     ends = set(map(_last_byte, own))
     if ends <= {b"", b"\x02"}:
         return own

@@ -50,7 +50,8 @@ class Retries:
         self._consumes_orderly = consumes_orderly
 
     def group(self, name: str) -> SubscriptionGroupConfig:
-        """The group's configuration; raises `RequestError` where the broker has no such group."""
+        """Returns the group's configuration; raises `RequestError` where the broker has no such
+        group."""
         return self._groups.known(name)
 
     def bury(self, message: StoredMessage, group: str) -> None:
@@ -179,7 +180,7 @@ class SendBackRequests:
 
     @staticmethod
     def _marked(message: StoredMessage) -> dict[str, str]:
-        """The properties with where the message comes from, kept over all its retries."""
+        """Returns the properties with where the message comes from, kept over all its retries."""
         properties = parse_properties(message.properties)
         properties.setdefault(props.RETRY_TOPIC, message.topic)
         properties.setdefault(props.ORIGIN_MESSAGE_ID, _message_id(message))

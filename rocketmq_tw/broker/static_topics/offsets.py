@@ -40,7 +40,7 @@ class StaticOffsets:
     def query(
         self, request: RemotingCommand, header: QueryConsumerOffsetRequestHeader
     ) -> Deferred[RemotingCommand]:
-        """The group's offset in the last item where it has one."""
+        """Fires with the group's offset in the last item where it has one."""
         return Deferred.fromCoroutine(self._query(request, header))
 
     def update(
@@ -73,7 +73,7 @@ class StaticOffsets:
     async def _of_item(
         self, item: LogicQueueMappingItem, header: QueryConsumerOffsetRequestHeader
     ) -> int:
-        """The group's offset in a physical queue; -1 where it has none."""
+        """Returns the group's offset in a physical queue; -1 where it has none."""
         group, topic = header.consumer_group, header.topic
         if self._mappings.is_here(item):
             return self._offsets.query(group, topic, item.queue_id)

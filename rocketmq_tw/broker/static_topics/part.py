@@ -174,7 +174,8 @@ def _is_led(
     logic_id: int,
     broker_name: str,
 ) -> bool:
-    """Whether the broker that should lead the queue has a mapping of the same state and does."""
+    """Returns whether the broker that should lead the queue has a mapping of the same state and
+    does."""
     if there is None or (there.total_queues, there.epoch) != (here.total_queues, here.epoch):
         return False
     items: Items = there.hosted_queues.get(logic_id, [])

@@ -32,7 +32,7 @@ _topic_of, _count_of, _size_of = map(attrgetter, ("topic", "count", "size"))
 
 
 def group_key(topic: str, group: str) -> str:
-    """The key of GROUP_GET_NUMS and SNDBCK_PUT_NUMS, as stock has it."""
+    """Returns the key of GROUP_GET_NUMS and SNDBCK_PUT_NUMS, as stock has it."""
     return f"{topic}@{group}"
 
 

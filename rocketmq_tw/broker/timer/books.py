@@ -136,7 +136,8 @@ class TimerBooks:
         return max(self._store.max_queue_offset(TIMER_TOPIC, 0) - self.queue_offset, 0)
 
     def next_position(self) -> int:
-        """The place in the commit log of the next message of the topic, or the log's end."""
+        """Returns the place in the commit log of the next message of the topic, or the log's
+        end."""
         units = self._store.queue_units(TIMER_TOPIC, 0, self.queue_offset, 1)
         return units[0].position if units else self._store.end_offset
 
@@ -174,7 +175,7 @@ class TimerBooks:
             self._late_from = offset
 
     def position(self) -> TimerCheckpoint:
-        """How far the timer is; without log position and version."""
+        """Returns how far the timer is; without log position and version."""
         own, master = self.entered_until, self.master_queue_offset
         return TimerCheckpoint(self.read_ms, 0, own, own if master is None else master)
 

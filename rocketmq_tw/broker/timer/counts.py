@@ -32,11 +32,11 @@ class TimedCounts(WriteBehindTable):
             self._version = table.data_version or self._version
 
     def table(self) -> TimedMessageCounts:
-        """The content of the file, and of the answer to request 61."""
+        """Returns the content of the file, and of the answer to request 61."""
         return TimedMessageCounts(timing_count=dict(self._counts), data_version=self._version)
 
     def of(self, topic: str) -> int:
-        """How many messages of `topic` wait."""
+        """Returns how many messages of `topic` wait."""
         count = self._counts.get(topic)
         return 0 if count is None else count.count
 

@@ -128,7 +128,8 @@ class DeliveredBehind:
                 yield
 
     def _claim_at(self, offset: int, rolls: bool) -> _Claim | None:
-        """The claim that the delivery of a waiting message, at a place of the log, would make."""
+        """Returns the claim that the delivery of a waiting message, at a place of the log, would
+        make."""
         message = self._store.message_at(offset)
         if message is None or message.topic != TIMER_TOPIC:
             return None

@@ -176,7 +176,7 @@ class TimerDelivery:
             self._close(slot)
 
     def _is_all_there(self, slot: DueSlot) -> bool:
-        """Whether the wheel has all that was sent before the slot was opened."""
+        """Returns whether the wheel has all that was sent before the slot was opened."""
         if slot.queue_barrier is None:
             if self._store.dispatched_offset < slot.log_barrier:
                 return False

@@ -102,7 +102,7 @@ class TimerEngine:
     # Truncation
 
     def derived_offsets(self) -> DerivedOffsets:
-        """The place in time and in the timer's topic, with the wheel and its log."""
+        """Returns the place in time and in the timer's topic, with the wheel and its log."""
         rewind = self._rewind
         return DerivedOffsets("the timer", rewind.look_behind, rewind.save, self._pause)
 
@@ -125,7 +125,8 @@ class TimerEngine:
         return delivers
 
     def checkpoint(self) -> TimerCheckpoint | None:
-        """How far the timer is; where nothing is delivered here, as far as that is known."""
+        """Returns how far the timer is; where nothing is delivered here, as far as that is
+        known."""
         if self.pass_empty_slots():
             return self.keeper.checkpoint()
         return self.books.progress.checkpoint

@@ -92,7 +92,8 @@ class TimerIntake:
     def _unit(
         self, head: RecordHead, properties: dict[str, str], topic: str, out: int
     ) -> TimerUnit | None:
-        """The entry that lets a message wait; None where its time is over and it was delivered."""
+        """Returns the entry that lets a message wait; None where its time is over and it was
+        delivered."""
         rules, read_ms = self._books.rules, self._books.read_ms
         deletes = props.TIMER_DEL_UNIQKEY in properties
         if out < read_ms and head.queue_offset < self._books.known_until:

@@ -33,7 +33,8 @@ class TimerKeeper:
         self._writing = Serial()
 
     def checkpoint(self) -> TimerCheckpoint:
-        """How far the timer is now, with the log position and version that were written last."""
+        """Returns how far the timer is now, with the log position and version that were written
+        last."""
         known = self._books.progress.checkpoint or TimerCheckpoint()
         return self._books.position()._replace(
             log_position=known.log_position,
@@ -92,7 +93,7 @@ class TimerKeeper:
         )
 
     def _is_further(self, checkpoint: TimerCheckpoint) -> bool:
-        """Whether it differs from the one written last by more than the time."""
+        """Returns whether it differs from the one written last by more than the time."""
         progress = self._books.progress
         written = progress.checkpoint
         return (

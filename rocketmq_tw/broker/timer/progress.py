@@ -43,7 +43,7 @@ class TimerCheckpoint(NamedTuple):
     counter: int = 0
 
     def encode(self) -> bytes:
-        """The seven big-endian longs."""
+        """Returns the seven big-endian longs."""
         return _CHECKPOINT.pack(*self)
 
 

@@ -48,7 +48,7 @@ class RecallRequests:
         self._redirects = writing.redirects
 
     def handlers(self, role: Role) -> dict[int, Handler]:
-        """The handler of request 370 in a role."""
+        """Returns the handler of request 370 in a role."""
 
         def refuse(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
             self._need_enabled()

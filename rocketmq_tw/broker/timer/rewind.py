@@ -83,7 +83,7 @@ class CutRewind:
 
 
 def clock_is_behind(books: TimerBooks, now_ms: int) -> bool:
-    """Whether the clock was set back, behind what is delivered."""
+    """Returns whether the clock was set back, behind what is delivered."""
     return books.read_ms > now_ms + AHEAD_MS
 
 

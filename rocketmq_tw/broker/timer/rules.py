@@ -20,8 +20,8 @@ _CHECK_POINTS = revive_topic("")
 
 
 def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
-    """The time in ms since 1970 that a message asks for, where a delay counts from `from_ms`; None
-    where its property is no number."""
+    """Returns the time in ms since 1970 that a message asks for, where a delay counts from
+    `from_ms`; None where its property is no number."""
     for name, unit in ((props.TIMER_DELAY_SEC, 1000), (props.TIMER_DELAY_MS, 1)):
         if name in properties:
             delay = number(properties[name])
@@ -30,8 +30,8 @@ def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
 
 
 def takes_timed(topic: str) -> bool:
-    """Whether timed messages may be for a topic: the timer's own one would have them again and
-    again, others are not for clients, and check points are taken out by pop itself."""
+    """Returns whether timed messages may be for a topic: the timer's own one would have them again
+    and again, others are not for clients, and check points are taken out by pop itself."""
     return topic not in _NOT_FOR_TIMED and not topic.startswith(_CHECK_POINTS)
 
 
@@ -53,16 +53,16 @@ class TimerRules:
         return _WINDOW * self.precision_ms
 
     def slot_of(self, time_ms: int) -> int:
-        """When the slot of a time begins."""
+        """Returns when the slot of a time begins."""
         return time_ms // self.precision_ms * self.precision_ms
 
     def out_ms(self, deliver_ms: int) -> int:
-        """TIMER_OUT_MS: the slot whose end is the first one at or behind a time."""
+        """Returns TIMER_OUT_MS: the slot whose end is the first one at or behind a time."""
         return self.slot_of(deliver_ms - 1)
 
     def target(self, out_ms: int, write_ms: int) -> tuple[int, bool]:
-        """The slot that a message waits for which begins to wait at `write_ms`, and whether it
-        rolls then."""
+        """Returns the slot that a message waits for which begins to wait at `write_ms`, and whether
+        it rolls then."""
         window_ms = self._window * self.precision_ms
         beyond_ms = out_ms - write_ms - window_ms
         if beyond_ms < 0:
@@ -72,11 +72,11 @@ class TimerRules:
         return write_ms + window_ms, True
 
     def due_ms(self, time_ms: int) -> int:
-        """When an entry is due that waits for `time_ms`: a slot's start stands for its end, as
-        stock means it."""
+        """Returns when an entry is due that waits for `time_ms`: a slot's start stands for its end,
+        as stock means it."""
         return time_ms + (1 if time_ms % self.precision_ms else self.precision_ms)
 
     def exact_time(self, deliver_ms: int | None, slot: int) -> int:
-        """What an entry of `slot` has to wait for so that it is due at `deliver_ms`."""
+        """Returns what an entry of `slot` has to wait for so that it is due at `deliver_ms`."""
         last = slot + self.precision_ms - 1
         return last if deliver_ms is None else max(slot + 1, min(deliver_ms - 1, last))

@@ -108,15 +108,15 @@ class DueSlot:
         return len(self._waiting)
 
     def positions(self) -> list[int]:
-        """The positions of all entries that still wait, the first due first."""
+        """Returns the positions of all entries that still wait, the first due first."""
         return [key & _POSITION for key in sorted(self._waiting)]
 
 
 def as_delivered(
     waiting: StoredMessage, properties: dict[str, str], unit: TimerUnit, now_ms: int
 ) -> StoredMessage:
-    """The message that is stored for one that waited: in its own topic, or in the timer's once more
-    where the entry `unit` rolls."""
+    """Returns the message that is stored for one that waited: in its own topic, or in the timer's
+    once more where the entry `unit` rolls."""
     properties[props.TIMER_ENQUEUE_MS] = str(unit.write_ms)
     properties[props.TIMER_DEQUEUE_MS] = str(now_ms)
     topic, queue_id = properties[props.REAL_TOPIC], int(properties[props.REAL_QID])
@@ -163,8 +163,8 @@ class SlotMessages:
             self._counts.add(properties.get(props.REAL_TOPIC, ""), 1)
 
     def due(self, slot: DueSlot, unit: TimerUnit, now_ms: int) -> StoredMessage | None:
-        """The message to be stored for an entry that is due; None where there is none: it was
-        recalled, is lost, or is not the one that the entry was made for."""
+        """Returns the message to be stored for an entry that is due; None where there is none: it
+        was recalled, is lost, or is not the one that the entry was made for."""
         waiting = self._store.message_at(unit.offset)
         if waiting is None or waiting.topic != TIMER_TOPIC:
             slot.lost += 1

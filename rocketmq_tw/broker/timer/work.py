@@ -126,7 +126,7 @@ class TimerWork:
         self.let_in()
 
     def _may_go_on(self) -> bool:
-        """Whether one more step of the topic may be let in."""
+        """Returns whether one more step of the topic may be let in."""
         stopped = self._host.store_config.timer_stop_enqueue
         return not stopped and self._books.files.log.unwritten <= MOST_UNWRITTEN
 

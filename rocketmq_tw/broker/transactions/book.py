@@ -53,12 +53,12 @@ class HalfBook:
         return State(self._states[offset - self.start] & ~_UNWRITTEN)
 
     def is_pending(self, offset: int) -> bool:
-        """Whether the half message at an offset waits for a decision."""
+        """Returns whether the half message at an offset waits for a decision."""
         at = offset - self.start
         return at >= 0 and (at >= len(self._states) or self._states[at] == State.PENDING)
 
     def next_pending(self, offset: int) -> int:
-        """The first pending one at or behind `offset`; `end` where there is none."""
+        """Returns the first pending one at or behind `offset`; `end` where there is none."""
         found = self._states.find(State.PENDING, max(offset - self.start, 0))
         return self.end if found < 0 else self.start + found
 
@@ -81,7 +81,7 @@ class HalfBook:
             self._states[offset - self.start] &= ~_UNWRITTEN
 
     def is_unwritten(self, offset: int) -> bool:
-        """Whether `settle` was told what the log does not say yet."""
+        """Returns whether `settle` was told what the log does not say yet."""
         return (
             self.start <= offset < self.end
             and self._states[offset - self.start] & _UNWRITTEN == _UNWRITTEN
@@ -98,11 +98,11 @@ class HalfBook:
     # Copies
 
     def current(self, origin: int, offset: int) -> int:
-        """The offset of the last copy of the half message at `offset`."""
+        """Returns the offset of the last copy of the half message at `offset`."""
         return self._copies.get(origin, offset)
 
     def copy_waits(self, origin: int) -> bool:
-        """Whether a copy of `origin` was put back and is pending."""
+        """Returns whether a copy of `origin` was put back and is pending."""
         copy = self._copies.get(origin)
         return copy is not None and self.is_pending(copy)
 
@@ -147,8 +147,8 @@ class OpWindow:
         self._lasts.append(last_settled)
 
     def first_needed(self, start: int) -> int | None:
-        """The offset of the first op message that names a half message at or behind `start`, or
-        else the end of those known; None where there never was one."""
+        """Returns the offset of the first op message that names a half message at or behind
+        `start`, or else the end of those known; None where there never was one."""
         head, lasts = self._head, self._lasts
         while head < len(lasts) and lasts[head] < start:
             head += 1

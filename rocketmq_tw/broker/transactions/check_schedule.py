@@ -22,8 +22,8 @@ MAX_STEPS = 20_000
 
 
 def due_at(base_ms: int, wait_ms: int, now_ms: int) -> int:
-    """When an interval of `wait_ms` from `base_ms` on is over. A base further in the future than
-    clocks differ means that the clock was set back: then it is over now."""
+    """Returns when an interval of `wait_ms` from `base_ms` on is over. A base further in the future
+    than clocks differ means that the clock was set back: then it is over now."""
     return now_ms if base_ms > now_ms + MAX_AHEAD_MS else base_ms + wait_ms
 
 

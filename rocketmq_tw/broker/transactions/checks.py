@@ -193,8 +193,8 @@ class DecisionChecks:
         return asked
 
     def _read(self, offsets: list[int], read: dict[int, StoredMessage]) -> Half | None:
-        """The half message at the first of `offsets`; None where it is settled, or the log has it
-        no more. Those next to it are read, too, into `read`."""
+        """Returns the half message at the first of `offsets`; None where it is settled, or the log
+        has it no more. Those next to it are read, too, into `read`."""
         offset = offsets[0]
         if not self._book.is_pending(offset):
             return None
@@ -243,7 +243,8 @@ class DecisionChecks:
         return peer
 
     def _producer(self, group: str) -> IPeer | None:
-        """One of the group's connected producers after the other; None where there is none."""
+        """Returns one of the group's connected producers after the other; None where there is
+        none."""
         clients = [client for client in self._registry.producers(group) if client.peer.connected]
         if not clients:
             return None

@@ -33,7 +33,7 @@ class HalfCounts(WriteBehindTable):
             self._version = table.data_version or self._version
 
     def all(self) -> Mapping[str, TransactionCount]:
-        """The counts of all topics for which messages wait."""
+        """Returns the counts of all topics for which messages wait."""
         return self._counts
 
     def add(self, topic: str, number: int) -> None:

@@ -91,13 +91,14 @@ class Half:
         return whole(self.properties.get(props.CHECK_IMMUNITY_TIME_IN_SECONDS))
 
     def born_by(self) -> int:
-        """When it was born, in ms since 1970, or stored, where its producer's clock is ahead."""
+        """Returns when it was born, in ms since 1970, or stored, where its producer's clock is
+        ahead."""
         return min(self.message.born_timestamp, self.message.store_timestamp)
 
 
 def whole(text: str | None) -> int | None:
-    """The whole number that a property says; None where it is none. One that is more than a long
-    can hold is the largest long."""
+    """Returns the whole number that a property says; None where it is none. One that is more than a
+    long can hold is the largest long."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
         return None
     return min(int(text), _LARGEST)
@@ -134,7 +135,7 @@ def real_message(half: Half) -> StoredMessage:
 
 
 def asked_again(half: Half, checks: int) -> StoredMessage:
-    """The copy at the queue's end that takes the place of `half` and counts its checks."""
+    """Returns the copy at the queue's end that takes the place of `half` and counts its checks."""
     properties = half.properties | {
         props.TRANSACTION_CHECK_TIMES: str(checks),
         props.TRAN_PREPARED_QUEUE_OFFSET: str(half.origin),
@@ -149,7 +150,8 @@ def asked_again(half: Half, checks: int) -> StoredMessage:
 
 
 def resumed(half: Half) -> StoredMessage:
-    """The copy of a half message, given up or waiting, whose checks are counted from 0 again."""
+    """Returns the copy of a half message, given up or waiting, whose checks are counted from 0
+    again."""
     properties = half.properties | {props.TRANSACTION_CHECK_TIMES: "0"}
     if half.message.topic == HALF_TOPIC:
         properties[props.TRAN_PREPARED_QUEUE_OFFSET] = str(half.origin)
@@ -168,16 +170,16 @@ def given_up(half: Half) -> StoredMessage:
 
 
 def shown_to_producer(half: Half, copy: StoredMessage) -> StoredMessage:
-    """The message with which its producer is asked: with the topic and queue that it is for, and
-    the place in the log of `copy`."""
+    """Returns the message with which its producer is asked: with the topic and queue that it is
+    for, and the place in the log of `copy`."""
     queue_id = half.real_queue
     assert queue_id is not None, "a half message that names no queue is asked about"
     return msgspec.structs.replace(copy, topic=half.real_topic, queue_id=queue_id)
 
 
 def op_message(offsets: Sequence[int], host: tuple[str, int], now_ms: int) -> StoredMessage:
-    """The op message that says that the half messages at `offsets` of their queue are settled: one
-    alone as 4.9 writes it, which both versions read; several as 5.x does."""
+    """Returns the op message that says that the half messages at `offsets` of their queue are
+    settled: one alone as 4.9 writes it, which both versions read; several as 5.x does."""
     text = str(offsets[0]) if len(offsets) == 1 else "".join([f"{offset}," for offset in offsets])
     return StoredMessage(
         topic=OP_HALF_TOPIC,
@@ -191,7 +193,7 @@ def op_message(offsets: Sequence[int], host: tuple[str, int], now_ms: int) -> St
 
 
 def settled_offsets(op: StoredMessage) -> list[int]:
-    """The offsets that an op message names; texts that are no number are ignored."""
+    """Returns the offsets that an op message names; texts that are no number are ignored."""
     if parse_properties(op.properties).get(props.TAGS) != SETTLED_TAG:
         return []
     parts = op.body.decode("utf-8", "replace").split(",")

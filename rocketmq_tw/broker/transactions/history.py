@@ -79,7 +79,7 @@ class History:
 
 
 def _is_same(one: Half, other: Half) -> bool:
-    """Whether both are copies of one half message; stock's copies name no origin."""
+    """Returns whether both are copies of one half message; stock's copies name no origin."""
     if one.message.topic != HALF_TOPIC and not one.names_origin:
         return True
     return one.origin == other.origin

@@ -32,7 +32,8 @@ class SettledProgress:
         self._op_start: int | None = None
 
     def start(self, topic: str) -> int | None:
-        """Where to begin to read a topic; None where the offset is behind the queue's end."""
+        """Returns where to begin to read a topic; None where the offset is behind the queue's
+        end."""
         offset = self._offsets.query(SYSTEM_GROUP, topic, QUEUE)
         if offset > self._store.max_queue_offset(topic, QUEUE):
             return None

@@ -80,7 +80,7 @@ class TransactionRequests:
         return self._when_ready(lambda settling: self._decide(request, half, state, settling))
 
     def _half(self, header: EndTransactionRequestHeader) -> Half:
-        """The half message that a decision is about, as stock checks it."""
+        """Returns the half message that a decision is about, as stock checks it."""
         position = header.commit_log_offset
         half = self._work.new.recent.pop(position, None)
         if half is None:
@@ -256,7 +256,7 @@ def _rolled_back(request: RemotingCommand, code: ResponseCode) -> RemotingComman
 
 
 def _unknown_yet(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:
-    """The answer to a decision while it is not certain that an earlier one holds."""
+    """Returns the answer to a decision while it is not certain that an earlier one holds."""
     why = "is not known yet" if code in SAFE else f"may not hold: {code.name}"
     return request.response(
         ResponseCode.SYSTEM_ERROR, f"what was decided before {why}; decide again"

@@ -296,5 +296,5 @@ class Settling:
 
 
 def no_master() -> RequestError:
-    """The refusal of a decision once the role is over."""
+    """Returns the refusal of a decision once the role is over."""
     return RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is no master any more")

@@ -72,7 +72,7 @@ class Takeover:
         self._read_to = start
 
     def _earlier(self, start: int | None, op_start: int | None) -> tuple[int, int]:
-        """Where to look again from: op messages from behind the first half message on."""
+        """Returns where to look again from: op messages from behind the first half message on."""
         store = self._store
         end = store.max_queue_offset(HALF_TOPIC, QUEUE)
         last = store.store_time(HALF_TOPIC, QUEUE, end - 1) if end else -1
@@ -145,7 +145,7 @@ class Takeover:
             self._by_unique_id[half.unique_id] = half
 
     def _original_of(self, other: Half) -> Half | None:
-        """The waiting one of which `other` is a copy; copies of stock's name no origin."""
+        """Returns the waiting one of which `other` is a copy; copies of stock's name no origin."""
         if other.names_origin:
             return self._by_origin.get(other.origin)
         return self._by_unique_id.get(other.unique_id)
@@ -185,7 +185,7 @@ class Takeover:
             self._settled(half.offset, state)
 
     def _half_of(self, message: StoredMessage) -> Half | None:
-        """The half message that seems to wait though it became `message`."""
+        """Returns the half message that seems to wait though it became `message`."""
         record = self._store.record_at(message.prepared_transaction_offset)
         if record is None:
             return None

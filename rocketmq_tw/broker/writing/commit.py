@@ -198,8 +198,8 @@ class Commit:
             self._open_turn()
 
     def append_raw(self, offset: int, data: bytes) -> Deferred[int]:
-        """A slave's append of its master's bytes, written at once; fires as `settled` does. Fails
-        with the `StoreError` that refuses."""
+        """Appends a master's bytes to the log of this slave and writes them at once; fires as
+        `settled` does. Fails with the `StoreError` that refuses."""
         if self._stopped:
             return fail(NotWritableError("the broker is stopping"))
         try:
@@ -363,7 +363,7 @@ class Commit:
 
 
 def refusal_of(role: Role) -> RequestError:
-    """The refusal of a message in a role that stores none."""
+    """Returns the refusal of a message in a role that stores none."""
     return RequestError(
         ResponseCode.SERVICE_NOT_AVAILABLE,
         f"a broker that is {role.value} stores nothing: send to the master",

@@ -44,7 +44,7 @@ class GroupSettings:
 
 
 def group_settings(host: Host) -> GroupSettings:
-    """What the keys of a DLedger group say. Raises `ConfigError` that names the key."""
+    """Returns what the keys of a DLedger group say. Raises `ConfigError` that names the key."""
     config = host.store_config
     _refuse_what_does_not_fit(host)
     if not config.dledger_group.strip():
@@ -96,7 +96,8 @@ def _refuse_what_does_not_fit(host: Host) -> None:
 
 
 def make_group_log(host: Host) -> RaftLog:
-    """The log, not loaded yet; what it needs of the configuration is checked before that."""
+    """Returns the log, not loaded yet; what it needs of the configuration is checked before
+    that."""
     config = host.store_config
     size = config.mapped_file_size_commit_log
     return RaftLog(
@@ -148,15 +149,15 @@ def _open_member(host: Host) -> MemberStore:
 
 
 def group_directory(config: MessageStoreConfig) -> str:
-    """Where the member's files are."""
+    """Returns where the member's files are."""
     own_id = config.dledger_self_id
     assert is_member_id(own_id)
     return f"{config.store_path_root_dir}/dledger-{own_id}"
 
 
 def opening_record(store_host: tuple[str, int], now_ms: int, position: int) -> bytes:
-    """The record at `position` with which a new leader commits what the one before left it: of no
-    queue, as a rolled back half message, so that stock's members pass over it too."""
+    """Returns the record at `position` with which a new leader commits what the one before left it:
+    of no queue, as a rolled back half message, so that stock's members pass over it too."""
     return encode_record(
         StoredMessage(
             topic=LEADER_TOPIC,

@@ -176,5 +176,6 @@ def _with_unit(size: int) -> str:
 
 
 def _ratio(disk: DiskUsage) -> str:
-    """The share of the disk that is in use, as stock writes it; -1 where that is not known."""
+    """Returns the share of the disk that is in use, as stock writes it; -1 where that is not
+    known."""
     return f"{disk.used / disk.total:.4f}" if disk.total else "-1"

@@ -165,8 +165,8 @@ class Redirects:
 
 
 def reject_transactions(config: BrokerConfig) -> PropertyRedirect:
-    """The redirect that refuses half messages with NO_PERMISSION while `rejectTransactionMessage`
-    is true."""
+    """Returns the redirect that refuses half messages with NO_PERMISSION while
+    `rejectTransactionMessage` is true."""
 
     def reject(draft: Draft) -> bool:
         if not config.reject_transaction_message or not draft.wants_transaction:

@@ -16,7 +16,7 @@ class BrokerAdmin(ServerRequests):
     """Looks at a broker and changes its configuration."""
 
     def runtime_info(self, broker: str) -> Deferred[KVTable]:
-        """Names and values as stock's brokerStatus shows them."""
+        """Fires with names and values as stock's brokerStatus shows them."""
         return self._body(broker, RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
 
     def broker_config(self, broker: str) -> Deferred[dict[str, str]]:
@@ -29,11 +29,11 @@ class BrokerAdmin(ServerRequests):
         return self._tell(broker, RequestCode.UPDATE_BROKER_CONFIG, None, body)
 
     def ha_status(self, broker: str) -> Deferred[HARuntimeInfo]:
-        """How far replication is: of a master each slave, of a slave itself."""
+        """Fires with how far replication is: of a master each slave, of a slave itself."""
         return self._body(broker, RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)
 
     def epochs(self, broker: str) -> Deferred[EpochEntryCache]:
-        """The reigns of masters in the log of a broker in controller mode."""
+        """Fires with the reigns of masters in the log of a broker in controller mode."""
         return self._body(broker, RequestCode.GET_BROKER_EPOCH_CACHE, EpochEntryCache)
 
 

@@ -38,7 +38,7 @@ class GroupAdmin(ServerRequests):
         )
 
     def groups(self, broker: str) -> Deferred[SubscriptionGroupTable]:
-        """All groups that one broker knows, with their settings."""
+        """Fires with all groups that one broker knows, with their settings."""
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
         return self._body(broker, code, SubscriptionGroupTable)
 
@@ -54,7 +54,7 @@ class GroupAdmin(ServerRequests):
     def consume_stats(
         self, broker: str, group: str, topic: str | None = None
     ) -> Deferred[ConsumeStats]:
-        """How far the group is in each queue of the broker."""
+        """Fires with how far the group is in each queue of the broker."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         return self._body(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
 
@@ -97,8 +97,8 @@ class GroupAdmin(ServerRequests):
     def search_offset(
         self, broker: str, topic: str, queue_id: int, timestamp: int
     ) -> Deferred[int]:
-        """The offset of the first message of a queue that was stored at `timestamp` in ms or
-        later."""
+        """Fires with the offset of the first message of a queue that was stored at `timestamp` in
+        ms or later."""
         header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp)
         found = self._header(
             broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, SearchOffsetResponseHeader
@@ -119,7 +119,7 @@ class MemberAdmin(ServerRequests):
     """The members of consumer groups, as a broker knows them."""
 
     def consumer_connections(self, broker: str, group: str) -> Deferred[ConsumerConnection]:
-        """The connected members of a group and what they subscribe to."""
+        """Fires with the connected members of a group and what they subscribe to."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         return self._body(
             broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header
@@ -128,7 +128,7 @@ class MemberAdmin(ServerRequests):
     def consumer_running_info(
         self, broker: str, group: str, client_id: str, *, jstack: bool = False
     ) -> Deferred[ConsumerRunningInfo]:
-        """What one member says of itself; with `jstack` also its threads."""
+        """Fires with what one member says of itself; with `jstack` also its threads."""
         header = GetConsumerRunningInfoRequestHeader(
             consumer_group=group, client_id=client_id, jstack_enable=jstack
         )

@@ -27,7 +27,7 @@ class NameServerAdmin(ServerRequests):
     is to change, but for write permissions, where the name server is given."""
 
     def topic_route(self, topic: str) -> Deferred[TopicRouteData | None]:
-        """The route of a topic; None where it has none."""
+        """Fires with the route of a topic; None where it has none."""
         return self._ask_names(lambda: route_command(topic), read_route)
 
     def cluster_info(self) -> Deferred[ClusterInfo]:
@@ -35,16 +35,16 @@ class NameServerAdmin(ServerRequests):
         return self._names_body(RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfo)
 
     def topic_list(self) -> Deferred[TopicList]:
-        """All topics that name servers know."""
+        """Fires with all topics that name servers know."""
         return self._names_body(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList)
 
     def topics_of_cluster(self, cluster: str) -> Deferred[TopicList]:
-        """The topics that the brokers of a cluster have."""
+        """Fires with the topics that the brokers of a cluster have."""
         header = GetTopicsByClusterRequestHeader(cluster=cluster)
         return self._names_body(RequestCode.GET_TOPICS_BY_CLUSTER, TopicList, header)
 
     def kv_config(self, namespace: str, key: str) -> Deferred[str | None]:
-        """One value; fails with QUERY_NOT_FOUND where there is none."""
+        """Fires with one value; fails with QUERY_NOT_FOUND where there is none."""
         header = GetKVConfigRequestHeader(namespace=namespace, key=key)
         return self._ask_names(
             lambda: RemotingCommand.request(RequestCode.GET_KV_CONFIG, header),

@@ -45,7 +45,7 @@ class ServerRequests:
     def request(
         self, address: str, command: RemotingCommand, timeout: float | None = None
     ) -> Deferred[RemotingCommand]:
-        """Any request to any server; the answer whatever its code."""
+        """Sends any request to any server; fires with the answer whatever its code."""
         return self.remoting.request(address, command, timeout or self._timeout)
 
     def _read(

@@ -43,7 +43,8 @@ class TopicAdmin(ServerRequests):
         return self._tell(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     def static_topic(self, broker: str, topic: str) -> Deferred[TopicConfigAndQueueMapping]:
-        """A topic with the logic queues that the broker has of it, where it is a static one."""
+        """Fires with a topic with the logic queues that the broker has of it, where it is a static
+        one."""
         header = GetTopicConfigRequestHeader(topic=topic, lo=True)
         return self._body(broker, RequestCode.GET_TOPIC_CONFIG, TopicConfigAndQueueMapping, header)
 
@@ -67,13 +68,13 @@ class TopicAdmin(ServerRequests):
         return self._body(broker, RequestCode.GET_TOPIC_STATS_INFO, TopicStatsTable, header)
 
     def groups_of_topic(self, broker: str, topic: str) -> Deferred[GroupList]:
-        """The groups that consume a topic, as far as the broker knows them."""
+        """Fires with the groups that consume a topic, as far as the broker knows them."""
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         return self._body(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, header)
 
     def view_message(self, broker: str, offset: int, topic: str) -> Deferred[ReceivedMessage]:
-        """The message that begins at an offset of the broker's log; the address of the broker
-        stands for its name."""
+        """Fires with the message that begins at an offset of the broker's log; the address of the
+        broker stands for its name."""
         header = ViewMessageRequestHeader(offset=offset, topic=topic)
 
         def read(address: str, response: RemotingCommand) -> ReceivedMessage:
@@ -86,7 +87,8 @@ class TopicAdmin(ServerRequests):
 
 
 def _creation(config: TopicConfig, **fields: Any) -> CreateTopicRequestHeader:
-    """The header that creates or changes a topic; `fields` are what `config` says nothing of."""
+    """Returns the header that creates or changes a topic; `fields` are what `config` says nothing
+    of."""
     return CreateTopicRequestHeader(
         topic=config.topic_name,
         default_topic=AUTO_CREATE_TOPIC,

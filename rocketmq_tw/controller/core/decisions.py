@@ -89,7 +89,7 @@ def apply_broker_id(state: ControllerState, request: ApplyBrokerIdRequestHeader)
 def _refused_application(
     state: ControllerState, request: ApplyBrokerIdRequestHeader
 ) -> tuple[int, str] | None:
-    """What stock does not look at: a code and a remark, or None."""
+    """Returns what stock does not look at: a code and a remark, or None."""
     name, cluster = request.broker_name, request.cluster_name
     invalid = ResponseCode.CONTROLLER_INVALID_REQUEST
     if not name or not cluster or max(len(name), len(cluster)) > MAX_TEXT:
@@ -226,7 +226,7 @@ def elect_master(
 
 
 def _is_over(request: ElectMasterRequestHeader, sync: SyncState) -> bool:
-    """Whether the epoch that a request is to end has ended: it was late."""
+    """Returns whether the epoch that a request is to end has ended: it was late."""
     return request.master_epoch not in (None, sync.master_epoch)
 
 
@@ -377,12 +377,13 @@ def _not_cleaned(remark: str) -> Decision:
 
 
 def sync_state_set(group: Group) -> SyncStateSetBody:
-    """The group's SyncStateSet as answers have it."""
+    """Returns the group's SyncStateSet as answers have it."""
     return SyncStateSetBody(
         sync_state_set=sorted(group.sync.members), sync_state_set_epoch=group.sync.epoch
     )
 
 
 def is_alive(life: BrokerLife, group: Group, broker_id: int) -> bool:
-    """Whether the heartbeats of a replica come, to the cluster that its group belongs to."""
+    """Returns whether the heartbeats of a replica come, to the cluster that its group belongs
+    to."""
     return life.standing(group.cluster, group.name, broker_id) is not None

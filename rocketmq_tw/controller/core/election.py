@@ -21,10 +21,10 @@ class BrokerLife(Protocol):
     """Which brokers are alive at the moment of a decision, by their heartbeats."""
 
     def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
-        """None for a broker that is not alive."""
+        """Returns None for a broker that is not alive."""
 
     def address(self, cluster: str, name: str, broker_id: int) -> str:
-        """The `host:port` that a broker that is alive tells; empty for one that is not."""
+        """Returns the `host:port` that a broker that is alive tells; empty for one that is not."""
 
 
 def elect(
@@ -35,7 +35,7 @@ def elect(
     old_master: int | None,
     designated: int | None,
 ) -> int | None:
-    """The new master, or None.
+    """Returns the new master, or None.
 
     `circles` are ids, tried one after the other: the SyncStateSet, then, where unclean elections
     are allowed, all replicas. Only those alive count. The old master stays unless another one is

@@ -96,7 +96,7 @@ class EventError(ValueError):
 
 
 def encode_event(event: ControllerEvent) -> bytes:
-    """The body of the entry that carries `event`."""
+    """Returns the body of the entry that carries `event`."""
     return _NUMBER.pack(event.number) + _members(event)
 
 
@@ -112,7 +112,7 @@ def _members(event: _Event) -> bytes:
 
 
 def decode_event(body: bytes) -> ControllerEvent:
-    """The event in an entry's body; unknown fields are passed over. Raises `EventError`."""
+    """Returns the event in an entry's body; unknown fields are passed over. Raises `EventError`."""
     try:
         (number,) = _NUMBER.unpack_from(body)
     except StructError as error:

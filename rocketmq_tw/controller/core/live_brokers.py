@@ -56,7 +56,7 @@ class LiveBrokers(Generic[Owner]):
         self._swept_at: int | None = None
 
     def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
-        """What its heartbeats said; None for a broker that is not alive."""
+        """Returns what its heartbeats said; None for a broker that is not alive."""
         live = self._alive(ReplicaKey(cluster, name, broker_id))
         return None if live is None else live.standing
 
@@ -99,7 +99,7 @@ class LiveBrokers(Generic[Owner]):
         return True
 
     def lose(self, owner: Owner) -> list[ReplicaKey]:
-        """The connection is gone, and its brokers with it."""
+        """Returns the connection is gone, and its brokers with it."""
         keys = sorted(self._owned.pop(owner, ()))
         for key in keys:
             del self._live[key]
@@ -119,7 +119,7 @@ class LiveBrokers(Generic[Owner]):
         return gone
 
     def owns_any(self, owner: Owner) -> bool:
-        """Whether a broker belongs to this connection."""
+        """Returns whether a broker belongs to this connection."""
         return owner in self._owned
 
     def counts(self) -> Counter[tuple[str, str]]:

@@ -80,7 +80,7 @@ def _replicas_info(group: Group, life: BrokerLife) -> ReplicasInfo:
 
 
 def groups_to_reelect(state: ControllerState, life: BrokerLife) -> Iterator[str]:
-    """The groups whose master is gone while another replica is alive."""
+    """Yields the groups whose master is gone while another replica is alive."""
     for group in state.groups():
         master = group.sync.master
         if master is None or is_alive(life, group, master):

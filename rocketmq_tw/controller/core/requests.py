@@ -37,7 +37,7 @@ Parse: TypeAlias = Callable[[RemotingCommand], Decide]
 
 
 def write_requests(config: ControllerConfig) -> dict[int, Parse]:
-    """The requests whose decisions may have events, by code."""
+    """Returns the requests whose decisions may have events, by code."""
 
     def elect(command: RemotingCommand) -> Decide:
         header = command.header(ElectMasterRequestHeader)
@@ -53,7 +53,7 @@ def write_requests(config: ControllerConfig) -> dict[int, Parse]:
 
 
 def read_requests() -> dict[int, Parse]:
-    """The requests that only look, by code."""
+    """Returns the requests that only look, by code."""
     return {
         RequestCode.CONTROLLER_GET_REPLICA_INFO: _replica_info,
         RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: _sync_state_data,
@@ -62,7 +62,7 @@ def read_requests() -> dict[int, Parse]:
 
 
 def elect_master(header: ElectMasterRequestHeader, config: ControllerConfig) -> Decide:
-    """An election by the configuration at the moment of the decision."""
+    """Returns an election by the configuration at the moment of the decision."""
     return lambda state, life: decisions.elect_master(
         state, header, life, unclean=config.enable_elect_unclean_master
     )

@@ -52,7 +52,7 @@ class ReplicaTable(msgspec.Struct):
         return free
 
     def address(self, broker_id: int | None) -> str | None:
-        """`host:port` of a broker; None where it is not known."""
+        """Returns `host:port` of a broker; None where it is not known."""
         replica = None if broker_id is None else self.replicas.get(broker_id)
         return None if replica is None else replica.address
 
@@ -104,12 +104,12 @@ class ControllerState(msgspec.Struct):
     sync_states: dict[str, SyncState] = {}
 
     def group(self, name: str) -> Group | None:
-        """A group that is in both tables."""
+        """Returns a group that is in both tables."""
         table, sync = self.replica_tables.get(name), self.sync_states.get(name)
         return None if table is None or sync is None else Group(name, table, sync)
 
     def groups(self) -> Iterator[Group]:
-        """All groups that are in both tables."""
+        """Yields all groups that are in both tables."""
         for name in self.sync_states:
             group = self.group(name)
             if group is not None:

@@ -84,7 +84,7 @@ class _Results:
         self._known: dict[tuple[int, bytes], bool] = {}
 
     def remembering(self, matches: PropertiesMatch) -> PropertiesMatch:
-        """`matches`, asked once about equal properties."""
+        """Returns `matches`, asked once about equal properties."""
         number, longest = next(self._numbers), self._size // 64
 
         def match(properties: bytes) -> bool:
@@ -120,7 +120,7 @@ def check_expression_length(text: str) -> None:
 
 
 def is_remembered(text: str) -> bool:
-    """Whether `compile_expression` need not read the text."""
+    """Returns whether `compile_expression` need not read the text."""
     return text in _memory
 
 
@@ -203,12 +203,12 @@ def _match_one(name: str, decide: Callable[[Values], bool]) -> PropertiesMatch:
 
 
 def _key(name: str) -> bytes:
-    """A name with the separators around it."""
+    """Returns a name with the separators around it."""
     return f"\x02{name}\x01".encode()
 
 
 def _value(properties: bytes, key: bytes) -> str | None:
-    """The value that `parse_properties` has for the name of a key."""
+    """Returns the value that `parse_properties` has for the name of a key."""
     start = properties.rfind(key)
     if start >= 0:
         start += len(key)

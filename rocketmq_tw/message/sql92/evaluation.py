@@ -78,7 +78,7 @@ class Compiler:
         return list(self._places)
 
     def compile(self, node: Node) -> Evaluate:
-        """The closure of a node."""
+        """Returns the closure of a node."""
         match node:
             case Literal(value):
                 return lambda values: value
@@ -167,7 +167,7 @@ class Compiler:
 
 
 def _equality(left: Kind, right: Kind) -> Callable[[Any, Any], bool]:
-    """How two values of these types, both there, are found equal."""
+    """Returns how two values of these types, both there, are found equal."""
     if left is right or Kind.NULL in (left, right):
         return lambda one, other: bool(one == other)
     if left is Kind.BOOLEAN:

@@ -71,7 +71,7 @@ _TOKEN = re.compile(
 
 
 def shortened(text: str) -> str:
-    """A piece of an expression as a message quotes it."""
+    """Returns a piece of an expression as a message quotes it."""
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
@@ -84,7 +84,8 @@ class Lexer:
         self._ahead: list[Token] = []
 
     def peek(self, number: int = 0) -> Token:
-        """The next word, or the one so many behind it; raises `ExpressionError` if it is none."""
+        """Returns the next word, or the one so many behind it; raises `ExpressionError` if it is
+        none."""
         while len(self._ahead) <= number:
             self._ahead.append(self._read())
         return self._ahead[number]

@@ -24,14 +24,14 @@ _MANY_DIGITS = 30
 
 
 def java_int(text: str) -> int:
-    """`Integer.valueOf`; raises `EvaluationError`."""
+    """Returns `Integer.valueOf`; raises `EvaluationError`."""
     if len(text) < 10 and text.isascii() and text.isdigit():
         return int(text)
     return _whole(text, INT)
 
 
 def java_long(text: str) -> int:
-    """`Long.valueOf`; raises `EvaluationError`."""
+    """Returns `Long.valueOf`; raises `EvaluationError`."""
     if len(text) < 19 and text.isascii() and text.isdigit():
         return int(text)
     return _whole(text, LONG)
@@ -52,7 +52,7 @@ def _whole(text: str, limits: range) -> int:
 
 
 def java_double(text: str) -> float:
-    """`Double.valueOf`; raises `EvaluationError`."""
+    """Returns `Double.valueOf`; raises `EvaluationError`."""
     text = text.strip(_BLANKS)
     if _DOUBLE.fullmatch(text):
         return float(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
@@ -66,12 +66,12 @@ def java_double(text: str) -> float:
 
 
 def double_order(number: float) -> tuple[bool, float, float]:
-    """`Double.compareTo` as a key: NaN is the largest, and -0.0 smaller than 0.0."""
+    """Returns `Double.compareTo` as a key: NaN is the largest, and -0.0 smaller than 0.0."""
     if number != number:
         return True, 0.0, 0.0
     return False, number, math.copysign(1.0, number)
 
 
 def java_boolean(text: str) -> bool:
-    """`Boolean.valueOf`: true in any case of its letters, else false."""
+    """Returns `Boolean.valueOf`: true in any case of its letters, else false."""
     return text.lower() == "true"

@@ -61,7 +61,8 @@ class Parser:
     # Conditions
 
     def _joined(self, word: str) -> Node:
-        """What OR joins, or what AND does; in one method, to need no deeper a stack than two."""
+        """Returns what OR joins, or what AND does; in one method, to need no deeper a stack than
+        two."""
         is_or = word == "OR"
         column = self._lexer.peek().column
         left = self._joined("AND") if is_or else self._equality()
@@ -133,7 +134,8 @@ class Parser:
         return Comparison(sign, left, right)
 
     def _worded(self, left: Node, column: int) -> Node:
-        """What a word says of `left`: CONTAINS and its kind, BETWEEN or IN, maybe behind NOT."""
+        """Returns what a word says of `left`: CONTAINS and its kind, BETWEEN or IN, maybe behind
+        NOT."""
         negated = self._takes("NOT")
         token = self._lexer.next()
         word = token.text if token.kind is TokenKind.KEYWORD else ""

@@ -27,7 +27,7 @@ class ExpressionError(ValueError):
         self._why = why
 
     def copy(self) -> ExpressionError:
-        """An equal one, without the frames that this one was raised through."""
+        """Returns an equal one, without the frames that this one was raised through."""
         return ExpressionError(self.column, self._why)
 
 
@@ -136,7 +136,7 @@ CONDITIONS = (IsTrue, Comparison, IsNull, ListTest, TextTest, Not, And, Or)
 
 
 def value_kind(node: Node) -> Kind:
-    """The type that the values of a node have, where it has one."""
+    """Returns the type that the values of a node have, where it has one."""
     if isinstance(node, Literal):
         return node.kind
     if isinstance(node, Property):
@@ -145,7 +145,7 @@ def value_kind(node: Node) -> Kind:
 
 
 def is_condition(node: Node) -> bool:
-    """Whether it is true, false or unknown; a constant TRUE, FALSE or NULL is too."""
+    """Returns whether it is true, false or unknown; a constant TRUE, FALSE or NULL is too."""
     if isinstance(node, Literal):
         return node.kind in (Kind.BOOLEAN, Kind.NULL)
     return isinstance(node, CONDITIONS)

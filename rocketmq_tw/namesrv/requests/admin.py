@@ -37,7 +37,7 @@ class NamesrvAdminRequests:
         self._config = config
 
     def handlers(self) -> dict[int, Handler]:
-        """Request code to handler."""
+        """Returns the handlers by request code."""
         return {
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_permission,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_permission,

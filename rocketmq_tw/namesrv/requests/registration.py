@@ -75,7 +75,7 @@ class RegistrationRequests:
         self._now_ms = now_ms
 
     def handlers(self) -> dict[int, Handler]:
-        """Request code to handler."""
+        """Returns the handlers by request code."""
         return {
             RequestCode.REGISTER_BROKER: self.register,
             RequestCode.UNREGISTER_BROKER: self.unregister,
@@ -124,8 +124,8 @@ class RegistrationRequests:
         header: RegisterBrokerRequestHeader,
         compressed: bool,
     ) -> Generator[Deferred[Any], Any, RemotingCommand]:
-        """A large registration, or one that may inflate to one: read in a thread, and taken in a
-        little in each turn."""
+        """Takes a large registration, or one that may inflate to one: reads it in a thread, and
+        takes in a little in each turn."""
         if not peer.connected:
             return request.response()
         body = yield self._in_thread(lambda: _decode_apart(header, request.body, compressed))
@@ -224,8 +224,9 @@ class RegistrationRequests:
 def _decode_apart(
     header: RegisterBrokerRequestHeader, data: bytes, compressed: bool
 ) -> RegisterBrokerBody:
-    """What `_decode_topics` does, but what it raises keeps nothing of what was inflated: a failure
-    keeps the variables of all calls in its traceback, until the garbage collector finds it."""
+    """Returns what `_decode_topics` does, but what it raises keeps nothing of what was inflated: a
+    failure keeps the variables of all calls in its traceback, until the garbage collector finds
+    it."""
     try:
         return _decode_topics(header, data, compressed)
     except RequestError as error:

@@ -60,7 +60,7 @@ class RouteRequests:
         self._started_ms = now_ms()
 
     def handlers(self) -> dict[int, Handler]:
-        """Request code to handler."""
+        """Returns the handlers by request code."""
         return {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
             RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,

@@ -47,7 +47,7 @@ class TopicListRequests:
         self._listing = Serial()
 
     def handlers(self) -> dict[int, Handler]:
-        """Request code to handler."""
+        """Returns the handlers by request code."""
         return {
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.all_topics,
             RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
@@ -109,7 +109,7 @@ class TopicListRequests:
         return self._listing.run(collect)
 
     def _made(self, entries: int, make: Callable[[], T]) -> Deferred[T]:
-        """What `make` returns, which has something to do for each of so many entries."""
+        """Fires with what `make` returns, which has something to do for each of so many entries."""
         return maybeDeferred(make) if entries <= _FEW else self._in_thread(make)
 
     def _check_lists(self) -> None:
@@ -147,12 +147,12 @@ def list_of_cluster(table: RouteTable, cluster: str, found: list[str]) -> Iterat
 
 
 def is_unit(queues: QueueData) -> bool:
-    """Whether the topic belongs to a unit."""
+    """Returns whether the topic belongs to a unit."""
     return bool(queues.topic_sys_flag & UNIT_FLAG)
 
 
 def has_unit_subscription(queues: QueueData) -> bool:
-    """Whether a group of a unit subscribes to the topic."""
+    """Returns whether a group of a unit subscribes to the topic."""
     return bool(queues.topic_sys_flag & UNIT_SUBSCRIPTION_FLAG)
 
 

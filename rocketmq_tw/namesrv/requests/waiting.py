@@ -41,7 +41,8 @@ class WaitingRegistrations:
         size: int,
         work: Callable[[], Any],
     ) -> Deferred[Any]:
-        """What `work` returns, called when it is the turn of a registration of `size` bytes.
+        """Fires with what `work` returns, called when it is the turn of a registration of `size`
+        bytes.
 
         One of the same broker that waits and is no larger is given up, for it says nothing that
         the new one does not; a larger one may, since brokers also send single topics. Fails with

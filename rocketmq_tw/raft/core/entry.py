@@ -44,7 +44,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def crc_of_body(body: bytes) -> int:
-    """CRC-32 of the body, cut to Java's positive ints."""
+    """Returns CRC-32 of the body, cut to Java's positive ints."""
     return crc32(body) & 0x7FFFFFFF
 
 
@@ -54,7 +54,7 @@ def chain_crc(previous: int, index: int, term: int, pos: int, crc: int) -> int:
 
 
 def same_entry(ours: Entry, theirs: Entry) -> bool:
-    """Whether both are one entry; the CRCs do not count, as with stock."""
+    """Returns whether both are one entry; the CRCs do not count, as with stock."""
     return (
         ours.index == theirs.index
         and ours.term == theirs.term
@@ -66,7 +66,7 @@ def same_entry(ours: Entry, theirs: Entry) -> bool:
 
 
 def crc_fits(entry: Entry) -> bool:
-    """Whether the body matches its CRC; True where there is no CRC."""
+    """Returns whether the body matches its CRC; True where there is no CRC."""
     return entry.body_crc == 0 or entry.body_crc == crc_of_body(entry.body)
 
 

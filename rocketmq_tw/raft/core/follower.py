@@ -44,7 +44,7 @@ class Follower:
         self._told_commit = -1
 
     def check_leader(self, request: RaftMessage) -> Code:
-        """Whether `request` comes from the leader that we follow."""
+        """Returns whether `request` comes from the leader that we follow."""
         state = self._state
         if not state.is_member(request.source):
             return Code.UNKNOWN_MEMBER
@@ -138,8 +138,8 @@ class Follower:
         return Code.SUCCESS
 
     def _holds(self, entry: Entry) -> bool:
-        """Whether our log has `entry`, or had it: what is committed and compacted away is in the
-        log of every leader."""
+        """Returns whether our log has `entry`, or had it: what is committed and compacted away is
+        in the log of every leader."""
         state, log = self._state, self._state.log
         if entry.index < log.begin_index and entry.index <= state.commit_index:
             return True
@@ -185,7 +185,7 @@ class Follower:
         return Code.SUCCESS
 
     def _may_begin_at(self, entry: Entry) -> bool:
-        """Whether the entries between what is committed here and `entry` can fill the room
+        """Returns whether the entries between what is committed here and `entry` can fill the room
         between them; committed ones are not given up for one that cannot be the group's."""
         state, log = self._state, self._state.log
         if log.is_empty or state.commit_index < log.begin_index:
@@ -195,7 +195,7 @@ class Follower:
         return missing * ENTRY_HEADER_SIZE <= room <= (missing + 1) * state.config.data_file_size
 
     def _is_meant(self, entry: Entry | None, first: int) -> bool:
-        """Whether the leader has asked long enough for a log that begins with `first`."""
+        """Returns whether the leader has asked long enough for a log that begins with `first`."""
         state, log, asked = self._state, self._state.log, self._new_begin
         patience_ms = PATIENCE_BEATS * state.config.heartbeat_interval_ms
         if asked is None or asked.entry != entry:
@@ -220,8 +220,8 @@ class Follower:
         self._state.send(snapshot_answer(self._state, request, code, received))
 
     def _follows(self, request: SnapshotRequest) -> bool:
-        """Whether a snapshot can be the leader's: of what it said was committed, behind what is
-        committed here, and meant where it takes the place of anything."""
+        """Returns whether a snapshot can be the leader's: of what it said was committed, behind
+        what is committed here, and meant where it takes the place of anything."""
         state, log = self._state, self._state.log
         if request.last_index > self._told_commit:
             return False
@@ -235,7 +235,7 @@ class Follower:
 
 
 def _in_order(entries: tuple[Entry, ...], term: int) -> bool:
-    """Whether indexes follow each other and terms never fall nor pass the leader's."""
+    """Returns whether indexes follow each other and terms never fall nor pass the leader's."""
     previous = entries[0]
     for entry in entries[1:]:
         if entry.index != previous.index + 1 or entry.term < previous.term:

@@ -124,7 +124,7 @@ class Log:
         return self.end_index == self.base.index
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry; None where this log does not know it."""
+        """Returns the term of an entry; None where this log does not know it."""
         if index > self.end_index or index < self.base.index:
             return None
         if index == self.base.index:
@@ -132,7 +132,7 @@ class Log:
         return self._terms[bisect_right(self._term_starts, index) - 1]
 
     def read(self, index: int) -> Entry:
-        """The entry at `index`; KeyError where there is none."""
+        """Returns the entry at `index`; KeyError where there is none."""
         if not self.begin_index <= index <= self.end_index:
             raise KeyError(index)
         if self._tail and index >= self._tail[0].index:
@@ -140,7 +140,8 @@ class Log:
         return self._store.read(index)
 
     def slice(self, first: int, count: int, max_bytes: int) -> list[Entry]:
-        """Up to `count` entries from `first`, at least one, then no more than `max_bytes`."""
+        """Returns up to `count` entries from `first`, at least one, then no more than
+        `max_bytes`."""
         last = min(self.end_index, first + count - 1)
         if self._tail and first >= self._tail[0].index:
             start = first - self._tail[0].index
@@ -162,7 +163,8 @@ class Log:
         return candidates[:taken]
 
     def matches(self, entry: Entry) -> bool:
-        """Whether this log holds `entry` (so, by the chain of terms, all before it as well)."""
+        """Returns whether this log holds `entry` (so, by the chain of terms, all before it as
+        well)."""
         term = self.term_at(entry.index)
         if term is None or term != entry.term:
             return False
@@ -171,7 +173,8 @@ class Log:
         return same_entry(self.read(entry.index), entry)
 
     def follows(self, entry: Entry) -> bool:
-        """Whether `entry` may come next: its index, term, place and chain CRC fit our last one."""
+        """Returns whether `entry` may come next: its index, term, place and chain CRC fit our last
+        one."""
         if entry.index != self.end_index + 1 or entry.term < self.end_term:
             return False
         if len(entry.body) > largest_body(self._file_size):
@@ -185,7 +188,7 @@ class Log:
         )
 
     def place_of(self, length: int) -> int:
-        """Where the next entry lies if its body has `length` bytes."""
+        """Returns where the next entry lies if its body has `length` bytes."""
         return place(self.end_pos, ENTRY_HEADER_SIZE + length, self._file_size)
 
     def make(self, term: int, body: bytes) -> Entry:

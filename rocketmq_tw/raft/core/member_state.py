@@ -75,7 +75,8 @@ class MemberState:
         return self.term_to_take == self.term and self.self_id in self.config.preferred_leader_ids
 
     def next_term(self) -> int:
-        """A candidate's step to the next term, or to the highest that it has heard of."""
+        """Takes a candidate to the next term, or to the highest that it has heard of; returns the
+        term."""
         self.term = max(self.known_max_term, self.term + 1)
         self.vote_for = None
         self.hard_dirty = True

@@ -35,7 +35,7 @@ def is_member_id(text: str) -> bool:
 
 
 def quorum_size(members: int) -> int:
-    """The smallest majority of `members`."""
+    """Returns the smallest majority of `members`."""
     return members // 2 + 1
 
 
@@ -44,7 +44,7 @@ def is_quorum(count: int, members: int) -> bool:
 
 
 def quorum_index(indexes: Iterable[int]) -> int:
-    """The highest index that a majority holds, of one index a member."""
+    """Returns the highest index that a majority holds, of one index a member."""
     ordered = sorted(indexes, reverse=True)
     return ordered[len(ordered) // 2]
 
@@ -56,5 +56,5 @@ MAX_TERM_STEP = 1 << 32
 
 
 def is_reachable(term: int, own_term: int) -> bool:
-    """Whether a member that was left behind in `own_term` can meet a peer in `term`."""
+    """Returns whether a member that was left behind in `own_term` can meet a peer in `term`."""
     return term <= own_term + MAX_TERM_STEP

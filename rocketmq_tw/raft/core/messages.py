@@ -93,7 +93,7 @@ class TransferResponse(RaftMessage, frozen=True):
 
 
 def is_response(message: RaftMessage) -> bool:
-    """Whether a message answers another one."""
+    """Returns whether a message answers another one."""
     return isinstance(
         message,
         VoteResponse | HeartbeatResponse | PushResponse | SnapshotResponse | TransferResponse,

@@ -82,7 +82,7 @@ class PeerProgress(msgspec.Struct):
             self.probe_step = 1
 
     def next_probe(self, begin_index: int) -> int | None:
-        """The index to compare next, or None where the last common entry is known."""
+        """Returns the index to compare next, or None where the last common entry is known."""
         floor = max(self.common_index, begin_index - 1)
         if self.mismatch_index - 1 <= floor:
             return None

@@ -52,7 +52,7 @@ class Reads:
             self._waiting += [(number, read) for read in new]
 
     def take_confirmed(self) -> list[ReadState]:
-        """The reads that a quorum has confirmed."""
+        """Returns the reads that a quorum has confirmed."""
         if not self._waiting:
             return []
         confirmed = self._heartbeats.confirmed_round
@@ -62,6 +62,6 @@ class Reads:
         return done
 
     def take_failed(self) -> list[int]:
-        """The tokens of reads that a change of role has ended."""
+        """Returns the tokens of reads that a change of role has ended."""
         failed, self._failed = self._failed, []
         return failed

@@ -52,17 +52,18 @@ class SnapshotSender:
         self._store = store
 
     def covers(self, index: int) -> bool:
-        """Whether there is a snapshot of all up to `index` at least."""
+        """Returns whether there is a snapshot of all up to `index` at least."""
         meta = self._store.snapshot
         return meta is not None and meta.index >= index
 
     def is_complete(self, index: int, received: int) -> bool:
-        """Whether `received` bytes are all of the snapshot at `index`."""
+        """Returns whether `received` bytes are all of the snapshot at `index`."""
         meta = self._store.snapshot
         return meta is not None and meta.index == index and received >= meta.size
 
     def chunk(self, peer: str, offset: int) -> SnapshotRequest | None:
-        """The chunk from `offset`; None where a newer, shorter snapshot has taken its place."""
+        """Returns the chunk from `offset`; None where a newer, shorter snapshot has taken its
+        place."""
         state, meta = self._state, self._store.snapshot
         if meta is None or offset > meta.size:
             return None
@@ -153,7 +154,7 @@ class SnapshotReceiver:
 def snapshot_answer(
     state: MemberState, request: SnapshotRequest, code: Code, received: int
 ) -> SnapshotResponse:
-    """The answer to a chunk."""
+    """Returns the answer to a chunk."""
     return SnapshotResponse(
         source=state.self_id,
         target=request.source,

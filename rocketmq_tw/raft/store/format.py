@@ -23,7 +23,7 @@ COPY_AGAIN = "remove this store to copy it from the leader, one member at a time
 
 
 def encode_header(entry: Entry) -> bytes:
-    """The entry's bytes before its body."""
+    """Returns the entry's bytes before its body."""
     return ENTRY_HEADER.pack(
         entry.magic,
         entry.size,
@@ -38,12 +38,12 @@ def encode_header(entry: Entry) -> bytes:
 
 
 def encode_index(entry: Entry) -> bytes:
-    """The index unit of the entry."""
+    """Returns the index unit of the entry."""
     return INDEX_UNIT.pack(entry.magic, entry.pos, entry.size, entry.index, entry.term)
 
 
 def decode_entry(data: bytes) -> Entry:
-    """The entry in `data`. Raises `StoreError` where the sizes contradict each other."""
+    """Returns the entry in `data`. Raises `StoreError` where the sizes contradict each other."""
     if len(data) < ENTRY_HEADER_SIZE:
         raise StoreError(f"{len(data)} bytes are no entry")
     magic, size, index, term, pos, channel, chain, crc, length = ENTRY_HEADER.unpack_from(data)

@@ -91,14 +91,16 @@ class Ledger:
         return self._data
 
     def end_pos_of(self, index: int) -> int:
-        """Where entry `index` ends; where the first one lies for the index in front of it."""
+        """Returns where entry `index` ends; where the first one lies for the index in front of
+        it."""
         if index < self.begin_index or self.begin_index < 0:
             return self.begin_pos
         pos, size, _term = self._unit(index)
         return pos + size
 
     def last_index_before(self, position: int) -> int:
-        """The last entry that ends at or before `position`; `begin_index` - 1 where none does."""
+        """Returns the last entry that ends at or before `position`; `begin_index` - 1 where none
+        does."""
         low, high = self.begin_index - 1, self.end_index
         while low < high:
             middle = (low + high + 1) // 2
@@ -109,11 +111,12 @@ class Ledger:
         return low
 
     def term(self, index: int) -> int:
-        """The term of an entry; KeyError where there is none."""
+        """Returns the term of an entry; KeyError where there is none."""
         return self._unit(index)[2]
 
     def read(self, index: int) -> Entry:
-        """An entry; KeyError where there is none, `StoreError` where its bytes are damaged."""
+        """Returns an entry; KeyError where there is none, `StoreError` where its bytes are
+        damaged."""
         pos, size, term = self._unit(index)
         entry = decode_entry(self._data.pread(size, pos))
         if entry.index != index or entry.term != term or not crc_fits(entry):
@@ -194,15 +197,15 @@ class Ledger:
         self.end_pos = base.next_pos
 
     def begin_index_after_drop(self, index: int) -> int:
-        """The first entry once the data files with only entries before `index` are gone; the last
-        file stays."""
+        """Returns the first entry once the data files with only entries before `index` are gone;
+        the last file stays."""
         if self.begin_index < 0:
             return -1
         return self.begin_index_behind(self._unit(min(index, self.end_index))[0])
 
     def begin_index_behind(self, position: int) -> int:
-        """The first entry once the data files are gone that end at or before `position`; the last
-        file stays."""
+        """Returns the first entry once the data files are gone that end at or before `position`;
+        the last file stays."""
         if self.begin_index < 0:
             return -1
         position = min(position, self._unit(self.end_index)[0])

@@ -103,11 +103,13 @@ class MemberStore:
         return self._ledger.data
 
     def end_pos_of(self, index: int) -> int:
-        """Where entry `index` ends; where the first one lies for the index in front of it."""
+        """Returns where entry `index` ends; where the first one lies for the index in front of
+        it."""
         return self._ledger.end_pos_of(index)
 
     def last_index_before(self, position: int) -> int:
-        """The last entry that ends at or before `position`; `begin_index` - 1 where none does."""
+        """Returns the last entry that ends at or before `position`; `begin_index` - 1 where none
+        does."""
         return self._ledger.last_index_before(position)
 
     def commit(self, index: int) -> None:

@@ -46,7 +46,7 @@ def _write(files: IFiles, path: str, fields: dict[str, object]) -> None:
 
 
 def read_term(files: IFiles, path: str) -> HardState | None:
-    """Term and vote; None where they were never written."""
+    """Returns term and vote; None where they were never written."""
     fields = _read(files, path)
     if "currTerm" not in fields:
         if files.exists(path):

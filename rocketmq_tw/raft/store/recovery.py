@@ -70,7 +70,7 @@ def _find(data: Segments, index: Segments, begin_pos: int) -> Extent:
 
 
 def _scan_and_index(data: Segments, index: Segments, start: int) -> Entry | None:
-    """The last whole entry from `start`; every one up to it has its index unit then."""
+    """Returns the last whole entry from `start`; every one up to it has its index unit then."""
     indexed = bool(index.starts)
     last: Entry | None = None
     for entry in scan(data, start):
@@ -92,7 +92,7 @@ def _begin(data: Segments, offset: int, begin_pos: int) -> int:
 
 
 def _header_index(data: Segments, pos: int) -> int | None:
-    """The index of the entry at `pos`; None where there is none."""
+    """Returns the index of the entry at `pos`; None where there is none."""
     header = data.pread(ENTRY_HEADER_SIZE, pos)
     if len(header) < ENTRY_HEADER_SIZE:
         return None
@@ -101,7 +101,8 @@ def _header_index(data: Segments, pos: int) -> int | None:
 
 
 def _scan_start(data: Segments, index: Segments, first_pos: int, begin_pos: int) -> int:
-    """The first position of the third last file, or of an earlier one where its index is off."""
+    """Returns the first position of the third last file, or of an earlier one where its index is
+    off."""
     for offset in reversed(data.starts[: -_SCANNED_FILES + 1 or None]):
         pos = _begin(data, offset, begin_pos)
         entry_index = _header_index(data, pos)

@@ -61,7 +61,8 @@ class SnapshotFile:
                 self._files.remove(f"{self._directory}/{name}")
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most `size` bytes from `offset` of the snapshot in use; empty where there is none."""
+        """Returns at most `size` bytes from `offset` of the snapshot in use; empty where there is
+        none."""
         if self.meta is None:
             return b""
         file = self._files.open(self._path_of(self.meta))

@@ -214,7 +214,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
 
     @inlineCallbacks
     def _common(self, master: MasterHandshake, end: int) -> Generator[Any, Any, int]:
-        """Up to where this log, which ends at `end`, is the master's."""
+        """Fires with up to where this log, which ends at `end`, is the master's."""
         own, theirs = self._epochs.table, master.epochs
         # Of `point`, where that was asked about already.
         compared: RecordComparison | None = None

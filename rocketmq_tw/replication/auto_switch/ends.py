@@ -35,8 +35,8 @@ class WholeRecords:
         self._rest = 0
 
     def cut(self, offset: int, data: bytes) -> bytes:
-        """`data`, which stands at `offset`, up to the end of its last whole record; more than that
-        where its first one is not whole."""
+        """Returns `data`, which stands at `offset`, up to the end of its last whole record; more
+        than that where its first one is not whole."""
         if self._rest:
             piece = data[: self._rest]
             self._rest -= len(piece)
@@ -55,7 +55,7 @@ class WholeRecords:
 
 
 def _size_at(data: bytes, position: int) -> int:
-    """The size of the record that starts there; 0 where none does."""
+    """Returns the size of the record that starts there; 0 where none does."""
     if len(data) - position < SIZE_AND_MAGIC.size:
         return 0
     size, magic = SIZE_AND_MAGIC.unpack_from(data, position)
@@ -161,7 +161,7 @@ class AutoSwitchSlaveLink(SlaveLink):
         return self._handshake.encode()
 
     def receive(self, data: bytes, now_ms: int) -> list[MasterHandshake | EpochTransfer]:
-        """The master's answer to carry out, or what it transfers; see `SlaveLink`."""
+        """Returns the master's answer to carry out, or what it transfers; see `SlaveLink`."""
         self._read(len(data), now_ms)
         frames = self._frames.feed(data)
         for frame in frames:

@@ -27,14 +27,14 @@ class EpochFileError(Exception):
 
 
 def encode_epochs(table: EpochTable) -> bytes:
-    """The whole content of the file."""
+    """Returns the whole content of the file."""
     lines = "".join(f"{entry.epoch}-{entry.start}\n" for entry in table.entries).encode()
     return f"{len(table.entries)}\n{_crc(lines)}\n".encode() + lines
 
 
 def decode_epochs(data: bytes) -> EpochTable:
-    """The epochs of a file's content; a CRC of 0 is not checked. Raises `ValueError` where it is
-    damaged."""
+    """Returns the epochs of a file's content; a CRC of 0 is not checked. Raises `ValueError` where
+    it is damaged."""
     size, crc, *lines = data[:MAX_SIZE].decode("ascii").splitlines()
     text = "".join(f"{line}\n" for line in lines).encode()
     if int(crc) not in (0, _crc(text)):
@@ -53,8 +53,9 @@ class EpochFile:
         self._path = path
 
     def load(self) -> EpochTable:
-        """The epochs on disk, none where there is no file. Raises `EpochFileError` where there is
-        one that cannot be read: a log without its epochs could not be told from another one."""
+        """Returns the epochs on disk, none where there is no file. Raises `EpochFileError` where
+        there is one that cannot be read: a log without its epochs could not be told from another
+        one."""
         problems = []
         for path in (self._path, self._copy):
             try:

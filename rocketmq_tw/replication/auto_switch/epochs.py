@@ -63,7 +63,8 @@ class EpochTable:
         return self._entries[-1] if self._entries else None
 
     def covering(self, offset: int) -> Covering | None:
-        """The epoch that the byte at `offset` belongs to; None in front of the first epoch."""
+        """Returns the epoch that the byte at `offset` belongs to; None in front of the first
+        epoch."""
         number = bisect_right(self._entries, offset, key=lambda entry: entry.start)
         if not number:
             return None
@@ -143,10 +144,10 @@ class EpochTable:
         return gone > 0
 
     def agreement(self, end: int, master: EpochTable, master_end: int) -> Agreement | None:
-        """Up to where this log, which ends at `end`, is the master's, which ends at `master_end`:
-        the newest epoch that both have with one start, and the smaller of its ends. Where they
-        have none in common but know all theirs from the first byte on, they differ from there. None
-        where that is not known."""
+        """Returns up to where this log, which ends at `end`, is the master's, which ends at
+        `master_end`: the newest epoch that both have with one start, and the smaller of its ends.
+        Where they have none in common but know all theirs from the first byte on, they differ from
+        there. None where that is not known."""
         theirs = dict(master._stretches(master_end))
         for entry, to in reversed(self._stretches(end)):
             if entry in theirs:
@@ -159,12 +160,13 @@ class EpochTable:
         return None
 
     def _before(self, start: int) -> tuple[EpochEntry, ...]:
-        """The epochs that stay where one follows that starts at `start`."""
+        """Returns the epochs that stay where one follows that starts at `start`."""
         if start == 0:
             return self._entries[-MAX_EMPTY:]
         return tuple(entry for entry in self._entries if entry.start < start)
 
     def _stretches(self, end: int) -> list[tuple[EpochEntry, int]]:
-        """Each epoch and where it ends; those that start behind `end` have nothing in the log."""
+        """Returns each epoch and where it ends; those that start behind `end` have nothing in the
+        log."""
         known = [entry for entry in self._entries if entry.start <= end]
         return list(zip(known, [*(entry.start for entry in known[1:]), end], strict=False))

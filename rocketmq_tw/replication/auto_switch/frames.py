@@ -44,7 +44,7 @@ class SlaveHandshake(NamedTuple):
     is_learner: bool = False
 
     def encode(self) -> bytes:
-        """The frame's bytes."""
+        """Returns the frame's bytes."""
         return SLAVE_HANDSHAKE.pack(HANDSHAKE, self.from_last_file, self.is_learner, self.broker_id)
 
 
@@ -54,7 +54,7 @@ class SlaveReport(NamedTuple):
     offset: int
 
     def encode(self) -> bytes:
-        """The frame's bytes."""
+        """Returns the frame's bytes."""
         return SLAVE_REPORT.pack(TRANSFER, self.offset)
 
 
@@ -65,7 +65,7 @@ class MasterHandshake(NamedTuple):
     epochs: EpochTable
 
     def encode(self) -> bytes:
-        """The frame's bytes; of very many epochs only the newest are told."""
+        """Returns the frame's bytes; of very many epochs only the newest are told."""
         entries = self.epochs.entries[-MAX_EPOCHS:]
         body = b"".join(EPOCH_ENTRY.pack(*entry) for entry in entries)
         last = entries[-1].epoch if entries else -1
@@ -87,7 +87,7 @@ class EpochTransfer(NamedTuple):
         return self.offset + len(self.data)
 
     def encode(self) -> bytes:
-        """The frame's bytes."""
+        """Returns the frame's bytes."""
         header = MASTER_TRANSFER.pack(
             TRANSFER, len(self.data), self.offset, *self.epoch, self.confirmed
         )
@@ -101,7 +101,7 @@ class SlaveReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[SlaveHandshake | SlaveReport]:
-        """The frames that `data` completes. Raises `LinkError` at an impossible state."""
+        """Returns the frames that `data` completes. Raises `LinkError` at an impossible state."""
         data = self._rest + data
         frames: list[SlaveHandshake | SlaveReport] = []
         position = 0
@@ -129,8 +129,8 @@ class MasterReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[MasterHandshake | EpochTransfer]:
-        """The frames that `data` completes. Raises `LinkError` at an impossible state or size, or
-        at epochs that do not grow."""
+        """Returns the frames that `data` completes. Raises `LinkError` at an impossible state or
+        size, or at epochs that do not grow."""
         self._buffer += data
         frames: list[MasterHandshake | EpochTransfer] = []
         position = 0
@@ -144,7 +144,7 @@ class MasterReader:
         return frames
 
     def _frame(self, position: int) -> tuple[MasterHandshake | EpochTransfer, int] | None:
-        """The frame that starts at `position` of the buffer, and where it ends."""
+        """Returns the frame that starts at `position` of the buffer, and where it ends."""
         buffer = self._buffer
         if len(buffer) - position < MASTER_HANDSHAKE.size:
             return None

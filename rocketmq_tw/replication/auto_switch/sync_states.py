@@ -157,8 +157,8 @@ class SyncStates:
     # Proposals
 
     def expansion(self) -> frozenset[int] | None:
-        """The members to propose because some slave has all that it needs to be one; None while
-        there is nothing new, or a proposal whose end is not known.
+        """Returns the members to propose because some slave has all that it needs to be one; None
+        while there is nothing new, or a proposal whose end is not known.
 
         One slave at a time, since the controller refuses a set for a single bad id: first the one
         that was refused least often, of these the one that is connected longest."""
@@ -172,9 +172,9 @@ class SyncStates:
         return self.applied.members | {min(ready, key=self._failures)} if ready else None
 
     def check(self, log_end: int, now_ms: int) -> frozenset[int] | None:
-        """The members to propose without those that are gone, are learners now or have not caught
-        up for too long; what was proposed once more where its end is not known; None where nothing
-        is to be said."""
+        """Returns the members to propose without those that are gone, are learners now or have not
+        caught up for too long; what was proposed once more where its end is not known; None where
+        nothing is to be said."""
         if self.proposed is not None:
             return self.proposed
         left = frozenset(

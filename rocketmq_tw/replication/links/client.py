@@ -153,7 +153,7 @@ class HAClient(Factory, Generic[L]):
         self._ticker = PeriodicCall(clock, "an HA link's timers", SLAVE_TICK_SECONDS, self._tick)
 
     def now_ms(self) -> int:
-        """The clock's time, which is never set: not the time of day."""
+        """Returns the clock's time, which is never set: not the time of day."""
         return int(self._clock.seconds() * 1000)
 
     @property

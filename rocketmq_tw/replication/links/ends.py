@@ -46,7 +46,7 @@ class FlowMeter:
         return max(self._limit - self._current, 0)
 
     def bytes_per_second(self, now_ms: int) -> int:
-        """The bytes moved in the last whole second."""
+        """Returns the bytes moved in the last whole second."""
         self._roll(now_ms)
         return self._last
 
@@ -111,7 +111,8 @@ class MasterLink(ABC):
         return changed
 
     def next_transfer(self, log_end: int, now_ms: int) -> bytes | None:
-        """The next frame of log bytes; None where there is nothing to send or no allowance."""
+        """Returns the next frame of log bytes; None where there is nothing to send or no
+        allowance."""
         size = log_end - self.next_offset
         if self.next_offset < 0 or size <= 0:
             return None
@@ -130,7 +131,7 @@ class MasterLink(ABC):
         return frame
 
     def heartbeat(self, now_ms: int) -> bytes | None:
-        """An empty frame where nothing was sent for the heartbeat interval."""
+        """Returns an empty frame where nothing was sent for the heartbeat interval."""
         if self.next_offset < 0 or now_ms - self._last_write < self._heartbeat_ms:
             return None
         frame = self._frame(b"")
@@ -138,7 +139,8 @@ class MasterLink(ABC):
         return frame
 
     def expired(self, now_ms: int) -> bool:
-        """Whether no whole report came for the housekeeping interval, or no first one soon."""
+        """Returns whether no whole report came for the housekeeping interval, or no first one
+        soon."""
         patience = self._housekeeping_ms
         if self.next_offset < 0:
             patience = min(patience, FIRST_REPORT_MS)
@@ -146,14 +148,14 @@ class MasterLink(ABC):
 
     @abstractmethod
     def _frame(self, data: bytes) -> bytes:
-        """The frame that carries log bytes of `next_offset`; none of them: a heartbeat."""
+        """Returns the frame that carries log bytes of `next_offset`; none of them: a heartbeat."""
 
     def _empty_start(self, log_start: int, log_end: int) -> int:
-        """Where a slave without a log starts: the beginning of a log file."""
+        """Returns where a slave without a log starts: the beginning of a log file."""
         return max(log_end - log_end % self._file_size, log_start)
 
     def _next_bytes(self, size: int, log_end: int) -> bytes:
-        """What the next frame carries: some `size` bytes from `next_offset`."""
+        """Returns what the next frame carries: some `size` bytes from `next_offset`."""
         return self._read_log(self.next_offset, size)
 
     def _sent(self, count: int, now_ms: int) -> None:
@@ -185,11 +187,12 @@ class SlaveLink(ABC):
 
     @abstractmethod
     def receive(self, data: bytes, now_ms: int) -> Sequence[Any]:
-        """The steps to carry out for what arrived, in order. Raises `LinkError` where the master
-        says what no master of this log says."""
+        """Returns the steps to carry out for what arrived, in order. Raises `LinkError` where the
+        master says what no master of this log says."""
 
     def appended(self, log_end: int, now_ms: int) -> bytes | None:
-        """The report that is due once the log ends at `log_end`; None where it said so before."""
+        """Returns the report that is due once the log ends at `log_end`; None where it said so
+        before."""
         if log_end <= self.reported:
             return None
         self.reported = log_end
@@ -197,14 +200,14 @@ class SlaveLink(ABC):
         return self._report()
 
     def heartbeat(self, now_ms: int) -> bytes | None:
-        """A repeated report where none was sent for the heartbeat interval."""
+        """Returns a repeated report where none was sent for the heartbeat interval."""
         if self.reported < 0 or now_ms - self.last_write < self._heartbeat_ms:
             return None
         self.last_write = now_ms
         return self._report()
 
     def expired(self, now_ms: int) -> bool:
-        """Whether the master has been silent for the housekeeping interval."""
+        """Returns whether the master has been silent for the housekeeping interval."""
         return now_ms - self.last_read > self._housekeeping_ms
 
     @abstractmethod

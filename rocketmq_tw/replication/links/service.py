@@ -252,7 +252,7 @@ class HAService(Factory, Generic[L]):
             slave.pump()
 
     def runtime_info(self) -> HARuntimeInfo:
-        """What request 907 shows of a master."""
+        """Returns what request 907 shows of a master."""
         now_ms, log_end = self._now_ms(), self._log.end_offset
         links = [(slave.address, slave.link) for slave in self.slaves]
         slaves = [
@@ -281,8 +281,8 @@ class HAService(Factory, Generic[L]):
 
     @abstractmethod
     def _required(self) -> int | None:
-        """How many replicas, with the master, a send waits for now: a number or `EVERY_REPLICA`;
-        None where too few are near enough to be waited for."""
+        """Returns how many replicas, with the master, a send waits for now: a number or
+        `EVERY_REPLICA`; None where too few are near enough to be waited for."""
 
     @abstractmethod
     def _reached(self, replicas: int) -> int:
@@ -290,7 +290,7 @@ class HAService(Factory, Generic[L]):
 
     @abstractmethod
     def _is_in_sync(self, link: L) -> bool:
-        """Whether the slave of a link counts."""
+        """Returns whether the slave of a link counts."""
 
     def _slaves_in_sync(self) -> int:
         return sum(self._is_in_sync(slave.link) for slave in self.slaves)
@@ -304,7 +304,7 @@ class HAService(Factory, Generic[L]):
         self.slaves.remove(slave)
 
     def received(self, slave: SlaveConnection[L], data: bytes) -> bool:
-        """Whether the slave has acknowledged more than before; raises `LinkError`."""
+        """Returns whether the slave has acknowledged more than before; raises `LinkError`."""
         log = self._log
         return slave.link.receive(data, log.start_offset, log.end_offset, self._now_ms())
 

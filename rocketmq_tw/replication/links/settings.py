@@ -53,7 +53,7 @@ def ha_settings(config: MessageStoreConfig, broker: BrokerConfig) -> HASettings:
 
 
 def _changeable(config: MessageStoreConfig) -> dict[str, Any]:
-    """What may change while the broker runs, and is looked at on each use."""
+    """Returns what may change while the broker runs, and is looked at on each use."""
     return {
         "max_gap": config.max_gap,
         "slave_timeout_ms": config.slave_timeout,

@@ -20,7 +20,7 @@ _BYTE_ARRAY = bytes.fromhex(
 
 
 def encode_block(records: Sequence[Record]) -> bytes:
-    """One block with its 4-byte big-endian length in front."""
+    """Returns one block with its 4-byte big-endian length in front."""
     content = pickle.dumps([tuple(record) for record in records], protocol=4)
     block = b"".join((_BYTE_ARRAY, _LENGTH.pack(len(content)), content))
     return _LENGTH.pack(len(block)) + block

@@ -44,7 +44,7 @@ def encode_confirmation(ranges: Sequence[OffsetRange], secret: str) -> bytes:
 
 
 def decode_confirmation(line: bytes, secret: str) -> Confirmation:
-    """The request; raises `ControlError` for what is none, or has another secret."""
+    """Returns the request; raises `ControlError` for what is none, or has another secret."""
     try:
         request = msgspec.json.decode(line, type=Confirmation)
     except msgspec.MsgspecError as error:

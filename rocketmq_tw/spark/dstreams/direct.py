@@ -36,7 +36,7 @@ _commits = ThreadPoolExecutor(1, "rocketmq-commit")
 
 
 def create_direct_stream(ssc: Any, options: Mapping[str, object]) -> Any:
-    """A DStream of `Record` over the options of a streaming read, which must name a group.
+    """Returns a DStream of `Record` over the options of a streaming read, which must name a group.
 
     Starts where the group is, else at `startingOffsets`; after a restart from a checkpoint, where
     the checkpoint is. `maxOffsetsPerTrigger` limits a batch. Raises `OptionError` before anything
@@ -57,7 +57,8 @@ def create_direct_stream(ssc: Any, options: Mapping[str, object]) -> Any:
 
 
 def offset_ranges(rdd: Any) -> list[OffsetRange]:
-    """The ranges of a batch; for the RDD that a direct stream hands to `foreachRDD` itself."""
+    """Returns the ranges of a batch; for the RDD that a direct stream hands to `foreachRDD`
+    itself."""
     ranges = _ranges_of_rdds.get(rdd.id())
     if ranges is None:
         raise OffsetError(
@@ -99,7 +100,8 @@ class _Plan:
         self._batches: OrderedDict[datetime, list[OffsetRange]] = OrderedDict()
 
     def batch(self, time: datetime, context: Any) -> Any:
-        """The RDD of the batch; a batch that was planned before has the same messages again."""
+        """Returns the RDD of the batch; a batch that was planned before has the same messages
+        again."""
         ranges = self._batches.get(time)
         if ranges is None:
             ranges = self._batches[time] = self._new_ranges()
@@ -123,7 +125,7 @@ class _Plan:
         return ranges
 
     def _first(self) -> OffsetsJson:
-        """Where the group is; where it is nowhere, what the options say."""
+        """Returns where the group is; where it is nowhere, what the options say."""
         offsets = self._reader.initialOffset()
         with SourceCluster(self._options) as cluster:
             kept = {queue: cluster.committed(queue) for queue in cluster.queues()}

@@ -20,7 +20,7 @@ from rocketmq_tw.spark.ranges import OffsetRange
 def create_stream(
     ssc: Any, data: str, storage_level: StorageLevel = StorageLevel.MEMORY_AND_DISK
 ) -> Any:
-    """A DStream of `Record` from the service whose data port is `data` (host:port).
+    """Returns a DStream of `Record` from the service whose data port is `data` (host:port).
 
     The receiver holds one core for as long as the stream runs. Messages come again until
     `confirm_records` has told the service of them.

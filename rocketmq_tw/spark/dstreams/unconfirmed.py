@@ -24,7 +24,7 @@ class Unconfirmed:
         self._open[queue, record.queue_offset] = record, done
 
     def records(self) -> list[Record]:
-        """All of them: what a new receiver has to get."""
+        """Returns all of them: what a new receiver has to get."""
         return [record for record, _ in self._open.values()]
 
     def confirm(self, ranges: Iterable[OffsetRange]) -> int:

@@ -106,7 +106,7 @@ def ingest(
 
 
 def _parsed(frame: Any, body_format: str, schema: str | None, *, wanted: bool) -> Any:
-    """The good rows with their value, or the bad ones with their reason."""
+    """Returns the good rows with their value, or the bad ones with their reason."""
     from pyspark.sql import functions as f
 
     sound = f.col(PROBLEM.name).isNull()

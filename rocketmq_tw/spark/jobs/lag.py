@@ -51,7 +51,7 @@ class Sample(NamedTuple):
         return _text(self.time)
 
     def totals(self) -> dict[tuple[str, str], int]:
-        """Messages behind by group and topic."""
+        """Returns messages behind by group and topic."""
         totals: dict[tuple[str, str], int] = {}
         for place, standing in sorted(self.standings.items()):
             totals[place[:2]] = totals.get(place[:2], 0) + standing.behind
@@ -115,8 +115,8 @@ def lag_command(
 def _samples(
     options: dict[str, str], groups: tuple[str, ...], count: int, interval: float
 ) -> Iterator[Sample]:
-    """One sample after the other. The first has to succeed; a later one that does not is told
-    and left out, since brokers restart."""
+    """Yields one sample after the other. The first has to succeed; a later one that does not is
+    told and left out, since brokers restart."""
     with as_command_errors():
         yield _sample(options, groups)
     for _ in range(count - 1):

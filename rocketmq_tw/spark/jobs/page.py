@@ -54,7 +54,7 @@ class Page:
     parts: list[Chart | Table] = field(default_factory=list)
 
     def html(self) -> str:
-        """The whole file."""
+        """Returns the whole file."""
         body = "\n".join(
             _chart(part) if isinstance(part, Chart) else _table(part) for part in self.parts
         )
@@ -67,7 +67,7 @@ class Page:
 
 
 def number_text(value: object) -> str:
-    """A cell of a table for a person."""
+    """Returns a cell of a table for a person."""
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -144,7 +144,7 @@ def _line(scale: _Scale, chart: Chart, name: str, colour: str) -> Iterator[str]:
 
 
 def _step(highest: float) -> float:
-    """Between grid lines: 1, 2 or 5 times a power of ten."""
+    """Returns between grid lines: 1, 2 or 5 times a power of ten."""
     if highest <= _GRID_LINES:
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest / _GRID_LINES))
@@ -154,7 +154,7 @@ def _step(highest: float) -> float:
 
 
 def _short(value: float) -> str:
-    """A number for an axis: 12, 3k, 1.5M."""
+    """Returns a number for an axis: 12, 3k, 1.5M."""
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{letter}"

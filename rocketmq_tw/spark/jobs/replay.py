@@ -80,7 +80,7 @@ def _check(rows: Any, topic: str | None) -> None:
 
 
 def _with_reason(rows: Any, topic: str | None) -> Any:
-    """The rows with a column `reason`: why one cannot be sent, null where it can."""
+    """Returns the rows with a column `reason`: why one cannot be sent, null where it can."""
     from pyspark.sql import functions as f
 
     # Without type hints, by which Spark would take it for a function of whole columns.

@@ -91,7 +91,7 @@ class Job:
                 cluster.queues()
 
     def reader(self, reader: Any, topic: str, **options: Any) -> Any:
-        """`spark.read` or `spark.readStream` with the job's options."""
+        """Returns `spark.read` or `spark.readStream` with the job's options."""
         given = {"topic": topic, **self.options}
         given |= {name: value for name, value in options.items() if value is not None}
         return reader.format("rocketmq").options(**given)
@@ -125,7 +125,7 @@ def as_command_errors() -> Iterator[None]:
 
 
 def parse_pairs(pairs: tuple[str, ...], flag: str) -> dict[str, str]:
-    """`key=value` texts as a mapping; raises `click.BadParameter`."""
+    """Returns `key=value` texts as a mapping; raises `click.BadParameter`."""
     parsed = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -136,7 +136,7 @@ def parse_pairs(pairs: tuple[str, ...], flag: str) -> dict[str, str]:
 
 
 def source_settings(name_servers: str | None, pairs: tuple[str, ...]) -> dict[str, str]:
-    """The options of the data source; raises `click.ClickException` for a mistake."""
+    """Returns the options of the data source; raises `click.ClickException` for a mistake."""
     options = parse_pairs(pairs, "--option")
     if name_servers is not None:
         options["nameServers"] = name_servers
@@ -158,7 +158,7 @@ def show_table(table: Table) -> None:
 
 
 def reason(error: Exception) -> str:
-    """The line that says what to change, out of Spark's report."""
+    """Returns the line that says what to change, out of Spark's report."""
     text = str(error)
     found = _OURS.findall(text)
     if found:

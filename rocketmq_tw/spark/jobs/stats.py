@@ -41,7 +41,7 @@ class Summed(NamedTuple):
         return f"{self.topic} {self.tag}".strip()
 
     def cells(self) -> Sequence[Any]:
-        """What stands below `_HEADER`."""
+        """Returns what stands below `_HEADER`."""
         return self[: len(_HEADER)]
 
 
@@ -138,7 +138,8 @@ def _page(topic: str, rows: Sequence[Summed], window: str, zone: str) -> Page:
 
 
 def _times(rows: Sequence[Summed]) -> list[int]:
-    """The windows, and an empty one on each side of a gap, so that charts fall to zero there."""
+    """Returns the windows, and an empty one on each side of a gap, so that charts fall to zero
+    there."""
     windows = sorted({(row.start, row.end - row.start) for row in rows})
     if not windows:
         return []

@@ -32,7 +32,7 @@ class DataVersion(Body):
     counter: int = 0
 
     def next(self, now_ms: int, state_version: int = 0) -> DataVersion:
-        """The version after one more change."""
+        """Returns the version after one more change."""
         return DataVersion(state_version=state_version, timestamp=now_ms, counter=self.counter + 1)
 
 
@@ -55,8 +55,8 @@ def decode_body(
     tolerant_bytes: int = 1 << 31,
     max_values: int = fastjson.MAX_VALUES,
 ) -> B:
-    """`data` as a `body_type`: unknown fields are left out, null means the field's default, and
-    text becomes a number or a boolean where the field is one.
+    """Returns `data` as a `body_type`: unknown fields are left out, null means the field's default,
+    and text becomes a number or a boolean where the field is one.
 
     Raises `BodyError`, which names the field; also for more than `max_values` values, and for what
     is longer than `tolerant_bytes` and neither strict JSON of the type nor that with bare numbers
@@ -102,9 +102,9 @@ def decode_by_entry(
     *,
     rest: Callable[[type[T], bytes], T] = decode_table,
 ) -> T:
-    """`data` as a `body_type`, whose field `table` is a dict of `entry_type` and has nearly all of
-    it. Where that is large each entry is read by itself, so that other threads get their turn; what
-    is small, or needs more tolerance, is read by `rest`. Raises what that raises.
+    """Returns `data` as a `body_type`, whose field `table` is a dict of `entry_type` and has nearly
+    all of it. Where that is large each entry is read by itself, so that other threads get their
+    turn; what is small, or needs more tolerance, is read by `rest`. Raises what that raises.
     """
     if len(data) > _LARGE and b"$ref" not in data:
         for text in (lambda: data, lambda: fastjson.quote_bare_keys(data)):
@@ -121,7 +121,7 @@ _raw_types: dict[tuple[Any, str], type[Any]] = {}
 
 
 def _with_raw_table(body_type: type[Any], table: str) -> type[Any]:
-    """`body_type` with the entries of one table left as they are."""
+    """Returns `body_type` with the entries of one table left as they are."""
     made = _raw_types.get((body_type, table))
     if made is None:
         raw: Any = msgspec.field(default_factory=dict)
@@ -136,7 +136,8 @@ def _with_raw_table(body_type: type[Any], table: str) -> type[Any]:
 
 
 def convert_body(body_type: type[B], value: Any) -> B:
-    """A `body_type` out of dicts and lists, as `fastjson.loads` gives them; raises `BodyError`."""
+    """Returns a `body_type` out of dicts and lists, as `fastjson.loads` gives them; raises
+    `BodyError`."""
     try:
         value = _without_nulls(value)
         try:
@@ -149,7 +150,8 @@ def convert_body(body_type: type[B], value: Any) -> B:
 
 
 def encode_body(body: object, *, standard_json: bool = False) -> bytes:
-    """The body's bytes in fastjson's layout, or in strict JSON for a client that asks for it."""
+    """Returns the body's bytes in fastjson's layout, or in strict JSON for a client that asks for
+    it."""
     return fastjson.dumps(body, standard=standard_json)
 
 

@@ -135,8 +135,8 @@ class ConsumeQueueUnit(Body):
 
 
 def queue_offsets(offsets: dict[MessageQueue, int]) -> ResetOffsetBodyForC:
-    """The body of 220 for a client that is not Java's: a list in place of a map with objects as
-    keys."""
+    """Returns the body of 220 for a client that is not Java's: a list in place of a map with
+    objects as keys."""
     return ResetOffsetBodyForC(
         offset_table=[
             QueueOffset(offset=offset, **msgspec.structs.asdict(queue))

@@ -38,7 +38,7 @@ class RegisterBrokerBody(Body):
 
 
 def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
-    """The body of a 103 whose header says `compressed`; stock 4.9.7's form and 5.x's.
+    """Returns the body of a 103 whose header says `compressed`; stock 4.9.7's form and 5.x's.
 
     Raises `BodyError`.
     """
@@ -77,7 +77,7 @@ _raw_decode = msgspec.json.Decoder(_RawBody, strict=False).decode
 
 
 def _decode_json(data: bytes) -> RegisterBrokerBody:
-    """Topic by topic where there are many."""
+    """Decodes the body, topic by topic where there are many."""
     if len(data) > TOLERANT_REQUEST_BYTES and b"$ref" not in data:
         with suppress(*fastjson.STRICT_ERRORS, WireError):
             fastjson.check_values(data)
@@ -93,7 +93,8 @@ def _decode_json(data: bytes) -> RegisterBrokerBody:
 
 
 def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
-    """The bytes of `body`; the deflated form ends with the mappings unless they are None."""
+    """Returns the bytes of `body`; the deflated form ends with the mappings unless they are
+    None."""
     if not compressed:
         return encode_body(body)
     table = body.topic_config_serialize_wrapper
@@ -109,7 +110,7 @@ def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
 
 
 def encode_topic_line(config: TopicConfig) -> str:
-    """`config` as words; where there are attributes, a sixth holds them in JSON.
+    """Returns `config` as words; where there are attributes, a sixth holds them in JSON.
 
     Stock 5.x writes six words always; 4.9.7 reads no topic but one of exactly five.
     """
@@ -123,7 +124,8 @@ def encode_topic_line(config: TopicConfig) -> str:
 
 
 def decode_topic_line(line: str) -> TopicConfig:
-    """The reverse; attributes that cannot be read are left empty, as stock does."""
+    """Returns the topic that a line of `encode_topic_line` describes; attributes that cannot be
+    read are left empty, as stock does."""
     words = line.split(" ")
     if len(words) < 5:
         raise BodyError(f"a registered topic of {len(words)} words where 5 are needed: {line:.80}")
@@ -173,7 +175,7 @@ class _Chunks:
         return self._at == len(self._data)
 
     def number(self) -> int:
-        """The next 4-byte count or length; what it counts takes at least a byte each."""
+        """Returns the next 4-byte count or length; what it counts takes at least a byte each."""
         end = self._at + 4
         if end > len(self._data):
             raise BodyError("the compressed registration ends within a length")

@@ -45,7 +45,8 @@ H = TypeVar("H", bound=Header)
 
 
 def read_header(header_type: type[H], fields: dict[str, str]) -> H:
-    """`fields` as a `header_type`: text becomes int, float or bool, unknown names are left out.
+    """Returns `fields` as a `header_type`: text becomes int, float or bool, unknown names are left
+    out.
 
     Raises `HeaderError` that names the missing or malformed field.
     """
@@ -67,7 +68,7 @@ def read_header(header_type: type[H], fields: dict[str, str]) -> H:
 
 
 def header_to_fields(header: Header) -> dict[str, str]:
-    """The header's fields as stock writes them: absent where None, "true" and "false"."""
+    """Returns the header's fields as stock writes them: absent where None, "true" and "false"."""
     fields = {}
     for attribute, name in _names(type(header)):
         value = getattr(header, attribute)

@@ -95,7 +95,7 @@ _SHORT_NAMES = frozenset(
 
 
 def read_send_header(code: int, fields: dict[str, str]) -> SendMessageRequestHeader:
-    """The header of any request that sends, whichever names its code has for the fields.
+    """Returns the header of any request that sends, whichever names its code has for the fields.
 
     Raises `HeaderError`, which names the field as it is on the wire.
     """

@@ -205,7 +205,7 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
 
 
 def _built_in(config: BrokerConfig) -> Iterable[TopicConfig]:
-    """The topics that stock 5.3.3 has from its first start."""
+    """Yields the topics that stock 5.3.3 has from its first start."""
 
     def topic(name: str, queues: int, perm: int = READ | WRITE) -> TopicConfig:
         return TopicConfig(
