@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.acting.part import Acting
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.fast_failure import FastFailure
 from rocketmq_tw.broker.assembly.host import Addresses, Host, Surroundings
@@ -50,6 +51,7 @@ P = TypeVar("P", bound=Part)
 
 #: The capabilities of a broker, in no order: that follows from what each one uses.
 PARTS: tuple[type[Part], ...] = (
+    Acting,
     Assignment,
     BrokerClient,
     Clients,

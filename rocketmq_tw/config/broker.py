@@ -41,6 +41,12 @@ class BrokerConfig(Config, frozen=True):
     enable_controller_mode: bool = False
     check_sync_state_set_period: PositiveLong = 5_000
 
+    # Slave Acting Master: a slave stands in for a master that is gone; milliseconds
+    enable_slave_acting_master: bool = False
+    compatible_with_old_name_srv: Live[bool] = True
+    broker_not_active_timeout_millis: Live[PositiveLong] = 10_000
+    sync_broker_member_group_period: Positive = 1_000
+
     # addresses
     namesrv_addr: AddressList = ""
     broker_ip1: OptionalHost = field(default="", name="brokerIP1")

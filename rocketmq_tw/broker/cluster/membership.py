@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.cluster.group_members import GroupMembers
 from rocketmq_tw.broker.cluster.registration import (
     Master,
     NameServerLink,
@@ -45,6 +46,8 @@ class Membership:
             for address in split_addresses(host.config.namesrv_addr)
         }
         links = tuple(self._links.values())
+        #: Asks the name servers which brokers of the group live.
+        self.group = GroupMembers(host, addresses, role, tables.topics, tuple(self._links))
         self._registration: RoleRegistration | None = None
         self._begin: Callable[[], RoleRegistration] = lambda: RoleRegistration(
             host, addresses, tables, role, links, self.masters
@@ -58,6 +61,11 @@ class Membership:
         if self._links and self._registration is None and not self._left:
             self._registration = self._begin()
             self._role.scope.on_end(self._end)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the broker is to be registered in its present role."""
+        return self._registration is not None
 
     def when_registered(self, name_server: str) -> Deferred[None]:
         """Fires once the name server of this address, one of `namesrvAddr`, has taken a

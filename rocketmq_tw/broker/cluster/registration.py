@@ -325,7 +325,12 @@ class RoleRegistration:
             cluster_name=config.broker_cluster_name,
             ha_server_addr=self._addresses.ha,
             broker_id=self._role.state.broker_id,
-            enable_acting_master=False,
+            heartbeat_timeout_millis=(
+                config.broker_not_active_timeout_millis
+                if config.enable_slave_acting_master
+                else None
+            ),
+            enable_acting_master=config.enable_slave_acting_master,
             # Stock 5.3.3 says "not compressed" of a compressed body; name servers then refuse it.
             compressed=not body.startswith(b"{"),
             body_crc32=crc & 0x7FFFFFFF,

@@ -169,6 +169,11 @@ class Replicas(Part):
         """Returns whether a client that this broker cannot serve will find the master."""
         return self.slave is None or self.slave.master_is_near
 
+    def hears_master(self, within_ms: int) -> bool:
+        """Whether this broker is a slave whose master has said something over their link in the
+        last `within_ms`."""
+        return self.slave is not None and self.slave.hears_master(within_ms)
+
     def forget_master(self) -> None:
         """In a DLedger group another broker leads now: name servers are asked who."""
         if self.slave is not None:

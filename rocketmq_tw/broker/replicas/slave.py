@@ -122,6 +122,10 @@ class TableCopier:
         """Whether a client that this broker cannot serve will find the master."""
         return bool(self._master.address)
 
+    def hears_master(self, within_ms: int) -> bool:
+        """Whether the master has said something over its link in the last `within_ms`."""
+        return False
+
     def runtime_info(self) -> HARuntimeInfo:
         """Returns what request 907 tells of the link."""
         return HARuntimeInfo()
@@ -199,6 +203,12 @@ class MasterFollower(TableCopier):
     def master_is_near(self) -> bool:
         """Whether a client that this broker cannot serve will find the master."""
         return self.client.linked
+
+    def hears_master(self, within_ms: int) -> bool:
+        """See `TableCopier`."""
+        connection = self.client.connection
+        link = None if connection is None or not self.client.linked else connection.link
+        return link is not None and self.client.now_ms() - link.last_read < within_ms
 
     def runtime_info(self) -> HARuntimeInfo:
         """Returns what request 907 tells of the link."""

@@ -105,6 +105,7 @@ class World:
         addresses.port, addresses.ha_port = 10911, 10912
         host = SimpleNamespace(
             config=self.config,
+            reactor=Clock(),
             client=self.network.client(),
             in_thread=self.threads,
             in_slices=all_steps,

@@ -1,0 +1,115 @@
+"""The slave that stands in for its master, as a part of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.acting.living import LivingGroup
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Part, Periodic
+from rocketmq_tw.broker.cluster.part import Cluster
+from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.shared_results import SharedResults
+from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
+
+log = Logger()
+
+
+class Acting(Part):
+    """With enableSlaveActingMaster: makes a slave the acting master while it has the smallest id of
+    the brokers of its group that live, and hears nothing of its master.
+
+    A master that its slave still hears, and only name servers do not, does its own work: both
+    would deliver the same messages.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        role: RoleHolder,
+        changes: RoleChanges,
+        cluster: Cluster,
+        replicas: Replicas,
+    ) -> None:
+        self._config = host.config
+        self._role = role
+        self._changes = changes
+        self._membership = cluster.membership
+        self._replicas = replicas
+        self._group = cluster.membership.group
+        self.living = LivingGroup()
+        self._looks = SharedResults(host.in_slices)
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether brokers of this group stand in for each other."""
+        return self._config.enable_slave_acting_master and bool(self._group.name_servers)
+
+    def periodic(self) -> Iterable[Periodic]:
+        if not self.is_enabled:
+            return
+        config = self._config
+        yield Periodic(
+            "the heartbeat to name servers",
+            lambda: config.broker_heartbeat_interval / 1000,
+            self._beat,
+        )
+        period = config.sync_broker_member_group_period / 1000
+        yield Periodic("asking for the group", period, self.look, may_hang=True)
+
+    def handlers(self, role: Role) -> Mapping[int, Handler]:
+        return {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: self.min_id_changed}
+
+    def min_id_changed(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Answers 905: a name server says that another broker has the smallest id of the group now.
+        What they all say counts, so they are asked at once."""
+        said = request.header(NotifyMinBrokerIdChangeRequestHeader)
+        if self.is_enabled and said.broker_name in (None, self._config.broker_name):
+            if said.min_broker_id == MASTER_ID and said.min_broker_addr:
+                master = Master(said.min_broker_addr, said.ha_broker_addr or "")
+                self._membership.masters.tell(master)
+            self.look()
+        return request.response()
+
+    def look(self) -> Deferred[None]:
+        """Asks the name servers which brokers of the group live, and acts, or ends that, by what
+        they say; never fails."""
+        looked = self._looks.get("the group", self._look)
+        return looked.addErrback(lambda failure: log.failure("acting for the master", failure))
+
+    def _beat(self) -> None:
+        if self._membership.is_begun:
+            self._group.beat()
+
+    @inlineCallbacks
+    def _look(self) -> Generator[Deferred[Any], Any, None]:
+        if not self._role.copies_log:
+            return
+        self.living.heard((yield self._group.ask()))
+        state = self._role.state
+        smallest = self.living.smallest()
+        if state.role is Role.SLAVE and self._may_act(smallest):
+            log.info("no master lives, and this broker has the smallest id: it acts for the master")
+            yield self._changes.change(attrs.evolve(state, role=Role.ACTING_MASTER))
+        elif state.role is Role.ACTING_MASTER and not self._may_act(smallest):
+            log.info(
+                "this broker acts for the master no more: the smallest id that lives is {id}",
+                id="unknown" if smallest is None else smallest,
+            )
+            yield self._changes.change(attrs.evolve(state, role=Role.SLAVE))
+
+    def _may_act(self, smallest: int | None) -> bool:
+        hears_master = self._replicas.hears_master(self._config.broker_not_active_timeout_millis)
+        return smallest == self._role.state.broker_id and not hears_master
