@@ -13,6 +13,7 @@ from rocketmq_tw.broker.pop.check_points import (
     PoppedQueue,
     ReviveLog,
     all_stored,
+    is_revive_queue,
     new_check_point,
 )
 from rocketmq_tw.broker.pop.checks import PopChecks
@@ -243,7 +244,7 @@ class AckRequests:
 
     def _check_revive_queue(self, queue_id: int) -> None:
         queues = self._config.revive_queue_num
-        if not 0 <= queue_id < queues:
+        if not is_revive_queue(self._store, self._revive_log.topic, queues, queue_id):
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"there is no revive queue {queue_id}: the broker has {queues} (reviveQueueNum)",

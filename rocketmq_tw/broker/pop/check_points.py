@@ -19,6 +19,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SYSTEM_GROUP_PREFIX
 from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketmq_tw.wire.codes import ResponseCode
@@ -35,6 +36,17 @@ FOREVER_MS = (1 << 63) - 1
 PoppedQueue = tuple[str, str, int]
 #: Names a check point: topic, group, queue id, start offset, pop time, broker name.
 CheckPointKey = tuple[str, str, int, int, int, str]
+
+
+def revive_queue_ids(store: IMessageStore, topic: str, configured: int) -> list[int]:
+    """The revive queues that are read: as many as are `configured` (`reviveQueueNum`), and those
+    that the store has from when there were more."""
+    return sorted({*range(configured), *store.queue_ids(topic)})
+
+
+def is_revive_queue(store: IMessageStore, topic: str, configured: int, queue_id: int) -> bool:
+    """Whether `revive_queue_ids` has a queue."""
+    return 0 <= queue_id < configured or store.max_queue_offset(topic, queue_id) > 0
 
 
 def check_point_key(point: PopCheckPoint | AckMsg, own_name: str) -> CheckPointKey:

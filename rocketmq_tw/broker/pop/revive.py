@@ -22,6 +22,7 @@ from rocketmq_tw.broker.pop.check_points import (
     acknowledged_offsets,
     check_point_key,
     decode_revive_message,
+    revive_queue_ids,
 )
 from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages, Unreachable
@@ -84,12 +85,13 @@ class Revival:
         self._in_flight = in_flight
         self._scope = scope
         in_flight.clear()
-        self._queues = [self._queue(number) for number in range(host.config.revive_queue_num)]
+        self._configured = host.config.revive_queue_num
+        self._queues: dict[int, _Queue] = {}
         self._round: Deferred[Any] | None = None
 
     def __len__(self) -> int:
         """Returns how many check points wait."""
-        return sum(len(queue.books) for queue in self._queues)
+        return sum(len(queue.books) for queue in self._queues.values())
 
     def revive(self) -> Deferred[Any] | None:
         """Takes in what is new, and revives what is due; the work of a `Periodic`."""
@@ -110,16 +112,21 @@ class Revival:
 
     def save_offsets(self) -> None:
         """Moves the offsets of the revive group behind what is dealt with."""
-        for queue in self._queues:
+        for queue in self._queues.values():
             self._save_offset(queue)
 
-    def _queue(self, queue_id: int) -> _Queue:
-        begin = self._offsets.query(REVIVE_GROUP, self._topic, queue_id) + 1
-        return _Queue(queue_id, PendingCheckPoints(begin, self._in_flight))
+    def _find_queues(self) -> None:
+        """Begins with the revive queues that are not read yet."""
+        for queue_id in revive_queue_ids(self._store, self._topic, self._configured):
+            if queue_id not in self._queues:
+                begin = self._offsets.query(REVIVE_GROUP, self._topic, queue_id) + 1
+                books = PendingCheckPoints(begin, self._in_flight)
+                self._queues[queue_id] = _Queue(queue_id, books)
 
     def _steps(self) -> Iterator[None]:
         scope = self._scope
-        for queue in self._queues:
+        self._find_queues()
+        for queue in self._queues.values():
             yield
             while not scope.is_over and self._read(queue):
                 yield

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.part import Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
+from rocketmq_tw.broker.pop.check_points import revive_queue_ids
 from rocketmq_tw.broker.pop.context import PopContext
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revive import Revival
@@ -67,7 +68,8 @@ class Reviving:
     def _rewind(self, cut: LogCut) -> Iterator[None]:
         pop = self._pop
         rewind = PopRewind(pop.writing.store, pop.tables.offsets, pop.revive_log.topic, cut)
-        return rewind.steps(pop.host.config.revive_queue_num)
+        configured = pop.host.config.revive_queue_num
+        return rewind.steps(revive_queue_ids(pop.writing.store, pop.revive_log.topic, configured))
 
     def _save_offsets(self) -> Deferred[None]:
         pop = self._pop

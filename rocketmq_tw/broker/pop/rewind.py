@@ -8,7 +8,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rocketmq_tw.broker.assembly.truncation import LogCut
 from rocketmq_tw.broker.pop.check_points import (
@@ -63,13 +63,13 @@ class PopRewind:
         #: Messages whose check point behind the cut took the place of another one.
         self._had_another: set[tuple[PoppedQueue, int]] = set()
 
-    def steps(self, queue_count: int) -> Iterator[None]:
-        """Takes offsets back, in steps, once `cut` was gone through; there are `queue_count` revive
+    def steps(self, queue_ids: Iterable[int]) -> Iterator[None]:
+        """Takes offsets back, in steps, once `cut` was gone through; `queue_ids` are the revive
         queues. Nothing is popped or revived meanwhile."""
         self._oldest_dealt_with = min(
             (popped_ms for _, popped_ms in self._dealt_with), default=None
         )
-        for queue_id in range(queue_count):
+        for queue_id in queue_ids:
             yield from self._rewind_queue(queue_id)
         for count, (queue, popped) in enumerate(self._popped.items(), 1):
             self._rewind_pops(queue, popped)

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
-from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP
+from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP, is_revive_queue
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
@@ -125,8 +125,12 @@ class TimedCheckPoints(Part):
         if properties.pop(props.REAL_TOPIC, None) != self._revive_topic:
             return None
         queue_id = _number(properties.pop(props.REAL_QID, ""))
-        if not 0 <= queue_id < self._host.config.revive_queue_num:
+        if queue_id < 0:
             return None
+        configured = self._host.config.revive_queue_num
+        if not is_revive_queue(self._store, self._revive_topic, configured, queue_id):
+            # Nobody would read it: the broker that left it had more of them.
+            queue_id %= configured
         if _number(properties.pop(props.TIMER_OUT_MS, "")) < delivered:
             return None
         now = self._host.now_ms()
