@@ -27,6 +27,7 @@ from rocketmq_tw.wire.errors import RequestError, WireError
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.controller import (
+    NO_BROKER,
     AlterSyncStateSetRequestHeader,
     ApplyBrokerIdRequestHeader,
     CleanControllerBrokerDataRequestHeader,
@@ -50,9 +51,6 @@ ANSWER_TIMEOUT = 3.0
 LEADER_TIMEOUT = 10.0
 #: Seconds between two looks for a leader.
 PAUSE = 0.2
-
-#: In place of a broker's id: no broker.
-NO_BROKER = -1
 
 
 class NoControllerError(ClientError):

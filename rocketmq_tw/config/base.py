@@ -5,9 +5,10 @@ MessageStoreConfig). A field is a stock key that has an effect here, in snake_ca
 5.3.3's default; `rename="camel"` gives the key's name in a .properties file.
 
 A field says itself which values it accepts (`Range`, `Format`), whether it may change while the
-server runs (`Live`), and whether its value may leave over the wire (`Secret`, `LocalPath`)::
+server runs (`Live`) and then for administrators only (`AdminLive`), and whether its value may leave
+over the wire (`Secret`, `LocalPath`)::
 
-    file_reserved_time: Live[Annotated[int, Range(1, 878_400)]] = 72
+    file_reserved_time: AdminLive[Annotated[int, Range(1, 878_400)]] = 72
 
 The keys: docs/configuration.md.
 """
@@ -22,7 +23,7 @@ from typing import Annotated, TypeVar
 import attrs
 import msgspec
 
-from rocketmq_tw.config.values import INT, LONG, Parse, addresses, host, or_nothing
+from rocketmq_tw.config.values import INT, LONG, Parse, addresses, host, networks, or_nothing
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ class Mark(enum.Enum):
     """What else is said of a field."""
 
     LIVE = "may be changed while the server runs"
+    ADMIN = "is changed for administrators only"
     SECRET = "is never told over the wire"
     LOCAL_PATH = "names a place on the server's own disk"
 
@@ -53,6 +55,9 @@ class Mark(enum.Enum):
 #: A key that may change while the server runs: looked at on each use, or followed with `on_change`.
 #: It names no path, no address, no command and no identity.
 Live = Annotated[T, Mark.LIVE]
+#: A live key with a value that removes data, takes back a promise about messages or ends a service:
+#: only administrators may change it over the wire.
+AdminLive = Annotated[T, Mark.LIVE, Mark.ADMIN]
 Secret = Annotated[str, Mark.SECRET]
 LocalPath = Annotated[str, Mark.LOCAL_PATH]
 
@@ -67,6 +72,8 @@ Percent = Annotated[int, Range(0, 100)]
 
 #: `host:port`, several with `;` between them, or nothing.
 AddressList = Annotated[str, Format(addresses)]
+#: Networks such as `10.0.0.0/8`, several with `;` between them, or nothing.
+NetworkList = Annotated[str, Format(networks)]
 HostName = Annotated[str, Format(host)]
 OptionalHost = Annotated[str, Format(or_nothing(host))]
 

@@ -10,6 +10,7 @@ from msgspec import field
 
 from rocketmq_tw.config.base import (
     AddressList,
+    AdminLive,
     Config,
     Format,
     Live,
@@ -53,33 +54,33 @@ class BrokerConfig(Config, frozen=True):
     broker_ip2: OptionalHost = field(default="", name="brokerIP2")
 
     # topics and groups
-    broker_permission: Live[Annotated[int, Range(0, 7)]] = 6
+    broker_permission: AdminLive[Annotated[int, Range(0, 7)]] = 6
     default_topic_queue_nums: _Queues = 8
-    auto_create_topic_enable: Live[bool] = True
+    auto_create_topic_enable: AdminLive[bool] = True
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
     trace_topic_enable: bool = False
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
     revive_queue_num: _Queues = 8
-    auto_create_subscription_group: Live[bool] = True
+    auto_create_subscription_group: AdminLive[bool] = True
     enable_create_sys_group: bool = True
-    validate_system_topic_when_update_topic: Live[bool] = True
-    clear_retry_topic_when_delete_topic: Live[bool] = True
+    validate_system_topic_when_update_topic: AdminLive[bool] = True
+    clear_retry_topic_when_delete_topic: AdminLive[bool] = True
     enable_mixed_message_type: Live[bool] = False
 
     # registration with the name servers; milliseconds
-    register_broker_timeout_mills: Live[Positive] = 24_000
+    register_broker_timeout_mills: AdminLive[Positive] = 24_000
     register_name_server_period: Annotated[int, Range(1_000, INT[1])] = 30_000
     compressed_register: Live[bool] = False
     force_register: Live[bool] = True
     enable_single_topic_register: Live[bool] = False
-    enable_split_registration: Live[bool] = False
-    split_registration_size: Live[Positive] = 800
+    enable_split_registration: AdminLive[bool] = False
+    split_registration_size: AdminLive[Positive] = 800
 
     # clients and consumer offsets
     notify_consumer_ids_changed_enable: Live[bool] = True
-    reject_pull_consumer_enable: Live[bool] = False
-    channel_expired_timeout: Live[PositiveLong] = 120_000
+    reject_pull_consumer_enable: AdminLive[bool] = False
+    channel_expired_timeout: AdminLive[PositiveLong] = 120_000
     flush_consumer_offset_interval: Positive = 5_000
     consumer_offset_update_version_step: Live[PositiveLong] = 500
     use_server_side_reset_offset: Live[bool] = True
@@ -87,28 +88,28 @@ class BrokerConfig(Config, frozen=True):
     # sending
     region_id: str = "DefaultRegion"
     trace_on: Live[bool] = True
-    start_accept_send_request_time_stamp: Live[NonNegativeLong] = 0
-    reject_transaction_message: Live[bool] = False
-    store_reply_message_enable: Live[bool] = True
-    recall_message_enable: Live[bool] = False
-    allow_recall_when_broker_not_writeable: Live[bool] = True
+    start_accept_send_request_time_stamp: AdminLive[NonNegativeLong] = 0
+    reject_transaction_message: AdminLive[bool] = False
+    store_reply_message_enable: AdminLive[bool] = True
+    recall_message_enable: AdminLive[bool] = False
+    allow_recall_when_broker_not_writeable: AdminLive[bool] = True
 
     # only topics that say their kind (message.type) take part in it; a key of stock's proxies
-    enable_topic_message_type_check: Live[bool] = False
+    enable_topic_message_type_check: AdminLive[bool] = False
 
     # SYSTEM_BUSY instead of a late answer; milliseconds
-    broker_fast_failure_enable: Live[bool] = True
-    wait_time_mills_in_send_queue: Live[PositiveLong] = 200
-    wait_time_mills_in_pull_queue: Live[PositiveLong] = 5_000
-    wait_time_mills_in_lite_pull_queue: Live[PositiveLong] = 5_000
-    wait_time_mills_in_heartbeat_queue: Live[PositiveLong] = 31_000
-    wait_time_mills_in_transaction_queue: Live[PositiveLong] = 3_000
-    wait_time_mills_in_ack_queue: Live[PositiveLong] = 3_000
+    broker_fast_failure_enable: AdminLive[bool] = True
+    wait_time_mills_in_send_queue: AdminLive[PositiveLong] = 200
+    wait_time_mills_in_pull_queue: AdminLive[PositiveLong] = 5_000
+    wait_time_mills_in_lite_pull_queue: AdminLive[PositiveLong] = 5_000
+    wait_time_mills_in_heartbeat_queue: AdminLive[PositiveLong] = 31_000
+    wait_time_mills_in_transaction_queue: AdminLive[PositiveLong] = 3_000
+    wait_time_mills_in_ack_queue: AdminLive[PositiveLong] = 3_000
 
     # transactions; milliseconds and bytes
-    transaction_time_out: Live[PositiveLong] = 6_000
-    transaction_check_interval: Live[PositiveLong] = 30_000
-    transaction_check_max: Live[Positive] = 15
+    transaction_time_out: AdminLive[PositiveLong] = 6_000
+    transaction_check_interval: AdminLive[PositiveLong] = 30_000
+    transaction_check_max: AdminLive[Positive] = 15
     transaction_op_msg_max_size: Live[Annotated[int, Range(0, 1 << 20)]] = 4_096
     transaction_metric_flush_interval: PositiveLong = 3_000
 
@@ -116,19 +117,19 @@ class BrokerConfig(Config, frozen=True):
     long_polling_enable: Live[bool] = True
     short_polling_time_mills: Live[PositiveLong] = 1_000
     lite_pull_message_enable: bool = True
-    slave_read_enable: Live[bool] = False
+    slave_read_enable: AdminLive[bool] = False
 
     # static topics: what is asked of other brokers; milliseconds
-    forward_timeout: Live[PositiveLong] = 3_000
+    forward_timeout: AdminLive[PositiveLong] = 3_000
 
     # controllers; milliseconds
-    controller_addr: Live[AddressList] = ""
+    controller_addr: AddressList = ""
     fetch_controller_addr_by_dns_lookup: bool = False
     sync_controller_metadata_period: PositiveLong = 10_000
     sync_broker_metadata_period: PositiveLong = 5_000
-    broker_heartbeat_interval: Live[Positive] = 1_000
-    send_heartbeat_timeout_millis: Live[Positive] = 1_000
-    controller_heart_beat_timeout_mills: Live[PositiveLong] = 10_000
+    broker_heartbeat_interval: AdminLive[Positive] = 1_000
+    send_heartbeat_timeout_millis: AdminLive[Positive] = 1_000
+    controller_heart_beat_timeout_mills: AdminLive[PositiveLong] = 10_000
     broker_election_priority: Live[NonNegative] = INT[1]
 
     # popping; milliseconds
@@ -136,24 +137,24 @@ class BrokerConfig(Config, frozen=True):
     retrieve_message_from_pop_retry_topic_v1: bool = field(
         default=True, name="retrieveMessageFromPopRetryTopicV1"
     )
-    pop_from_retry_probability: Live[Percent] = 20
+    pop_from_retry_probability: AdminLive[Percent] = 20
     pop_response_return_actual_retry_topic: Live[bool] = False
     init_pop_offset_by_check_msg_in_mem: Live[bool] = True
-    pop_polling_size: Live[Positive] = 1024
-    max_pop_polling_size: Live[PositiveLong] = 100_000
-    enable_pop_message_threshold: Live[bool] = False
-    pop_inflight_message_threshold: Live[PositiveLong] = 10_000
+    pop_polling_size: AdminLive[Positive] = 1024
+    max_pop_polling_size: AdminLive[PositiveLong] = 100_000
+    enable_pop_message_threshold: AdminLive[bool] = False
+    pop_inflight_message_threshold: AdminLive[PositiveLong] = 10_000
     revive_interval: PositiveLong = 1_000
     default_message_request_mode: Live[_RequestMode] = "PULL"
     default_pop_share_queue_num: Live[Annotated[int, Range(-1, INT[1])]] = -1
-    server_load_balancer_enable: Live[bool] = True
+    server_load_balancer_enable: AdminLive[bool] = True
     load_balance_poll_name_server_interval: Live[PositiveLong] = 30_000
 
     # filtering by properties; milliseconds, percent
-    enable_property_filter: Live[bool] = False
+    enable_property_filter: AdminLive[bool] = False
     filter_support_retry: Live[bool] = False
     enable_calc_filter_bit_map: Live[bool] = False
-    filter_data_clean_time_span: Live[PositiveLong] = 86_400_000
+    filter_data_clean_time_span: AdminLive[PositiveLong] = 86_400_000
     expect_consumer_num_use_filter: Annotated[int, Range(1, 10_000)] = 32
     max_error_rate_of_bloom_filter: Annotated[int, Range(1, 99)] = 20
 

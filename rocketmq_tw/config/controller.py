@@ -4,7 +4,16 @@ from typing import Annotated
 
 from msgspec import field
 
-from rocketmq_tw.config.base import Config, Format, Live, LocalPath, NonNegative, Positive, Range
+from rocketmq_tw.config.base import (
+    AdminLive,
+    Config,
+    Format,
+    Live,
+    LocalPath,
+    NonNegative,
+    Positive,
+    Range,
+)
 from rocketmq_tw.config.values import INT, LONG, choice
 
 _Type = Annotated[str, Format(choice("DLedger"))]
@@ -32,8 +41,8 @@ class ControllerConfig(Config, frozen=True):
     scan_not_active_broker_interval: Annotated[int, Range(10, LONG[1])] = 5_000
     scan_inactive_master_interval: Annotated[int, Range(10, LONG[1])] = 5_000
     elect_master_max_retry_count: Live[Positive] = 3
-    enable_elect_unclean_master: Live[bool] = False
-    notify_broker_role_changed: Live[bool] = True
+    enable_elect_unclean_master: AdminLive[bool] = False
+    notify_broker_role_changed: AdminLive[bool] = True
     #: Stock lists the key under the first name and reads it from files under the second.
     is_process_read_event: Live[bool] = False
     process_read_event: Live[bool] = False

@@ -6,6 +6,7 @@ Only the keys that have an effect here; defaults are stock 5.3.3's.
 from typing import Annotated
 
 from rocketmq_tw.config.base import (
+    AdminLive,
     Config,
     Format,
     Live,
@@ -28,12 +29,12 @@ class NamesrvConfig(Config, frozen=True):
     order_message_enable: Live[bool] = False
     return_order_topic_config_to_broker: Live[bool] = True
     scan_not_active_broker_interval: Annotated[int, Range(10, LONG[1])] = 5_000
-    support_acting_master: Live[bool] = False
-    delete_topic_with_broker_registration: Live[bool] = False
-    enable_all_topic_list: Live[bool] = True
-    enable_topic_list: Live[bool] = True
-    need_wait_for_service: Live[bool] = False
-    wait_seconds_for_service: Live[NonNegative] = 45
+    support_acting_master: AdminLive[bool] = False
+    delete_topic_with_broker_registration: AdminLive[bool] = False
+    enable_all_topic_list: AdminLive[bool] = True
+    enable_topic_list: AdminLive[bool] = True
+    need_wait_for_service: AdminLive[bool] = False
+    wait_seconds_for_service: AdminLive[NonNegative] = 45
     #: A controller in the same process, on the port that controllerDLegerPeers has for it.
     enable_controller_in_namesrv: bool = False
     #: Keys that may not be changed over the wire, beside those that never may.

@@ -12,6 +12,7 @@ from rocketmq_tw.config.base import (
     Format,
     HostName,
     LocalPath,
+    NetworkList,
     NonNegative,
     Port,
     Positive,
@@ -38,6 +39,10 @@ class NettyServerConfig(Config, frozen=True):
     server_socket_backlog: Positive = 1024
     enable_shutdown_gracefully: bool = False
     shutdown_wait_time_seconds: NonNegative = 30
+
+    # Ours: stock has no such key.
+    #: From where administrators are heard, beside this machine.
+    admin_addresses: NetworkList = ""
 
     # Ours: stock has no such limits, or has them as system properties.
     frame_max_length: Annotated[int, Range(1024, INT[1])] = 16 * 1024 * 1024

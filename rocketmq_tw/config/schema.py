@@ -44,7 +44,7 @@ UNSUPPORTED_SWITCHES = {
 @attrs.frozen
 class Key:
     """A key with an effect: the attribute that holds it, how its text is read, whether it may
-    change while the server runs, and whether its value may be told over the wire."""
+    change while the server runs and for whom, and whether its value may be told over the wire."""
 
     name: str
     attribute: str
@@ -55,6 +55,10 @@ class Key:
     @property
     def is_live(self) -> bool:
         return Mark.LIVE in self.marks
+
+    @property
+    def is_for_administrators(self) -> bool:
+        return Mark.ADMIN in self.marks
 
     @property
     def is_secret(self) -> bool:

@@ -6,6 +6,7 @@ from msgspec import field
 
 from rocketmq_tw.config.base import (
     AddressList,
+    AdminLive,
     Config,
     Format,
     Live,
@@ -82,12 +83,12 @@ class MessageStoreConfig(Config, frozen=True):
     default_query_max_num: Positive = 32
 
     # retention: hours, hour of day, percent of the disk, milliseconds
-    file_reserved_time: Live[Annotated[int, Range(1, _MAX_HOURS)]] = 72
-    delete_when: Live[Annotated[str, Format(hours_of_day)]] = "04"
-    disk_max_used_space_ratio: Live[Annotated[int, Range(10, 95)]] = 75
-    disk_space_clean_forcibly_ratio: Live[Percent] = 85
-    disk_space_warning_level_ratio: Live[Percent] = 90
-    clean_file_forcibly_enable: Live[bool] = True
+    file_reserved_time: AdminLive[Annotated[int, Range(1, _MAX_HOURS)]] = 72
+    delete_when: AdminLive[Annotated[str, Format(hours_of_day)]] = "04"
+    disk_max_used_space_ratio: AdminLive[Annotated[int, Range(10, 95)]] = 75
+    disk_space_clean_forcibly_ratio: AdminLive[Percent] = 85
+    disk_space_warning_level_ratio: AdminLive[Percent] = 90
+    clean_file_forcibly_enable: AdminLive[bool] = True
     delete_file_batch_max: Positive = 10
     clean_resource_interval: Positive = 10_000
 
@@ -103,11 +104,11 @@ class MessageStoreConfig(Config, frozen=True):
     timer_wheel_enable: bool = True
     timer_precision_ms: Positive = 1_000
     timer_roll_window_slot: Positive = 2 * 24 * 3600
-    timer_max_delay_sec: Live[Positive] = 3 * 24 * 3600
+    timer_max_delay_sec: AdminLive[Positive] = 3 * 24 * 3600
     timer_flush_interval_ms: Positive = 1_000
-    timer_congest_num_each_slot: Live[Positive] = INT[1]
-    timer_stop_enqueue: Live[bool] = False
-    timer_stop_dequeue: Live[bool] = False
+    timer_congest_num_each_slot: AdminLive[Positive] = INT[1]
+    timer_stop_enqueue: AdminLive[bool] = False
+    timer_stop_dequeue: AdminLive[bool] = False
     mapped_file_size_timer_log: Annotated[int, Range(4096, INT[1])] = 100 << 20
 
     # replication; milliseconds, bytes. Empty haMasterAddress: what the name servers say.
@@ -120,16 +121,16 @@ class MessageStoreConfig(Config, frozen=True):
     ha_flow_control_enable: bool = False
     max_ha_transfer_byte_in_second: PositiveLong = 100 << 20
     #: How far a slave may be behind and count: 5.x's name for it, and 4.9's.
-    ha_max_gap_not_in_sync: Live[NonNegative] = _MAX_GAP
-    ha_slave_fallbehind_max: Live[NonNegative] = _MAX_GAP
-    slave_timeout: Live[Positive] = 3_000
-    in_sync_replicas: Live[Positive] = 1
-    min_in_sync_replicas: Live[Positive] = 1
-    enable_auto_in_sync_replicas: Live[bool] = False
+    ha_max_gap_not_in_sync: AdminLive[NonNegative] = _MAX_GAP
+    ha_slave_fallbehind_max: AdminLive[NonNegative] = _MAX_GAP
+    slave_timeout: AdminLive[Positive] = 3_000
+    in_sync_replicas: AdminLive[Positive] = 1
+    min_in_sync_replicas: AdminLive[Positive] = 1
+    enable_auto_in_sync_replicas: AdminLive[bool] = False
 
     # replication in controller mode; milliseconds
-    all_ack_in_sync_state_set: Live[bool] = False
-    ha_max_time_slave_not_catchup: Live[PositiveLong] = 15_000
+    all_ack_in_sync_state_set: AdminLive[bool] = False
+    ha_max_time_slave_not_catchup: AdminLive[PositiveLong] = 15_000
     sync_from_last_file: bool = False
     async_learner: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 #: Java's long; keys of stock's type int are refused beyond its own range.
@@ -63,6 +63,19 @@ def addresses(text: str) -> str:
         found = _address(part)
         if found is None or not 0 < int(found[1]) < 65536:
             raise ValueError("give host:port, several with ';' between them")
+    return text.strip()
+
+
+def networks(text: str) -> str:
+    """Reads IP networks, several with `;` between them; nothing is accepted too."""
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        try:
+            ip_network(part)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}: give networks such as 10.1.0.0/16 or fd00::/8, or single addresses,"
+                " several with ';' between them"
+            ) from error
     return text.strip()
 
 

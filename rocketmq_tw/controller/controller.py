@@ -17,6 +17,7 @@ from rocketmq_tw.controller.requests import ControllerRequests
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
 from rocketmq_tw.net.live_config import LiveConfig
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.net.server_metrics import MetricsLog, request_latency
 from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
@@ -26,6 +27,9 @@ from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.runtime.waking_time import WakingTime
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.controller import NO_BROKER, ElectMasterRequestHeader
 
 #: Stock's values of the metric `role`.
 _ROLE_VALUES = {RaftRole.CANDIDATE: 1, RaftRole.FOLLOWER: 2, RaftRole.LEADER: 3}
@@ -135,6 +139,27 @@ class Controller:
         listener, self._listener = self._listener, None
         closed = succeed(None) if listener is None else listener.stop(0.5)
         return closed.addCallback(lambda _: self.node.stop())
+
+    def is_of_the_cluster(self, request: RemotingCommand, peer: IPeer) -> bool:
+        """Whether `request`, which is an administrator's otherwise, comes from another controller,
+        or is what a registered broker asks of its own group: to end the epoch of a master without
+        saying who is the next. What this controller does not decide on it does not judge: it
+        answers as one that does not lead."""
+        if not self.decider.leads:
+            return True
+        host = host_of(peer.address)
+        if host in {host_of(address) for address in self.node.config.peers.values()}:
+            return True
+        if request.code != RequestCode.CONTROLLER_ELECT_MASTER:
+            return False
+        header = request.header(ElectMasterRequestHeader)
+        group = self.machine.state.group(header.broker_name)
+        if header.broker_id != NO_BROKER or group is None:
+            return False
+        registered = group.table.replicas
+        return any(host_of(each.address or "") == host for each in registered.values()) or any(
+            key.name == group.name and self._is_registered(key) for key in self.live.owned_by(peer)
+        )
 
     def metrics(self) -> Iterator[Metric]:
         """Yields what the controller measures, with stock's labels."""

@@ -1,5 +1,6 @@
 """The requests of brokers and administrators as handlers of a remoting server."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -11,6 +12,7 @@ from rocketmq_tw.controller.core.requests import Parse, read_requests, write_req
 from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.notifications import RoleNotifier
+from rocketmq_tw.net.administrators import is_designation
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.raft.node import RaftNode
@@ -30,6 +32,16 @@ _ROUTINE = (
 
 #: Characters of one field of a request; what is refused is repeated in the answer and the log.
 MAX_FIELD = 16 * 1024
+
+
+#: Of these in one line of the log.
+MAX_SHOWN = 200
+
+#: What administrators order; each is in the log with who asked.
+_ORDERS: Mapping[int, Callable[[RemotingCommand], bool]] = {
+    RequestCode.CONTROLLER_ELECT_MASTER: is_designation,
+    RequestCode.CLEAN_BROKER_DATA: lambda request: True,
+}
 
 
 class ControllerRequests:
@@ -63,6 +75,8 @@ class ControllerRequests:
         }
         for code, parse in write_requests(self._config).items():
             handlers[code] = self._handler(parse, is_write=True)
+        for code, is_order in _ORDERS.items():
+            handlers[code] = self._noted(handlers[code], is_order)
         for code, parse in read_requests().items():
             handlers[code] = self._handler(parse, is_write=False)
         return {code: self._logged(handler) for code, handler in handlers.items()}
@@ -91,7 +105,7 @@ class ControllerRequests:
             )
             return request.response()
 
-        return self._live_config.update(request.body).addCallback(answer)
+        return self._live_config.update(request.body, peer).addCallback(answer)
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """1010."""
@@ -137,6 +151,21 @@ class ControllerRequests:
                 raise
             assert isinstance(answer, RemotingCommand)
             return answer
+
+        return handle
+
+    def _noted(self, handler: Handler, is_order: Callable[[RemotingCommand], bool]) -> Handler:
+        """`handler`, which says in the log who asked for what `is_order` tells of."""
+
+        def handle(request: RemotingCommand, peer: IPeer) -> Any:
+            if is_order(request):
+                self.log.info(
+                    "{peer} orders {request}: {fields}",
+                    peer=peer.address,
+                    request=RequestCode(request.code).name,
+                    fields={name: text[:MAX_SHOWN] for name, text in request.ext_fields.items()},
+                )
+            return handler(request, peer)
 
         return handle
 

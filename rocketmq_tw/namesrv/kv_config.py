@@ -155,6 +155,7 @@ class KvRequests:
     def put(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """100: sets a value; raises, or fails, as `KvConfig.put` does."""
         header = request.header(PutKVConfigRequestHeader)
+        self._say(peer, "sets", header.namespace, header.key)
         kept = self._kv.put(header.namespace, header.key, header.value)
         return kept.addCallback(lambda _: request.response())
 
@@ -172,8 +173,18 @@ class KvRequests:
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """102: removes a value; success also where there is none."""
         header = request.header(DeleteKVConfigRequestHeader)
+        self._say(peer, "deletes", header.namespace, header.key)
         kept = self._kv.delete(header.namespace, header.key)
         return kept.addCallback(lambda _: request.response())
+
+    def _say(self, peer: IPeer, what: str, namespace: str, key: str) -> None:
+        log.info(
+            "{peer} {what} the value of {key} in {namespace}",
+            peer=peer.address,
+            what=what,
+            key=key[:MAX_NAME_BYTES],
+            namespace=namespace[:MAX_NAME_BYTES],
+        )
 
     def namespace(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """219: all names and values of a namespace; QUERY_NOT_FOUND where there is none."""

@@ -163,6 +163,10 @@ class RouteTable:
         if live is not None:
             live.last_update = now_ms
 
+    def living(self, cluster: str, address: str) -> LiveBroker | None:
+        """The broker that is registered at this address; None where there is none."""
+        return self._live.get(BrokerKey(cluster, address))
+
     def data_version(self, cluster: str, address: str) -> DataVersion | None:
         """Returns the version of the topics that a broker registered; None: it has not."""
         live = self._live.get(BrokerKey(cluster, address))

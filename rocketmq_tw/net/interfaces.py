@@ -33,6 +33,8 @@ class PeerIdentity:
 
     #: The name of the account.
     name: str
+    #: Whether it may do what removes data or ends a service.
+    is_administrator: bool = attrs.field(default=False, eq=False)
 
 
 #: Who a peer is that no check has identified.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
@@ -26,6 +27,8 @@ from rocketmq_tw.config.schema import Key, keys_of
 from rocketmq_tw.config.values import format_value
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.net.administrators import only_administrators
+from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.codes import ResponseCode
@@ -74,6 +77,8 @@ class LiveConfig:
     `write` keeps what is changed; without it a change holds until the server stops.
     """
 
+    log = Logger()
+
     def __init__(
         self,
         config: BrokerConfig | NamesrvConfig | ControllerConfig,
@@ -98,17 +103,18 @@ class LiveConfig:
         }
         return write_properties(sorted((values | dict(more or {})).items()))
 
-    def update(self, body: bytes) -> Deferred[dict[str, str]]:
-        """Makes the changes of the .properties text in `body`, all or none.
+    def update(self, body: bytes, peer: IPeer) -> Deferred[dict[str, str]]:
+        """Makes the changes of the .properties text in `body` for `peer`, all or none.
 
         Fires with the keys whose value is another now, with it. Fails with a `RequestError` that
-        names the key where it may not be changed or not so, and where the changes cannot be
-        written.
+        names the key where it may not be changed, not so or not by this peer, and where the changes
+        cannot be written.
         """
-        return self._changing.run(self._update, body)
+        return self._changing.run(self._update, body, peer)
 
-    def _update(self, body: bytes) -> Deferred[dict[str, str]]:
+    def _update(self, body: bytes, peer: IPeer) -> Deferred[dict[str, str]]:
         changes = self._plan(body)
+        self._check_who_asks(changes, peer)
         texts = {change.key.name: change.text for change in changes}
 
         def written(_: None) -> dict[str, str]:
@@ -141,6 +147,21 @@ class LiveConfig:
             raise RequestError(ResponseCode.NO_PERMISSION, remark) from error
         except ConfigError as error:
             raise RequestError(self._rules.wrong_value, str(error)) from error
+
+    def _check_who_asks(self, changes: Sequence[Change], peer: IPeer) -> None:
+        if peer.identity.is_administrator:
+            return
+        guarded = sorted({each.key.name for each in changes if each.key.is_for_administrators})
+        if guarded:
+            self.log.warn(
+                "{peer} wanted to change {keys} and is refused: no administrator",
+                peer=peer.address,
+                keys=guarded,
+            )
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"a change of {', '.join(guarded)} {only_administrators(peer)}",
+            )
 
     def _blocked(self) -> frozenset[str]:
         named = {name.strip() for name in self._config.config_black_list.split(";")}

@@ -17,7 +17,9 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConf
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
@@ -68,7 +70,8 @@ class BrokerService(service.Service):
         except TlsConfigError as error:
             refuse_to_start(self._reactor, error, KeysToChange())
             return
-        server = RemotingServer(self._reactor, self._net, tls=tls)
+        access = AccessChecks(requests=[AdministratorCheck(self._net)])
+        server = RemotingServer(self._reactor, self._net, tls=tls, access=access)
         self._client, self._server = client, server
         self.broker = Broker(
             Surroundings(

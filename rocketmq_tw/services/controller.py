@@ -17,7 +17,9 @@ from rocketmq_tw.config.properties import Setting
 from rocketmq_tw.controller.controller import Controller, ControllerConfigError, node_config
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.interfaces import AccessChecks, IPeer
 from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
@@ -30,6 +32,7 @@ from rocketmq_tw.services.options import ServerOptions, with_client_tls
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.wire.command import RemotingCommand
 
 #: Where stock has its log unless the file says another place.
 CONTROLLER_DEFAULTS: Mapping[str, str] = {"controllerStorePath": "${user.home}/DLedgerController"}
@@ -83,7 +86,8 @@ class ControllerService(service.Service):
             _, port = split_address(config.peers[member])
             net = msgspec.structs.replace(loaded[NettyServerConfig], listen_port=port)
             tls = loaded[TlsConfig]
-            self._server = RemotingServer(self._reactor, net, tls=ServerTls(tls))
+            access = AccessChecks(requests=[AdministratorCheck(net, self._is_of_the_cluster)])
+            self._server = RemotingServer(self._reactor, net, tls=ServerTls(tls), access=access)
             self._client = RemotingClient(self._reactor, loaded[NettyClientConfig], tls=tls)
             store = self._open_store(config)
             in_thread = in_pool(self._reactor)
@@ -128,6 +132,9 @@ class ControllerService(service.Service):
             self._config.mapped_file_size,
             DEFAULT_INDEX_FILE_SIZE,
         )
+
+    def _is_of_the_cluster(self, request: RemotingCommand, peer: IPeer) -> bool:
+        return self._controller is not None and self._controller.is_of_the_cluster(request, peer)
 
     def _failed(self, failure: Failure) -> None:
         self._on_failure(failure.value)

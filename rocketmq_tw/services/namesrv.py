@@ -17,6 +17,8 @@ from rocketmq_tw.config.properties import Setting
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.administrators import AdministratorCheck
+from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.runtime.threads import in_pool
@@ -83,7 +85,12 @@ class NamesrvService(service.Service):
 
     def startService(self) -> None:
         try:
-            self._server = RemotingServer(self._reactor, self._net, tls=ServerTls(self._tls))
+            self._server = RemotingServer(
+                self._reactor,
+                self._net,
+                tls=ServerTls(self._tls),
+                access=AccessChecks(requests=[AdministratorCheck(self._net)]),
+            )
             port = self._name_server.start(self._server)
         except (CannotListenError, StoreError, TlsConfigError, OSError) as error:
             refuse_to_start(self._reactor, error, self._keys)

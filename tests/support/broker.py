@@ -46,6 +46,7 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
+from rocketmq_tw.net.administrators import ADMINISTRATOR
 from rocketmq_tw.net.interfaces import Handler, IRemotingClient
 from rocketmq_tw.net.server import Listener, RemotingServer
 from rocketmq_tw.store.message_store import MessageStore
@@ -163,7 +164,7 @@ class BrokerInMemory:
         self.send_checks = self.broker[Sending].checks
         if in_flight_limit is not None:
             self.send_checks.in_flight_limit = in_flight_limit
-        self.peer = FakePeer()
+        self.peer = FakePeer(identity=ADMINISTRATOR)
         if started:
             self.start()
 

@@ -28,7 +28,7 @@ from zope.interface import implementer
 from rocketmq_tw.config.net import NettyClientConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import ConnectionLost
-from rocketmq_tw.net.interfaces import ANONYMOUS, Handler, IPeer
+from rocketmq_tw.net.interfaces import ANONYMOUS, Handler, IPeer, PeerIdentity
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -43,11 +43,14 @@ class FakePeer:
     """
 
     def __init__(
-        self, address: str = "127.0.0.1:50000", local_address: str = "127.0.0.1:10911"
+        self,
+        address: str = "127.0.0.1:50000",
+        local_address: str = "127.0.0.1:10911",
+        identity: PeerIdentity = ANONYMOUS,
     ) -> None:
         self.address = address
         self.local_address = local_address
-        self.identity = ANONYMOUS
+        self.identity = identity
         self.connected = True
         self.replies: list[RemotingCommand] = []
         self.oneways: list[RemotingCommand] = []

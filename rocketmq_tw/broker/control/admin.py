@@ -106,7 +106,7 @@ class AdminRequests:
             )
             return request.response()
 
-        return self._live_config.update(request.body).addCallback(answer)
+        return self._live_config.update(request.body, peer).addCallback(answer)
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """26: every key but secrets as .properties text, the role as it is now."""

@@ -102,7 +102,7 @@ class NamesrvAdminRequests:
             self._say(peer, f"changed the configuration: {changes or 'nothing'}")
             return request.response()
 
-        return self._config.update(request.body).addCallback(answer)
+        return self._config.update(request.body, peer).addCallback(answer)
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """319: every key that may be told, as .properties text."""

@@ -21,6 +21,7 @@ from rocketmq_tw.namesrv.requests.waiting import WaitingRegistrations
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.route_views import ZONE_NAME
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.runtime.fairness import SerialQueue
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
@@ -176,19 +177,39 @@ class RegistrationRequests:
     def unregister(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """104: forgets a broker, behind what its connection registered before."""
+        """104: forgets a broker that was registered from the peer's host, behind what its
+        connection registered before. Raises, or fails with, NO_PERMISSION where another host
+        registered it."""
         header = request.header(UnRegisterBrokerRequestHeader)
         if self._turns.is_busy(peer):
-            return self._turns.run(peer, lambda: self._unregister(request, header))
-        return self._unregister(request, header)
+            return self._turns.run(peer, lambda: self._unregister(request, peer, header))
+        return self._unregister(request, peer, header)
 
     def _unregister(
-        self, request: RemotingCommand, header: UnRegisterBrokerRequestHeader
+        self, request: RemotingCommand, peer: IPeer, header: UnRegisterBrokerRequestHeader
     ) -> RemotingCommand:
-        self._table.unregister(header.cluster_name, header.broker_addr, header.broker_name)
-        self.log.info(
-            "broker {name} at {address} left", name=header.broker_name, address=header.broker_addr
-        )
+        known = self._table.living(header.cluster_name, header.broker_addr)
+        if known is not None and known.broker_name == header.broker_name:
+            if host_of(known.owner.address) != host_of(peer.address):
+                self.log.warn(
+                    "{peer} wanted to unregister broker {name}, which {owner} registered, and is"
+                    " refused",
+                    peer=peer.address,
+                    name=header.broker_name,
+                    owner=known.owner.address,
+                )
+                raise RequestError(
+                    ResponseCode.NO_PERMISSION,
+                    f"broker {header.broker_name} at {header.broker_addr} was registered from"
+                    f" {host_of(known.owner.address)}: unregister it from there",
+                )
+            self._table.unregister(header.cluster_name, header.broker_addr, header.broker_name)
+            self.log.info(
+                "broker {name} at {address} left, says {peer}",
+                name=header.broker_name,
+                address=header.broker_addr,
+                peer=peer.address,
+            )
         return request.response()
 
     def data_version(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

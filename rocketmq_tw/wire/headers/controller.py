@@ -5,6 +5,9 @@ Format: docs/formats/controller.md.
 
 from rocketmq_tw.wire.headers.base import Header, Int, Long
 
+#: In place of a broker's id: no broker.
+NO_BROKER = -1
+
 
 class AlterSyncStateSetRequestHeader(Header, kw_only=True):
     """1001; the body is a `SyncStateSetBody`."""

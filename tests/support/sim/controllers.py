@@ -13,7 +13,8 @@ from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.controller.controller import Controller
 from rocketmq_tw.net.address import split_address
-from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.administrators import AdministratorCheck
+from rocketmq_tw.net.interfaces import AccessChecks, IPeer
 from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.raft.store.member import MemberStore
@@ -37,8 +38,11 @@ class ControllerProcess(Process):
         member: str,
         keys: dict[str, Any],
         on_apply: Callable[[ControllerProcess, int], None] | None = None,
+        *,
+        admin_addresses: str = "",
     ) -> None:
         super().__init__(simulation, split_address(PEERS[member])[0])
+        self._admin_addresses = admin_addresses
         self.member = member
         self.controller: Controller | None = None
         self.config = self._read_config(keys)
@@ -71,7 +75,11 @@ class ControllerProcess(Process):
         if self._on_apply is not None:
             self._observe(controller, self._on_apply)
         host, port = split_address(PEERS[self.member])
-        server = RemotingServer(clock, NettyServerConfig(bind_address=host, listen_port=port))
+        net = NettyServerConfig(
+            bind_address=host, listen_port=port, admin_addresses=self._admin_addresses
+        )
+        check = AdministratorCheck(net, controller.is_of_the_cluster)
+        server = RemotingServer(clock, net, access=AccessChecks(requests=[check]))
         controller.start(server)
         return controller
 
@@ -97,11 +105,17 @@ class ControllerProcess(Process):
 
 
 class Controllers(Simulation):
-    """Three controllers; `config` are keys that all of them have."""
+    """Three controllers; `config` are keys that all of them have. `ask` asks from `asker`."""
 
-    def __init__(self, on: Simulation | None = None, **config: Any) -> None:
+    def __init__(
+        self, on: Simulation | None = None, *, admin_addresses: str = "", **config: Any
+    ) -> None:
         super().__init__(on)
-        self.processes = {member: ControllerProcess(self, member, config) for member in PEERS}
+        self.asker = "10.9.9.9"
+        self.processes = {
+            member: ControllerProcess(self, member, config, admin_addresses=admin_addresses)
+            for member in PEERS
+        }
         for member in PEERS:
             self.start(member)
 
@@ -152,7 +166,7 @@ class Controllers(Simulation):
         """One request to one controller."""
         command = RemotingCommand.request(code, body=body)
         command.ext_fields = {name: str(value) for name, value in fields.items()}
-        return self.result(self.network.client("10.9.9.9").request(PEERS[member], command, 9))
+        return self.result(self.network.client(self.asker).request(PEERS[member], command, 9))
 
     def same_state(self) -> bool:
         """Whether all that run have applied the same."""

@@ -168,15 +168,15 @@ def test_what_is_not_forgotten(controlled: ControlledWorld, arguments: str, said
 
 
 def test_the_configuration_of_controllers(controlled: ControlledWorld) -> None:
-    changed = controlled.ask(f"updateControllerConfig -a {ALL} -k enableElectUncleanMaster -v true")
+    changed = controlled.ask(f"updateControllerConfig -a {ALL} -k electMasterMaxRetryCount -v 7")
     assert changed == {
-        "key": "enableElectUncleanMaster",
-        "value": "true",
+        "key": "electMasterMaxRetryCount",
+        "value": "7",
         "controllers": list(PEERS.values()),
     }
     shown = controlled.ask(f"getControllerConfig -a {ALL}")["controllers"]
     assert [one["address"] for one in shown] == list(PEERS.values())
-    assert {one["config"]["enableElectUncleanMaster"] for one in shown} == {"true"}
+    assert {one["config"]["electMasterMaxRetryCount"] for one in shown} == {"7"}
     error = controlled.fail(f"updateControllerConfig -a {ALL} -k configStorePath -v /x")
     assert "configStorePath cannot be changed" in error
 

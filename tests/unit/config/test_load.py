@@ -29,6 +29,7 @@ TYPES = (BrokerConfig, MessageStoreConfig, NettyServerConfig, TlsConfig)
 ALL_TYPES = (*TYPES, NamesrvConfig, NettyClientConfig, StandaloneConfig, ControllerConfig)
 #: Keys that stock has not.
 OURS = {
+    "adminAddresses",
     "checkCRCOnRead",
     "controllerSnapshotInterval",
     # Stock's proxies have it.

@@ -425,6 +425,7 @@ def test_the_configuration_is_shown_changed_and_kept(controllers: Controllers) -
     text = controllers.ask("n0", RequestCode.GET_CONTROLLER_CONFIG).body.decode()
     assert "scanInactiveMasterInterval=5000\n" in text and "controllerDLegerSelfId=n0\n" in text
     assert "controllerStorePath" not in text
+    controllers.asker = "127.0.0.1"
     changed = controllers.ask(
         "n0", RequestCode.UPDATE_CONTROLLER_CONFIG, b"enableElectUncleanMaster=true\n"
     )

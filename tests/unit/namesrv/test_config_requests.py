@@ -9,18 +9,23 @@ from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.net.administrators import ADMINISTRATOR
 from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.runtime.threads import at_once
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.broker import fired
+from tests.support.network import FakePeer
 
 
 def test_a_change_holds_and_is_kept_beside_what_the_file_says(namesrv: Any) -> None:
     path = namesrv.config.config_store_path
     write_atomic(namesrv.files, path, b"# mine\nlistenPort=9876\nenableTopicList=true\n")
     with capturedLogs() as logs:
-        namesrv.ask(318, {}, b"enableTopicList=false\norderMessageEnable=TRUE\n")
+        administrator = FakePeer(identity=ADMINISTRATOR)
+        namesrv.ask(
+            318, {}, b"enableTopicList=false\norderMessageEnable=TRUE\n", peer=administrator
+        )
     (log,) = logs
     assert "enableTopicList=false, orderMessageEnable=true" in formatEvent(log)
     assert not namesrv.config.enable_topic_list
@@ -82,7 +87,7 @@ def test_what_is_not_told_is_not_compared_either(text: str) -> None:
     config = NamesrvConfig(kv_config_path="/secret/kv", config_black_list="")
     live = kept_config(MemoryFiles(), config, [tls], at_once)
     with pytest.raises(RequestError) as caught:
-        fired(live.update(text.encode()))
+        fired(live.update(text.encode(), FakePeer()))
     assert caught.value.code == ResponseCode.NO_PERMISSION
 
 

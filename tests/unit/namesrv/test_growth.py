@@ -338,10 +338,10 @@ def test_a_value_is_there_once_it_is_kept(namesrv: Any) -> None:
     assert not first and namesrv.server.kv.get("N", "k") is None
     assert go_on(namesrv, second).code == 0 and first
     assert json.loads(namesrv.server.kv.namespace("N")) == {"table": {"k": "v", "l": "v"}}
-    changed = send(namesrv, RemotingCommand(318, body=b"enableTopicList=false"))
-    assert not changed and namesrv.config.enable_topic_list
+    changed = send(namesrv, RemotingCommand(318, body=b"orderMessageEnable=true"))
+    assert not changed and not namesrv.config.order_message_enable
     assert go_on(namesrv, changed).code == 0
-    assert not namesrv.config.enable_topic_list
+    assert namesrv.config.order_message_enable
 
 
 def test_oversized_changes_are_refused(namesrv: Any) -> None:

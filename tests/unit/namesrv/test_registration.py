@@ -10,6 +10,7 @@ from rocketmq_tw.namesrv import route_table
 from rocketmq_tw.namesrv.brokers import MinIdChange
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from tests.support.network import FakePeer
 
 REGISTRATION = {
     "clusterName": "C",
@@ -257,3 +258,25 @@ def test_mappings_stay_with_the_queues_that_they_map(namesrv: Any) -> None:
 def test_filter_servers_are_bounded(namesrv: Any, servers: list[str], what: str) -> None:
     with pytest.raises(RequestError, match=what):
         namesrv.ask(103, REGISTRATION, json.dumps({"filterServerList": servers}).encode())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"clusterName": "D"},
+        {"brokerAddr": "10.0.0.9:10911"},
+        {"brokerName": "broker-b"},
+    ],
+)
+def test_a_stranger_unregisters_nobody(namesrv: Any, fields: dict[str, Any]) -> None:
+    namesrv.register(peer=FakePeer("10.0.0.1:40000"))
+    leaving = {"clusterName": "C", "brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911"}
+    try:
+        namesrv.ask(104, leaving | {"brokerId": 0} | fields, peer=FakePeer("10.0.0.9:40000"))
+    except RequestError as refusal:
+        assert refusal.code == ResponseCode.NO_PERMISSION
+        assert "unregister it from there" in refusal.remark
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10911"}}
+    namesrv.ask(104, leaving | {"brokerId": 0}, peer=FakePeer("10.0.0.1:40001"))
+    assert namesrv.addresses("T1") == {}, "over another connection of its host"

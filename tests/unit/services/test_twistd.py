@@ -132,6 +132,12 @@ def test_standalone_says_what_to_do_next_and_stops_cleanly(twistd: Start, tmp_pa
     assert name_server.startswith("127.0.0.1:") and broker.startswith("127.0.0.1:")
     assert broker.encode() in cluster_info(name_server)
     assert name_server in both.wait_for("next: (.*)")[1]
+    for address, code, text in (
+        (broker, RequestCode.UPDATE_BROKER_CONFIG, b"fileReservedTime=48"),
+        (name_server, RequestCode.UPDATE_NAMESRV_CONFIG, b"waitSecondsForService=44"),
+    ):
+        changed = ask(address, RemotingCommand.request(code, body=text), 10)
+        assert changed.code == ResponseCode.SUCCESS, "of an administrator: it is on this machine"
     both.interrupt()
     status, output = both.finish()
     assert status in STOPPED, output

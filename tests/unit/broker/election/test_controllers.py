@@ -13,7 +13,6 @@ from twisted.internet.task import Clock
 from rocketmq_tw.broker.election.controllers import GroupControllers
 from rocketmq_tw.broker.replicas.switching import LogProgress
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.config.change import change
 from tests.support.broker import fired
 
 
@@ -108,21 +107,3 @@ def test_a_heartbeat_that_finds_no_connection_is_given_up(timeout: int) -> None:
     assert client.given_up == 0
     clock.advance(0.02)
     assert client.given_up == 1
-
-
-def test_controllers_that_moved_are_named_while_the_broker_runs() -> None:
-    client = Asked()
-    found = controllers(client, "10.0.0.1:9877;10.0.0.2:9877", by_name=False)
-    change(found._config, {"controllerAddr": "10.0.0.2:9877; 10.0.0.3:9877"})
-    assert beaten(found, client) == ["10.0.0.2:9877", "10.0.0.3:9877"]
-    change(found._config, {"controllerAddr": ""})
-    assert beaten(found, client) == ["10.0.0.2:9877", "10.0.0.3:9877"]
-
-
-def test_another_name_of_controllers_is_looked_up_with_the_next_heartbeat(names: Names) -> None:
-    client = Asked()
-    names.addresses = {"old": ["10.0.0.1"], "new": ["10.0.0.2", "10.0.0.3"]}
-    found = controllers(client, "old:9877", by_name=True)
-    fired(found.look_up())
-    change(found._config, {"controllerAddr": "new:9877"})
-    assert beaten(found, client) == ["10.0.0.2:9877", "10.0.0.3:9877"]

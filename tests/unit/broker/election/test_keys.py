@@ -15,7 +15,9 @@ from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.controller.requests import ControllerRequests
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
+from tests.support.broker import fired
 from tests.support.sim.controllers import PEERS
 from tests.support.sim.group import NAME, ElectedGroup
 from tests.support.stores import ROOT
@@ -296,14 +298,16 @@ def test_who_counts_as_in_sync_may_change_while_it_runs(asked: Asked) -> None:
     assert group.in_sync() == {1}
 
 
-def test_a_broker_follows_controllers_that_moved(asked: Asked) -> None:
-    group = led(asked, broker={"controller_addr": "10.9.9.9:1;10.1.0.0:9878"})
-    update(group, 1, b"controllerAddr=" + ";".join(PEERS.values()).encode())
+def test_where_the_controllers_are_is_no_live_key(asked: Asked) -> None:
+    """A stranger's controller made a master its slave."""
+    group = led(asked, 2)
+    with pytest.raises(RequestError, match="restart it"):
+        fired(
+            group.brokers[1].ask(
+                RequestCode.UPDATE_BROKER_CONFIG, body=b"controllerAddr=10.9.9.9:9878"
+            )
+        )
     asked.forget()
     group.run(2)
     assert {member for _, member, _ in asked.of(RequestCode.BROKER_HEARTBEAT)} == set(PEERS)
-    group.controllers.stop("n0")
-    group.controllers.leader()
-    asked.forget()
-    group.run(12)
-    assert asked.of(RequestCode.CONTROLLER_GET_REPLICA_INFO), "whoever leads is asked"
+    assert group.role(1) is Role.MASTER

@@ -1,0 +1,131 @@
+"""Who is heard as an administrator, by address: the check of access until there are accounts.
+
+Administrators are peers on this machine, and those in the networks of `adminAddresses`. Only they
+change the keys that are marked `AdminLive` in `config/`. Where `adminAddresses` is set, only they
+may ask for what removes data or ends a service; without it such requests are taken from everybody,
+as in stock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from twisted.logger import Logger
+
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.net.interfaces import ANONYMOUS, IPeer, PeerIdentity
+from rocketmq_tw.net.networks import Networks, host_of, is_loopback
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.controller import (
+    CleanControllerBrokerDataRequestHeader,
+    ElectMasterRequestHeader,
+)
+
+#: Who a peer is whose address is an administrator's.
+ADMINISTRATOR = PeerIdentity("administrator", is_administrator=True)
+
+#: Whether a request of some code is one that only administrators may make.
+_Guard = Callable[[RemotingCommand], bool]
+
+
+def is_designation(request: RemotingCommand) -> bool:
+    """Whether a request 1002 ends the reign of a living master."""
+    return request.header(ElectMasterRequestHeader).designate_elect
+
+
+def is_cleaning_of_the_living(request: RemotingCommand) -> bool:
+    """Whether a request 1011 forgets brokers that are alive."""
+    return request.header(CleanControllerBrokerDataRequestHeader).is_clean_living_broker
+
+
+def _always(_: RemotingCommand) -> bool:
+    return True
+
+
+def _by_key(_: RemotingCommand) -> bool:
+    """What a change of the configuration takes follows from its keys (`LiveConfig`)."""
+    return False
+
+
+_GUARDS: Mapping[int, _Guard] = {
+    # every server
+    RequestCode.UPDATE_BROKER_CONFIG: _by_key,
+    RequestCode.UPDATE_NAMESRV_CONFIG: _by_key,
+    RequestCode.UPDATE_CONTROLLER_CONFIG: _by_key,
+    # brokers
+    RequestCode.DELETE_TOPIC_IN_BROKER: _always,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: _always,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _always,
+    RequestCode.CLONE_GROUP_OFFSET: _always,
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: _always,
+    RequestCode.CLEAN_UNUSED_TOPIC: _always,
+    RequestCode.DELETE_EXPIRED_COMMITLOG: _always,
+    # name servers
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _always,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: _always,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: _always,
+    RequestCode.PUT_KV_CONFIG: _always,
+    RequestCode.DELETE_KV_CONFIG: _always,
+    # controllers
+    RequestCode.CONTROLLER_ELECT_MASTER: is_designation,
+    RequestCode.CLEAN_BROKER_DATA: is_cleaning_of_the_living,
+}
+
+
+def _nobody(request: RemotingCommand, peer: IPeer) -> bool:
+    return False
+
+
+class AdministratorCheck:
+    """A `RequestCheck` that identifies administrators, and refuses others what is theirs.
+
+    `is_of_the_cluster` says whether a request comes from a member of the cluster that needs it.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        config: NettyServerConfig,
+        is_of_the_cluster: Callable[[RemotingCommand, IPeer], bool] = _nobody,
+    ) -> None:
+        self._networks = Networks(config.admin_addresses)
+        self._is_of_the_cluster = is_of_the_cluster
+
+    def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
+        guard = _GUARDS.get(request.code)
+        if guard is None:
+            return
+        if peer.identity == ANONYMOUS and (
+            is_loopback(peer.address) or peer.address in self._networks
+        ):
+            peer.identity = ADMINISTRATOR
+        if (
+            self._networks
+            and not peer.identity.is_administrator
+            and guard(request)
+            and not self._is_of_the_cluster(request, peer)
+        ):
+            self._refuse(request, peer)
+
+    def _refuse(self, request: RemotingCommand, peer: IPeer) -> None:
+        code = RequestCode(request.code)
+        self.log.warn(
+            "request {code} ({name}) of {peer} is refused: no administrator",
+            code=int(code),
+            name=code.name,
+            peer=peer.address,
+        )
+        raise RequestError(
+            ResponseCode.NO_PERMISSION, f"request {int(code)} {only_administrators(peer)}"
+        )
+
+
+def only_administrators(peer: IPeer) -> str:
+    """Says, behind what was asked, that `peer` may not and what to change."""
+    return (
+        "is taken from administrators only: ask from the server's own machine, or add"
+        f" {host_of(peer.address)} to adminAddresses in its file and restart it"
+    )

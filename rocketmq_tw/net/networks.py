@@ -1,0 +1,54 @@
+"""IP networks that a configuration names, and whether an address is in one of them."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+
+class Networks:
+    """The networks of a text such as `10.1.0.0/16;fd00::/8`; false where it names none."""
+
+    def __init__(self, text: str) -> None:
+        """Raises `ValueError` for what is no network."""
+        self._networks = [ip_network(part.strip()) for part in text.split(";") if part.strip()]
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def __contains__(self, address: object) -> bool:
+        """Whether `address`, `host:port` or a host alone, is in one of the networks."""
+        ip = ip_of(str(address))
+        return ip is not None and any(ip in network for network in self._networks)
+
+
+def host_of(address: str) -> str:
+    """Returns the host of `host:port`, and a host alone as it is; an IP address in its shortest
+    form, so that two of them can be compared."""
+    host = address
+    if address.startswith("["):
+        host = address[1:].partition("]")[0]
+    elif address.count(":") == 1:
+        host = address.partition(":")[0]
+    ip = _parsed(host)
+    return host if ip is None else str(ip)
+
+
+def ip_of(address: str) -> IPv4Address | IPv6Address | None:
+    """Returns the IP address of `host:port` or a host; None where the host is a name."""
+    return _parsed(host_of(address))
+
+
+def is_loopback(address: str) -> bool:
+    """Whether `host:port` is on this machine and reached by no other one."""
+    ip = ip_of(address)
+    return ip is not None and ip.is_loopback
+
+
+def _parsed(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        return None
+    # What a socket of both families says of an IPv4 peer.
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return ip if mapped is None else mapped

@@ -1,0 +1,93 @@
+"""Whose orders controllers take, where their administrators are named."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.logger import capturedLogs, formatEvent
+
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from tests.support.sim.controllers import PEERS, Controllers
+from tests.unit.controller.conftest import group_of_three
+
+DESIGNATE = {"clusterName": "C", "brokerName": "g", "brokerId": 2, "designateElect": "true"}
+END_EPOCH = DESIGNATE | {"brokerId": -1}
+CLEAN = {"clusterName": "C", "brokerName": "g", "isCleanLivingBroker": "true"}
+STRANGER, ADMIN, LOCAL = "10.66.0.1", "10.8.0.1", "127.0.0.1"
+ELECT, CLEANING = RequestCode.CONTROLLER_ELECT_MASTER, RequestCode.CLEAN_BROKER_DATA
+
+
+@pytest.fixture
+def named() -> Controllers:
+    controllers = Controllers(admin_addresses="10.8.0.0/16")
+    group_of_three(controllers)
+    return controllers
+
+
+def code_of(controllers: Controllers, asker: str, code: int, fields: dict[str, object]) -> int:
+    controllers.asker = asker
+    return controllers.ask(controllers.leader_id(), code, **fields).code
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"), [(ELECT, DESIGNATE), (ELECT, END_EPOCH), (CLEANING, CLEAN)]
+)
+def test_a_stranger_is_not_heard(named: Controllers, code: int, fields: dict[str, object]) -> None:
+    before = named.leader().machine.state.group("g")
+    assert before is not None
+    with capturedLogs() as logs:
+        assert code_of(named, STRANGER, code, fields) == ResponseCode.NO_PERMISSION
+    assert any(f"{STRANGER}:" in formatEvent(event) for event in logs)
+    assert named.leader().machine.state.group("g") == before
+
+
+@pytest.mark.parametrize("asker", [ADMIN, LOCAL, PEERS["n1"].partition(":")[0]])
+@pytest.mark.parametrize(("code", "fields"), [(ELECT, DESIGNATE), (CLEANING, CLEAN)])
+def test_administrators_and_controllers_are(
+    named: Controllers, asker: str, code: int, fields: dict[str, object]
+) -> None:
+    assert code_of(named, asker, code, fields) == 0
+
+
+def test_a_registered_broker_ends_an_epoch_of_its_group_and_no_more(named: Controllers) -> None:
+    refused = ResponseCode.NO_PERMISSION
+    assert code_of(named, "10.0.0.3", ELECT, DESIGNATE) == refused
+    assert code_of(named, "10.0.0.3", CLEANING, CLEAN) == refused
+    assert code_of(named, "10.0.0.3", ELECT, END_EPOCH | {"brokerName": "other"}) == refused
+    assert code_of(named, "10.0.0.3", ELECT, END_EPOCH) != refused
+
+
+def test_what_needs_no_administrator_is_taken_as_before(named: Controllers) -> None:
+    elect = DESIGNATE | {"designateElect": "false"}
+    assert code_of(named, STRANGER, ELECT, elect) == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+    clean = CLEAN | {"isCleanLivingBroker": "false"}
+    assert code_of(named, STRANGER, CLEANING, clean) != ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize(("code", "fields"), [(ELECT, DESIGNATE), (CLEANING, CLEAN)])
+def test_each_order_is_in_the_log_with_who_gave_it(
+    controllers: Controllers, code: int, fields: dict[str, object]
+) -> None:
+    group_of_three(controllers)
+    with capturedLogs() as logs:
+        assert code_of(controllers, STRANGER, code, fields) == 0, "as in stock without the key"
+    name = RequestCode(code).name
+    (line,) = [text for event in logs if f"orders {name}" in (text := formatEvent(event))]
+    assert f"{STRANGER}:" in line and "'brokerName': 'g'" in line
+
+
+def test_a_stranger_makes_no_unclean_master(controllers: Controllers) -> None:
+    update = RequestCode.UPDATE_CONTROLLER_CONFIG
+    text = b"enableElectUncleanMaster=true"
+    controllers.asker = STRANGER
+    assert controllers.ask("n0", update, text).code == ResponseCode.NO_PERMISSION
+    assert not controllers.processes["n0"].config.enable_elect_unclean_master
+    controllers.asker = LOCAL
+    assert controllers.ask("n0", update, text).code == 0
+
+
+def test_a_controller_that_does_not_lead_says_so_and_judges_nobody(named: Controllers) -> None:
+    leader = named.leader_id()
+    follower = next(member for member in PEERS if member != leader)
+    named.asker = STRANGER
+    answer = named.ask(follower, ELECT, **END_EPOCH)
+    assert answer.code == ResponseCode.CONTROLLER_NOT_LEADER
