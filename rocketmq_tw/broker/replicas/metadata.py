@@ -26,6 +26,9 @@ from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
+from rocketmq_tw.broker.replicas.missed_topics import find_missed, known_until
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import RoleState
 from rocketmq_tw.broker.tables.offsets.table import join_light_offsets
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
@@ -63,6 +66,7 @@ class SlaveMetadata(Part):
     def __init__(
         self,
         host: Host,
+        role: RoleHolder,
         writing: Writing,
         tables: Tables,
         delay: Delay,
@@ -72,9 +76,14 @@ class SlaveMetadata(Part):
         #: Asks the master.
         self.calls = MasterCalls(host.client, host.in_thread)
         self.topics = tables.topics
+        self._config = host.config
+        self._role = role
         self._in_slices = host.in_slices
         self._following = False
         self._store = writing.store
+        self._dispatcher = writing.dispatcher
+        #: Up to when the topics have all changes, in ms; None where their version says so.
+        self._topics_until: int | None = None
         self._mappings = tables.mappings
         self._groups = tables.groups
         self._offsets = tables.offsets
@@ -90,6 +99,38 @@ class SlaveMetadata(Part):
         self._former = _NOTHING
         #: Over when there is another master: what the former one still answers is not taken then.
         self._master = Scope()
+
+    def enter(self, state: RoleState) -> None:
+        # Before this broker makes versions of its own.
+        if self._topics_until is None:
+            self._topics_until = known_until(self.topics.data_version)
+
+    def ready(self, state: RoleState) -> None:
+        if not state.role.delivers:
+            return
+        since, self._topics_until = self._topics_until or 0, None
+        scope = self._role.scope
+
+        def dispatched() -> None:
+            self._in_slices.unwatched(
+                scope.steps(self._take_missed(since)), "giving queues their topics"
+            )
+
+        scope.on_end(self._dispatcher.when_dispatched(dispatched))
+
+    def _take_missed(self, since: int) -> Iterator[None]:
+        """Makes the topics that the former master had and did not tell of."""
+        found: list[TopicConfig] = []
+        least = self._config.default_topic_queue_nums
+        yield from find_missed(self._store, self.topics, since, least, found)
+        if not found:
+            return
+        self.log.warn(
+            "the former master did not tell of these topics any more: they get the queues that"
+            " their messages show, change them as needed (rmqadmin updateTopic): {topics}",
+            topics=", ".join(f"{one.topic_name} ({one.write_queue_nums})" for one in found),
+        )
+        self.topics.add_found(found)
 
     def forget(self) -> None:
         """Forgets what the former master said: there is another one now, and a copy that is under
@@ -253,6 +294,7 @@ class SlaveMetadata(Part):
         self._lost = lost
         gone = self.topics.all().keys() - table.topic_config_table.keys() - lost.keys()
         topics = lost | table.topic_config_table
+        self._topics_until = known_until(table.data_version)
         self.topics.replace_all(msgspec.structs.replace(table, topic_config_table=topics))
         removed = sorted(topic for topic in gone if self._store.queue_ids(topic))
         for topic in removed:

@@ -163,6 +163,18 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
             changed.append(msgspec.structs.replace(config, attributes=attributes))
         return self._put_all(changed) if changed else succeed(None)
 
+    def add_found(self, configs: Sequence[TopicConfig]) -> None:
+        """Creates or replaces topics that messages of the log show; what was made meanwhile stays
+        where it has enough queues."""
+        wanted = [
+            config
+            for config in configs
+            if (known := self._entries.get(config.topic_name)) is None
+            or known.write_queue_nums < config.write_queue_nums
+        ]
+        if wanted:
+            self._put_all(wanted).addErrback(reported)
+
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Marks the topics that the name servers' configuration calls ordered; a slave has its
         master's marks."""

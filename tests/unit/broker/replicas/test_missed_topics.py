@@ -1,0 +1,136 @@
+"""Topics of which a slave got messages and no word, when it becomes the master."""
+
+from __future__ import annotations
+
+from rocketmq_tw.broker.replicas.part import COPY_SECONDS
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.message.names import dlq_topic, retry_topic
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
+from rocketmq_tw.wire.permissions import READ, WRITE
+from tests.support.broker import BrokerInMemory, ok
+from tests.support.master_and_slaves import MasterAndSlaves, Slave
+from tests.support.sim.group import ElectedGroup
+
+MASTER = RoleState(Role.MASTER, 0)
+
+
+def pass_time(group: MasterAndSlaves, seconds: float) -> None:
+    for _ in range(round(seconds / 0.01)):
+        group.clock.advance(0.01)
+
+
+def copied() -> tuple[MasterAndSlaves, Slave]:
+    """A slave that has all that its master has."""
+    group = MasterAndSlaves()
+    slave = group.add_slave()
+    pass_time(group, COPY_SECONDS)
+    slave.copy()
+    return group, slave
+
+
+def promoted(slave: Slave) -> BrokerInMemory:
+    """The slave as the master, once it has read its log."""
+    slave.plane.become(MASTER)
+    slave.plane.clock.advance(0.1)
+    return slave.plane
+
+
+def test_a_topic_whose_master_died_with_the_first_answer_has_a_route() -> None:
+    group = ElectedGroup(all_ack_in_sync_state_set=True)
+    group.controllers.leader()
+    group.start(1)
+    group.start(2)
+    group.run_until(lambda: len(group.in_sync()) == 2)
+    (master,) = group.masters()
+    group.run(2 * COPY_SECONDS)
+    group.send(master, b"first")
+    group.run_until(lambda: group.acknowledged == [b"first"])
+    group.kill(master)
+    slave = 3 - master
+    group.run_until(lambda: group.masters() == [slave])
+    group.run_until(lambda: group.bodies(slave) == [b"first"])
+    config = group.brokers[slave].topics.get("Topic")
+    assert config is not None and config.perm == READ | WRITE
+    group.run_until(lambda: group.name_server.table.queues.has("Topic", config_name(group, slave)))
+
+
+def config_name(group: ElectedGroup, number: int) -> str:
+    return group.brokers[number].config.broker_name
+
+
+def test_a_topic_with_queues_that_the_slave_has_not_heard_of_gets_them() -> None:
+    group, slave = copied()
+    master = group.master.plane
+    ordered = TopicConfig(
+        topic_name="Topic", read_queue_nums=8, write_queue_nums=8, order=True, perm=READ | WRITE
+    )
+    master.topics.update(ordered)
+    ok(master.send(b"new", topic="Made", queue_id=3))
+    ok(master.send(b"in a new queue", queue_id=7))
+    pass_time(group, 0.05)
+    assert slave.plane.topics.get("Made") is None
+    group.stop()
+    new = promoted(slave)
+    made, grown = new.topics.get("Made"), new.topics.get("Topic")
+    assert made is not None and made.read_queue_nums == new.config.default_topic_queue_nums
+    assert grown is not None and (grown.read_queue_nums, grown.write_queue_nums) == (8, 8)
+    assert [message.body for message in new.consume("Topic", 7)] == [b"in a new queue"]
+    ok(new.pull(0, topic="Made", queue_id=3))
+
+
+def test_a_slave_that_is_started_as_the_master_has_them_too() -> None:
+    group, slave = copied()
+    ok(group.send(b"new", topic="Made"))
+    pass_time(group, 0.05)
+    slave.stop()
+    new = BrokerInMemory(slave.plane.files, clock=group.clock, **group.store)
+    new.clock.advance(0.1)
+    assert new.topics.get("Made") is not None
+    new.stop()
+    again = BrokerInMemory(slave.plane.files, clock=group.clock, **group.store)
+    assert again.topics.get("Made") is not None
+
+
+def test_a_slave_that_acts_for_its_master_has_them_meanwhile() -> None:
+    group, slave = copied()
+    ok(group.send(b"new", topic="Made"))
+    pass_time(group, 0.05)
+    group.stop()
+    slave.plane.become(RoleState(Role.ACTING_MASTER, 1))
+    slave.plane.clock.advance(0.1)
+    assert slave.plane.topics.get("Made") is not None
+
+
+def test_retry_and_dead_letter_topics_have_one_queue() -> None:
+    group, slave = copied()
+    for topic in (retry_topic("G"), dlq_topic("G"), "%LMQ%light", "rmq_sys_own"):
+        group.master.plane.put(topic, b"given back")
+    ok(group.send(b"has the slave told of all"))
+    pass_time(group, 0.05)
+    group.stop()
+    new = promoted(slave)
+    for topic in (retry_topic("G"), dlq_topic("G")):
+        config = new.topics.get(topic)
+        assert config is not None and config.read_queue_nums == config.write_queue_nums == 1
+    assert not {"%LMQ%light", "rmq_sys_own"} & new.topics.all().keys()
+
+
+def test_what_the_master_deleted_or_made_smaller_stays_so() -> None:
+    """Also with a slave that comes later and meets all of it in the log."""
+    group = MasterAndSlaves()
+    master = group.master.plane
+    ok(group.send(b"old", topic="Deleted"))
+    ok(group.send(b"old", queue_id=3))
+    pass_time(group, 0.01)
+    master.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="Deleted"))
+    master.add_topic("Topic", read_queue_nums=2, write_queue_nums=2)
+    slave = group.add_slave()
+    pass_time(group, COPY_SECONDS)
+    slave.copy()
+    group.stop()
+    new = promoted(slave)
+    assert new.topics.get("Deleted") is None
+    config = new.topics.get("Topic")
+    assert config is not None and config.read_queue_nums == 2
