@@ -125,28 +125,28 @@ class MemoryFile:
         self._open = True
         self._holds_lock = holds_lock
 
-    def _use(self) -> _Node:
+    def _open_node(self) -> _Node:
         if not self._open:
             raise OSError(errno.EBADF, "file is closed")
         return self._node
 
     def pread(self, size: int, offset: int) -> bytes:
-        return self._use().current.read(size, offset)
+        return self._open_node().current.read(size, offset)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        self._use().change(bytes(data), offset)
+        self._open_node().change(bytes(data), offset)
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> None:
-        self._use().change(b"".join(buffers), offset)
+        self._open_node().change(b"".join(buffers), offset)
 
     def fsync(self) -> None:
-        self._use().sync()
+        self._open_node().sync()
 
     def truncate(self, size: int) -> None:
-        self._use().change(None, size)
+        self._open_node().change(None, size)
 
     def size(self) -> int:
-        return self._use().current.size
+        return self._open_node().current.size
 
     def close(self) -> None:
         if self._open and self._holds_lock:
@@ -275,7 +275,7 @@ class MemoryFiles:
         found.durable = dict(found.current)
 
     def usage(self, path: str) -> DiskUsage:
-        return DiskUsage(self.capacity, _used(self._root))
+        return DiskUsage(self.capacity, _used_bytes(self._root))
 
     def lock(self, path: str) -> MemoryFile:
         node = self._file(path, create=True)
@@ -344,10 +344,10 @@ class _Crash:
         for name in names if self._chance else sorted(directory.durable):
             entry = self._entry(directory.durable.get(name), directory.current.get(name))
             if entry is not None:
-                after.current[name] = after.durable[name] = self._left(entry)
+                after.current[name] = after.durable[name] = self._entry_after_crash(entry)
         return after
 
-    def _left(self, entry: _Entry) -> _Entry:
+    def _entry_after_crash(self, entry: _Entry) -> _Entry:
         known = self._done.get(id(entry))
         if known is None:
             if isinstance(entry, _Dir):
@@ -375,9 +375,9 @@ def _names(path: str) -> list[str]:
     return [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
 
 
-def _used(directory: _Dir) -> int:
+def _used_bytes(directory: _Dir) -> int:
     return sum(
-        _used(entry) if isinstance(entry, _Dir) else entry.current.used
+        _used_bytes(entry) if isinstance(entry, _Dir) else entry.current.used
         for entry in directory.current.values()
     )
 

@@ -211,7 +211,7 @@ class RaftNode:
         self.core.check(message)
         deferred: Deferred[m.RaftMessage] = Deferred()
         try:
-            self.core.step(message, self._now())
+            self.core.step(message, self._now_ms())
         except Exception as error:
             self._failed(Failure())
             raise Refused(Code.DISK_ERROR, str(error)) from error
@@ -248,7 +248,7 @@ class RaftNode:
 
     # The loop
 
-    def _now(self) -> int:
+    def _now_ms(self) -> int:
         return int(self._clock.seconds() * 1000)
 
     def _wake(self) -> None:
@@ -257,7 +257,7 @@ class RaftNode:
             self._wake_alarm.set_if_unset(0)
 
     def _tick(self) -> None:
-        self.core.tick(self._now())
+        self.core.tick(self._now_ms())
         self._pump()
 
     def _pump(self) -> None:
@@ -402,7 +402,7 @@ class RaftNode:
         if not self._running:
             return
         try:
-            self.core.step(response, self._now())
+            self.core.step(response, self._now_ms())
         except Exception:
             self._failed(Failure())
         else:

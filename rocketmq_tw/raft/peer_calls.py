@@ -39,7 +39,9 @@ class PeerCalls:
         code, body = request_to_body(message, self._group)
         command = RemotingCommand.request(code, body=encode_dledger_body(body))
         answered = self._client.request(self._peers[message.target], command, self._timeout)
-        return answered.addCallback(self._read, message, code).addErrback(self._none, message)
+        return answered.addCallback(self._read, message, code).addErrback(
+            self._log_no_answer, message
+        )
 
     def _read(
         self, response: RemotingCommand, request: m.RaftMessage, code: DLedgerRequestCode
@@ -59,7 +61,7 @@ class PeerCalls:
             return no_answer(request)
         return response_from_body(request, body)
 
-    def _none(self, failure: Failure, request: m.RaftMessage) -> m.RaftMessage:
+    def _log_no_answer(self, failure: Failure, request: m.RaftMessage) -> m.RaftMessage:
         self.log.debug(
             "no answer of {peer}: {reason}",
             peer=request.target,

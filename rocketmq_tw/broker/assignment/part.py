@@ -83,7 +83,7 @@ class ClusterQueues:
         """Fires with all readable queues, sorted; with None where no name server knows the
         topic."""
         if not self._brokers.has_name_servers:
-            return succeed(self._own(topic))
+            return succeed(self._queues_here(topic))
 
         def use_last(failure: Failure) -> TopicRouteData | None:
             # What was known stays in use: brokers may well be there.
@@ -97,7 +97,7 @@ class ClusterQueues:
         found = self._brokers.find_route(topic, max_age_ms=interval)
         return found.addErrback(use_last).addCallback(queues_of)
 
-    def _own(self, topic: str) -> Queues | None:
+    def _queues_here(self, topic: str) -> Queues | None:
         config = self._topics.get(topic)
         if config is None or not is_readable(config.perm):
             return None

@@ -185,7 +185,7 @@ class ClientRegistry:
 
     def register_producer(self, group: str, client: Client) -> None:
         """Adds the client to a group of producers or renews it."""
-        member = self._enter(client.peer).producing
+        member = self._memberships_of(client.peer).producing
         self._check_limit(member, group, client)
         clients = self._producers.setdefault(group, {})
         if client.peer not in clients:
@@ -209,7 +209,7 @@ class ClientRegistry:
         `without_sub`: the heartbeat leaves the subscriptions out, as they are what it sent before.
         """
         name = data.group_name
-        member = self._enter(client.peer).consuming
+        member = self._memberships_of(client.peer).consuming
         self._check_limit(member, name, client)
         group = self._consumers.get(name) or ConsumerGroup(name)
         if not without_sub:
@@ -266,20 +266,20 @@ class ClientRegistry:
         for peer in list(self._peers):
             member = self._peers.get(peer)
             if member is not None and any(
-                client.renewed_ms < oldest for client in self._of(peer, member)
+                client.renewed_ms < oldest for client in self._clients_of(peer, member)
             ):
                 peer.close("its client sends no heartbeats any more")
                 self.peer_lost(peer)
             yield
 
-    def _of(self, peer: IPeer, member: _Memberships) -> Iterator[Client]:
+    def _clients_of(self, peer: IPeer, member: _Memberships) -> Iterator[Client]:
         """Yields the memberships of one connection."""
         for name in member.producing:
             yield self._producers[name][peer]
         for name in member.consuming:
             yield self._consumers[name].clients[peer]
 
-    def _enter(self, peer: IPeer) -> _Memberships:
+    def _memberships_of(self, peer: IPeer) -> _Memberships:
         member = self._peers.get(peer)
         if member is None:
             member = self._peers[peer] = _Memberships()

@@ -76,7 +76,7 @@ class CatchUp:
             waiting, _ = self._read(level, offset, BATCH_MESSAGES)
             has_more = bool(waiting)
             for each in waiting:
-                if not self._take(level, each):
+                if not self._is_delivered(level, each):
                     has_more = False
                     break
                 offset = each.queue_offset + 1
@@ -96,7 +96,7 @@ class CatchUp:
                 yield
             has_more = bool(waiting)
             for each in reversed(waiting):
-                if each.queue_offset != end - 1 or not self._take(level, each):
+                if each.queue_offset != end - 1 or not self._is_delivered(level, each):
                     has_more = False
                     break
                 end = each.queue_offset
@@ -107,7 +107,7 @@ class CatchUp:
         read = self._store.read_queue(SCHEDULE_TOPIC, queue_of(level), offset, count, BATCH_BYTES)
         return list(decode_records(read.data)), max(read.next_offset, offset + 1)
 
-    def _take(self, level: int, waiting: StoredMessage) -> bool:
+    def _is_delivered(self, level: int, waiting: StoredMessage) -> bool:
         """Returns whether one that was delivered is this one; it stands for no other then."""
         key = _key(level, waiting.properties)
         if not self._delivered[key]:

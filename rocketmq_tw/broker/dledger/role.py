@@ -53,13 +53,13 @@ class RoleOfGroup:
         self._taken: Scope | None = None
         self._steering = False
         self._running = False
-        self._retry = Alarm(clock, self._steer)
+        self._retry = Alarm(clock, self._start_changing)
         member.node.role_listeners.append(self._elected)
 
     def start(self) -> None:
         """Takes the role of a slave until there is an election."""
         self._running = True
-        self._steer()
+        self._start_changing()
 
     def stop(self) -> None:
         """Takes no role any more."""
@@ -70,23 +70,23 @@ class RoleOfGroup:
     def give_up(self) -> None:
         """The member has failed: the broker has no role."""
         self._member.follow()
-        self._want(RoleState(Role.ISOLATED, self._broker_id))
+        self._set_wanted(RoleState(Role.ISOLATED, self._broker_id))
 
     def _elected(self, role: RaftRole, term: int) -> None:
         if role is RaftRole.LEADER:
-            self._want(RoleState(Role.MASTER, 0, synchronous=True))
+            self._set_wanted(RoleState(Role.MASTER, 0, synchronous=True))
             return
         self._member.follow()
         # A member that looks for a leader goes on as a slave: what is committed may be read.
         if self._wanted.role is not Role.SLAVE:
-            self._want(RoleState(Role.SLAVE, self._broker_id))
+            self._set_wanted(RoleState(Role.SLAVE, self._broker_id))
 
-    def _want(self, state: RoleState) -> None:
+    def _set_wanted(self, state: RoleState) -> None:
         self._wish.end()
         self._wanted, self._wish = state, Scope()
-        self._steer()
+        self._start_changing()
 
-    def _steer(self) -> None:
+    def _start_changing(self) -> None:
         if self._running and not self._steering:
             self._steering = True
             self._take_roles().addErrback(self._cannot_take)

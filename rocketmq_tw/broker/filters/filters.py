@@ -56,7 +56,7 @@ class MessageFilters:
             return MessageFilter(tag_match(tags.text, tags.codes))
         expression = self.parsed(text, kind)
         self.check_enabled(kind)
-        return self._by(expression)
+        return self._filter_by_properties(expression)
 
     def of_subscription(
         self, consumers: ConsumerGroup, wanted: SubscriptionData, version: int = 0
@@ -82,7 +82,7 @@ class MessageFilters:
             return EVERY_MESSAGE
         if self._config.filter_support_retry and wanted.topic.startswith(RETRY_PREFIX):
             return self._of_retries(consumers.name)
-        by_expression = self._by(known.expression)
+        by_expression = self._filter_by_properties(known.expression)
         if self._bits is None:
             return by_expression
         return by_expression._replace(by_extra=self._bits.may_match(known))
@@ -147,7 +147,7 @@ class MessageFilters:
         self.budget.admit_read(_HEAVIEST)
         return MessageFilter(by_properties=matches, weight=_HEAVIEST)
 
-    def _by(self, expression: Compiled) -> MessageFilter:
+    def _filter_by_properties(self, expression: Compiled) -> MessageFilter:
         self.budget.admit_read(expression.weight)
         return MessageFilter(by_properties=expression.matches, weight=expression.weight)
 

@@ -148,12 +148,12 @@ class FilterTable(WriteBehindTable):
                 self._register(group, subscription, subscription.sub_string)
         if topics:
             for topic in topics - named:
-                self._died(self._topics[topic][group])
+                self._mark_dead(self._topics[topic][group])
 
     def left(self, group: str) -> None:
         """Notes that the last consumer of the group is gone."""
         for topic in self._topics_of.get(group, ()):
-            self._died(self._topics[topic][group])
+            self._mark_dead(self._topics[topic][group])
 
     def _register(self, group: str, wanted: SubscriptionData, expression: str) -> None:
         known = self._find(wanted.topic, group)
@@ -272,7 +272,7 @@ class FilterTable(WriteBehindTable):
         self._dirty = True
         self.changes.tell(topic)
 
-    def _died(self, known: GroupFilter) -> None:
+    def _mark_dead(self, known: GroupFilter) -> None:
         data = known.data
         if data.dead_time < data.born_time:
             # A clock that was set back must not bring it to life.

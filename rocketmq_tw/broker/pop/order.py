@@ -54,7 +54,7 @@ class OrderBook(WriteBehindTable):
         """Returns whether messages of the queue are being consumed, by another attempt than
         `attempt_id`: the same one may pop again. `invisible_time`, in ms, stands in for one that is
         not known."""
-        info = self._get(queue)
+        info = self._info_of(queue)
         if info is None or not info.offsets:
             return False
         if info.attempt_id is not None and info.attempt_id == attempt_id:
@@ -66,7 +66,7 @@ class OrderBook(WriteBehindTable):
     def free_at(self, queue: PoppedQueue) -> int | None:
         """Returns when the queue will be free though nothing more is acknowledged, in ms; None: it
         is."""
-        info = self._get(queue)
+        info = self._info_of(queue)
         if info is None or not info.offsets:
             return None
         free = _free_at(info)
@@ -83,7 +83,7 @@ class OrderBook(WriteBehindTable):
         """Notes that these messages are being consumed now; returns which of them were consumed
         before, and how often. Times in ms."""
         topic, group, queue_id = queue
-        before = self._get(queue)
+        before = self._info_of(queue)
         first = offsets[0]
         info = OrderInfo(
             attempt_id=attempt_id,
@@ -93,7 +93,7 @@ class OrderBook(WriteBehindTable):
             pop_time=pop_time,
         )
         if before is not None:
-            info.consumed_counts = _counts(before, info, offsets)
+            info.consumed_counts = _consume_counts(before, info, offsets)
         self._table.setdefault(pair_key(topic, group), {})[queue_id] = info
         self._dirty = True
         self.changed.tell(queue)
@@ -102,26 +102,26 @@ class OrderBook(WriteBehindTable):
     def acknowledge(self, queue: PoppedQueue, offset: int, pop_time: int) -> int | None:
         """Notes that a message is consumed; returns the offset at which the group goes on, None
         where the message was popped again since. Raises `ValueError` where it was not popped."""
-        info = self._get(queue)
+        info = self._info_of(queue)
         if info is None:
             return offset + 1
         if not info.offsets:
             raise ValueError("nothing is being consumed")
         if pop_time != info.pop_time:
             return None
-        offsets = _absolute(info)
+        offsets = _popped_offsets(info)
         if offset not in offsets:
             raise ValueError(f"what is being consumed are the messages {offsets}")
         info.commit_bits |= 1 << offsets.index(offset)
         self._dirty = True
         self.changed.tell(queue)
-        waiting = _waiting(info)
+        waiting = _unacknowledged(info)
         return waiting[0] if waiting else offsets[-1] + 1
 
     def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> None:
         """Changes when a message becomes visible again, in ms; ignored where it was popped again
         since."""
-        info = self._get(queue)
+        info = self._info_of(queue)
         if info is None or info.pop_time != pop_time:
             return
         # Another one in its place: `encode` may be reading it.
@@ -150,7 +150,7 @@ class OrderBook(WriteBehindTable):
             topic, _ = split_key(key)
             for queue_id, info in list(queues.items()):
                 end = end_of(topic, queue_id)
-                if end is not None and info.offsets and _absolute(info)[-1] >= end:
+                if end is not None and info.offsets and _popped_offsets(info)[-1] >= end:
                     del queues[queue_id]
                     self._dirty = True
 
@@ -189,7 +189,7 @@ class OrderBook(WriteBehindTable):
     def _encoder(self) -> Callable[[], bytes]:
         return self.encode
 
-    def _get(self, queue: PoppedQueue) -> OrderInfo | None:
+    def _info_of(self, queue: PoppedQueue) -> OrderInfo | None:
         topic, group, queue_id = queue
         return self._table.get(pair_key(topic, group), {}).get(queue_id)
 
@@ -231,16 +231,18 @@ class OrderWatch:
             alarm.set(min(max(free_at - self._now_ms(), 0) / 1000, _LONGEST_WAIT))
 
 
-def _absolute(info: OrderInfo) -> list[int]:
+def _popped_offsets(info: OrderInfo) -> list[int]:
     """Returns the queue offsets of the popped messages."""
     first = info.offsets[0]
     return [first, *(first + distance for distance in info.offsets[1:])]
 
 
-def _waiting(info: OrderInfo) -> list[int]:
+def _unacknowledged(info: OrderInfo) -> list[int]:
     """Returns the queue offsets of those that are not acknowledged."""
     return [
-        offset for index, offset in enumerate(_absolute(info)) if not info.commit_bits & 1 << index
+        offset
+        for index, offset in enumerate(_popped_offsets(info))
+        if not info.commit_bits & 1 << index
     ]
 
 
@@ -249,13 +251,13 @@ def _free_at(info: OrderInfo) -> int:
     nothing."""
     usual = info.pop_time + (info.invisible_time or 0)
     changed = info.next_visible_times or {}
-    return max((changed.get(offset, usual) for offset in _waiting(info)), default=0)
+    return max((changed.get(offset, usual) for offset in _unacknowledged(info)), default=0)
 
 
-def _counts(before: OrderInfo, info: OrderInfo, offsets: Sequence[int]) -> dict[int, int]:
+def _consume_counts(before: OrderInfo, info: OrderInfo, offsets: Sequence[int]) -> dict[int, int]:
     """Returns how often each of `offsets` was consumed before."""
     known = before.consumed_counts or {}
     if before.attempt_id is not None and before.attempt_id == info.attempt_id:
         return known
-    former = set(_absolute(before)) if before.offsets else set()
+    former = set(_popped_offsets(before)) if before.offsets else set()
     return {offset: known.get(offset, 0) + 1 for offset in offsets if offset in former}

@@ -115,9 +115,9 @@ class Pop(Part):
         return write_progress(self.order, self._writing.commit, self._host.in_thread)
 
     def _forget_orders(self) -> Deferred[Any]:
-        return self._host.in_slices(self.order.forget_unused(self._is_there))
+        return self._host.in_slices(self.order.forget_unused(self._queue_exists))
 
-    def _is_there(self, topic: str, group: str, queue_id: int) -> bool:
+    def _queue_exists(self, topic: str, group: str, queue_id: int) -> bool:
         config = self._tables.topics.get(topic)
         return (
             config is not None

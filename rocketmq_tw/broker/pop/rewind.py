@@ -108,7 +108,7 @@ class PopRewind:
         known = self._offsets.query(REVIVE_GROUP, topic, queue_id)
         back = min(known, self._cut.end_of(topic, queue_id) - 1)
         revived = dict(self._revived)
-        since = self._since(revived)
+        since = self._oldest_open_ms(revived)
         least = max(store.min_queue_offset(topic, queue_id), back - MOST_BACK)
         for offset in range(back, least - 1, -1):
             if since is None:
@@ -121,12 +121,12 @@ class PopRewind:
                 if isinstance(point, PopCheckPoint) and self._is_open(point, revived):
                     back = offset - 1
             if offset % _MESSAGES_A_STEP == 0:
-                since = self._since(revived)
+                since = self._oldest_open_ms(revived)
                 yield
         if back < known:
             self._offsets.commit(REVIVE_GROUP, topic, queue_id, back, "the broker")
 
-    def _since(self, revived: dict[_Revived, int]) -> int | None:
+    def _oldest_open_ms(self, revived: dict[_Revived, int]) -> int | None:
         """Returns when the oldest message of an open check point was popped, in ms; None: there is
         none."""
         times = [] if self._oldest_dealt_with is None else [self._oldest_dealt_with]

@@ -133,7 +133,7 @@ class ResumeQueue:
                     held.peer.when_ready(held.go_on)
         if self._postponed and not self._is_under_way:
             self._is_under_way = True
-            self._in_slices(self._one_by_one())
+            self._in_slices(self._resume_steps())
 
     def resume_all(self) -> None:
         """Resumes all now, since nothing may be resumed once a role is over."""
@@ -142,7 +142,7 @@ class ResumeQueue:
         for held in woken:
             held.peer.when_ready(held.go_on)
 
-    def _one_by_one(self) -> Iterator[None]:
+    def _resume_steps(self) -> Iterator[None]:
         try:
             while self._postponed:
                 held = self._postponed.popleft()

@@ -83,9 +83,9 @@ class LogicPull:
                 item, answer = self._where_to_go_on(answer)
             if has_end(item):
                 end = min(answer.header.next_begin_offset, item.end_offset)
-                answer = _with(answer, next_begin_offset=end)
+                answer = _with_header(answer, next_begin_offset=end)
         header = answer.header
-        return _with(
+        return _with_header(
             answer,
             next_begin_offset=logic_offset(item, header.next_begin_offset),
             min_offset=logic_offset(item, max(item.start_offset, header.min_offset)),
@@ -107,21 +107,21 @@ class LogicPull:
         is_first = item is item_at(items, 0)
         if item is self._queue.leader:
             if answer.code is ResponseCode.PULL_OFFSET_MOVED and offset > end:
-                answer = _with(answer, next_begin_offset=end)
+                answer = _with_header(answer, next_begin_offset=end)
             elif offset < first and not is_first:
-                answer = _again(answer, first)
+                answer = _retry_at(answer, first)
         elif not is_first and offset < first:
-            answer = _again(answer, first)
+            answer = _retry_at(answer, first)
         elif offset >= end:
             following = item_behind(items, item)
             if following is None:
                 # Where the next item begins is not decided yet.
                 return item, replace(answer, code=ResponseCode.PULL_NOT_FOUND)
             start = following.start_offset
-            answer = _with(_again(answer, start), min_offset=start, max_offset=start)
+            answer = _with_header(_retry_at(answer, start), min_offset=start, max_offset=start)
             return following, answer
         if is_first and offset < first:
-            answer = _with(answer, next_begin_offset=first)
+            answer = _with_header(answer, next_begin_offset=first)
             answer = replace(answer, code=ResponseCode.PULL_OFFSET_MOVED)
         return item, answer
 
@@ -162,14 +162,14 @@ class LogicPulls:
         answer = pull.translate(
             PullAnswer(ResponseCode(response.code), response.remark, read, response.body)
         )
-        return _with(answer, suggest_which_broker_id=MASTER_ID)
+        return _with_header(answer, suggest_which_broker_id=MASTER_ID)
 
 
-def _with(answer: PullAnswer, **fields: int) -> PullAnswer:
+def _with_header(answer: PullAnswer, **fields: int) -> PullAnswer:
     """Returns the answer with other fields of its header."""
     return replace(answer, header=replace(answer.header, **fields))
 
 
-def _again(answer: PullAnswer, offset: int) -> PullAnswer:
-    answer = _with(answer, next_begin_offset=offset)
+def _retry_at(answer: PullAnswer, offset: int) -> PullAnswer:
+    answer = _with_header(answer, next_begin_offset=offset)
     return replace(answer, code=ResponseCode.PULL_RETRY_IMMEDIATELY)

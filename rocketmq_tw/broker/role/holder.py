@@ -95,7 +95,7 @@ class RoleHolder:
         self.changed.tell(former, state)
 
 
-def _nobody(state: RoleState) -> Deferred[None]:
+def _no_broker_yet(state: RoleState) -> Deferred[None]:
     return fail(ValueError("no broker leads its parts into a role yet"))
 
 
@@ -103,4 +103,4 @@ class RoleChanges:
     """The broker sets `change`, parts call it; see `Broker.change_role` for what it does."""
 
     def __init__(self) -> None:
-        self.change: Callable[[RoleState], Deferred[None]] = _nobody
+        self.change: Callable[[RoleState], Deferred[None]] = _no_broker_yet

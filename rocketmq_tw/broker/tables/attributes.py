@@ -19,13 +19,13 @@ class Attribute(NamedTuple):
     unsupported: str = ""
 
 
-def _only(value: str, unsupported: str) -> Attribute:
+def _fixed(value: str, unsupported: str) -> Attribute:
     return Attribute(frozenset({value}), changeable=False, unsupported=unsupported)
 
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
-    "queue.type": _only("SimpleCQ", UNSUPPORTED["queue.type"]),
-    "cleanup.policy": _only("DELETE", UNSUPPORTED["cleanup.policy"]),
+    "queue.type": _fixed("SimpleCQ", UNSUPPORTED["queue.type"]),
+    "cleanup.policy": _fixed("DELETE", UNSUPPORTED["cleanup.policy"]),
     "message.type": Attribute(
         frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"}),
         changeable=True,

@@ -58,7 +58,7 @@ class TimerWork:
     def begin(self) -> None:
         """Goes on where the checkpoint is, once a thread has found out what waits already."""
         stretch = self._next_stretch()
-        self._take_place()
+        self._position_books()
         books = self._books
         if books.files.log.end == 0:
             self._open(stretch, Waiting(set(), 0, ()))
@@ -115,7 +115,7 @@ class TimerWork:
 
     # What depends on the role
 
-    def _take_place(self) -> None:
+    def _position_books(self) -> None:
         """Moves the books to where the work goes on."""
         self._books.go_on(as_slave=False)
 
@@ -147,7 +147,7 @@ class FollowingTimer(TimerWork):
         super().__init__(host, writing, books, keeper, scope)
         scope.on_end(books.progress.followed.add(self._followed))
 
-    def _take_place(self) -> None:
+    def _position_books(self) -> None:
         self._books.go_on(as_slave=True)
 
     def _followed(self) -> None:
@@ -193,12 +193,12 @@ class DeliveringTimer(TimerWork):
 
     def _may_go_on(self) -> bool:
         if clock_is_behind(self._books, self._host.now_ms()):
-            self._clock_set_back()
+            self._go_back_to_now()
             return False
         return super()._may_go_on()
 
     @inlineCallbacks
-    def _clock_set_back(self) -> Generator[Deferred[Any], Any, None]:
+    def _go_back_to_now(self) -> Generator[Deferred[Any], Any, None]:
         log.warn("the clock was set back; timed messages go on at the time that it is now")
         stretch = self._next_stretch()
         yield self._when_idle()

@@ -45,7 +45,7 @@ class History:
             topics.append(TIMER_TOPIC)
         for topic in topics:
             messages = yield self._with_id(topic, half.unique_id)
-            if any(self._is_of(message, half) for message in messages):
+            if any(self._is_committed_copy(message, half) for message in messages):
                 return True
         return False
 
@@ -55,7 +55,7 @@ class History:
         messages = yield self._with_id(TRANS_CHECK_MAX_TIME_TOPIC, half.unique_id)
         return any(_is_same(Half(message), half) for message in messages)
 
-    def _is_of(self, message: StoredMessage, half: Half) -> bool:
+    def _is_committed_copy(self, message: StoredMessage, half: Half) -> bool:
         if transaction_value(message.sys_flag) != TRANSACTION_COMMIT:
             return False
         record = self._store.record_at(message.prepared_transaction_offset)

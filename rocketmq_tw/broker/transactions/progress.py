@@ -55,7 +55,7 @@ class SettledProgress:
             self._commit(OP_HALF_TOPIC, op_start)
             self._offsets.put_first(SYSTEM_GROUP, OP_HALF_TOPIC)
         for topic, offset in ((HALF_TOPIC, half_offset), (OP_HALF_TOPIC, op_offset)):
-            if offset is not None and self._known(topic) != offset:
+            if offset is not None and self._kept_offset(topic) != offset:
                 self._commit(topic, offset)
 
     def rewind(self, cut: LogCut) -> Iterator[None]:
@@ -94,11 +94,11 @@ class SettledProgress:
 
     def _go_back(self, topic: str, offset: int) -> None:
         """Moves an offset back, if there is one and it is behind `offset`."""
-        known = self._known(topic)
+        known = self._kept_offset(topic)
         if known is not None and offset < known:
             self._commit(topic, offset)
 
-    def _known(self, topic: str) -> int | None:
+    def _kept_offset(self, topic: str) -> int | None:
         return self._offsets.of(SYSTEM_GROUP, topic).get(QUEUE)
 
     def _commit(self, topic: str, offset: int) -> None:

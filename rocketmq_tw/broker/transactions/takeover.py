@@ -66,12 +66,12 @@ class Takeover:
     def _begin(self) -> None:
         start, op_start = self._progress.start(HALF_TOPIC), self._progress.start(OP_HALF_TOPIC)
         if start is None or op_start is None or self._progress.is_copied:
-            start, op_start = self._earlier(start, op_start)
+            start, op_start = self._move_start_back(start, op_start)
         self.book = HalfBook(start)
         self.op_offset = op_start
         self._read_to = start
 
-    def _earlier(self, start: int | None, op_start: int | None) -> tuple[int, int]:
+    def _move_start_back(self, start: int | None, op_start: int | None) -> tuple[int, int]:
         """Returns where to look again from: op messages from behind the first half message on."""
         store = self._store
         end = store.max_queue_offset(HALF_TOPIC, QUEUE)

@@ -59,7 +59,7 @@ SAFE = STORED - {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEO
 log = Logger()
 
 
-def _at_once(work: Callable[..., None], *args: Any) -> None:
+def _call_directly(work: Callable[..., None], *args: Any) -> None:
     work(*args)
 
 
@@ -97,7 +97,7 @@ class Commit:
         dispatcher: Dispatcher,
         role: RoleHolder,
         *,
-        gather: Callable[..., None] = _at_once,
+        gather: Callable[..., None] = _call_directly,
     ) -> None:
         """`gather` carries out what writes to many peers (`Listener.gather`)."""
         self._gather = gather

@@ -86,7 +86,7 @@ class Compiler:
                 index = self._index(name)
                 return lambda values: values[index]
             case Nothing(operand):
-                return _nothing(self.compile(operand))
+                return _always_null(self.compile(operand))
             case IsTrue(operand):
                 return _is_true(self.compile(operand))
             case IsNull(operand):
@@ -171,11 +171,11 @@ def _equality(left: Kind, right: Kind) -> Callable[[Any, Any], bool]:
     if left is right or Kind.NULL in (left, right):
         return lambda one, other: bool(one == other)
     if left is Kind.BOOLEAN:
-        return _gives_up if right is Kind.TEXT else _never
+        return _never_compares if right is Kind.TEXT else _never_equal
     if right is Kind.BOOLEAN:
         if left is Kind.TEXT:
             return lambda one, other: java_boolean(one) is other
-        return _never
+        return _never_equal
     if left is Kind.TEXT:
         number = _NUMBER_OF_TEXT[right]
         return lambda one, other: number(one) == other
@@ -187,15 +187,15 @@ def _equality(left: Kind, right: Kind) -> Callable[[Any, Any], bool]:
     return lambda one, other: bool(one == other)
 
 
-def _never(one: Any, other: Any) -> bool:
+def _never_equal(one: Any, other: Any) -> bool:
     return False
 
 
-def _gives_up(one: Any, other: Any) -> bool:
+def _never_compares(one: Any, other: Any) -> bool:
     raise EvaluationError
 
 
-def _nothing(evaluate: Evaluate) -> Evaluate:
+def _always_null(evaluate: Evaluate) -> Evaluate:
     def nothing(values: Values) -> None:
         evaluate(values)
 

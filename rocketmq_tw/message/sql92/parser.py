@@ -53,27 +53,27 @@ class Parser:
     def parse(self) -> Node:
         """Raises `ExpressionError`."""
         column = self._lexer.peek().column
-        node = self._condition(self._joined("OR"), column)
+        node = self._condition(self._boolean("OR"), column)
         behind = self._lexer.peek()
         self.rest = 0 if behind.kind is TokenKind.END else behind.column
         return node
 
     # Conditions
 
-    def _joined(self, word: str) -> Node:
+    def _boolean(self, word: str) -> Node:
         """Returns what OR joins, or what AND does; in one method, to need no deeper a stack than
         two."""
         is_or = word == "OR"
         column = self._lexer.peek().column
-        left = self._joined("AND") if is_or else self._equality()
-        if not self._takes(word):
+        left = self._boolean("AND") if is_or else self._equality()
+        if not self._accept(word):
             return left
         operands = [self._condition(left, column)]
         while True:
             column = self._lexer.peek().column
-            operand = self._joined("AND") if is_or else self._equality()
+            operand = self._boolean("AND") if is_or else self._equality()
             operands.append(self._condition(operand, column))
-            if not self._takes(word):
+            if not self._accept(word):
                 return Or(tuple(operands)) if is_or else And(tuple(operands))
 
     def _equality(self) -> Node:
@@ -82,8 +82,8 @@ class Parser:
         chained = 0
         while True:
             token = self._lexer.peek()
-            if self._takes("IS"):
-                negated = self._takes("NOT")
+            if self._accept("IS"):
+                negated = self._accept("NOT")
                 self._expect("NULL", "NULL" if negated else "NULL or NOT NULL")
                 left = IsNull(left)
                 if negated:
@@ -117,7 +117,7 @@ class Parser:
                 "IN",
                 "NOT",
             ):
-                left = self._worded(left, column)
+                left = self._word_operator(left, column)
             else:
                 self._depth -= chained
                 return left
@@ -133,10 +133,10 @@ class Parser:
         _check_ordered(right, at)
         return Comparison(sign, left, right)
 
-    def _worded(self, left: Node, column: int) -> Node:
+    def _word_operator(self, left: Node, column: int) -> Node:
         """Returns what a word says of `left`: CONTAINS and its kind, BETWEEN or IN, maybe behind
         NOT."""
-        negated = self._takes("NOT")
+        negated = self._accept("NOT")
         token = self._lexer.next()
         word = token.text if token.kind is TokenKind.KEYWORD else ""
         if word in _TEXT_WORDS:
@@ -168,7 +168,7 @@ class Parser:
             raise ExpressionError(column, "expected a property in front of IN")
         self._expect("(", "( and strings in single quotes behind IN")
         texts = [self._string()]
-        while self._takes(","):
+        while self._accept(","):
             texts.append(self._string())
         self._expect(")", ", or ) in the list behind IN")
         return ListTest(value.name, frozenset(texts), negated)
@@ -177,7 +177,7 @@ class Parser:
 
     def _unary(self) -> Node:
         token = self._lexer.peek()
-        if not (self._takes("+") or self._takes("-") or self._takes("NOT")):
+        if not (self._accept("+") or self._accept("-") or self._accept("NOT")):
             return self._primary()
         self._enter(token)
         column = self._lexer.peek().column
@@ -192,7 +192,7 @@ class Parser:
         if token.kind is TokenKind.SIGN and token.text == "(":
             self._enter(token)
             self._lexer.next()
-            inner = self._joined("OR")
+            inner = self._boolean("OR")
             self._expect(")", ") or a further part of the condition in ( )")
             self._depth -= 1
             return inner
@@ -219,7 +219,7 @@ class Parser:
 
     # Words
 
-    def _takes(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
         """Takes the next word where it is this keyword or sign."""
         token = self._lexer.peek()
         if token.text == text and token.kind in (TokenKind.KEYWORD, TokenKind.SIGN):
@@ -228,7 +228,7 @@ class Parser:
         return False
 
     def _expect(self, text: str, what: str) -> None:
-        if not self._takes(text):
+        if not self._accept(text):
             raise _expected(self._lexer.peek(), what)
 
     def _condition(self, node: Node, column: int) -> Node:

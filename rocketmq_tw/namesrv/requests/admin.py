@@ -91,7 +91,9 @@ class NamesrvAdminRequests:
         route = decode_request(TopicRouteData, request.body) if request.body else TopicRouteData()
         check_name("topic", header.topic)
         if not self._table.register_topic(header.topic, route.queue_datas):
-            self._say(peer, f"named a broker that is not registered for topic {header.topic!r}")
+            self._log_change(
+                peer, f"named a broker that is not registered for topic {header.topic!r}"
+            )
         return request.response()
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
@@ -99,7 +101,7 @@ class NamesrvAdminRequests:
 
         def answer(changed: dict[str, str]) -> RemotingCommand:
             changes = ", ".join(f"{key}={value}" for key, value in changed.items())
-            self._say(peer, f"changed the configuration: {changes or 'nothing'}")
+            self._log_change(peer, f"changed the configuration: {changes or 'nothing'}")
             return request.response()
 
         return self._config.update(request.body, peer).addCallback(answer)
@@ -110,7 +112,7 @@ class NamesrvAdminRequests:
 
     def _say_changed(self, peer: IPeer, what: str, count: int) -> None:
         if count:
-            self._say(peer, what)
+            self._log_change(peer, what)
 
-    def _say(self, peer: IPeer, what: str) -> None:
+    def _log_change(self, peer: IPeer, what: str) -> None:
         self.log.info("{peer} {what}", peer=peer.address, what=what)

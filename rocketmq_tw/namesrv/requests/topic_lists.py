@@ -82,7 +82,9 @@ class TopicListRequests:
             body = TopicList(topic_list=topics, broker_addr=next(addresses, None))
             return request.response(body=encode_body(body))
 
-        made = self._made(len(names), lambda: (sorted(names), in_broker_order(brokers)))
+        made = self._make_apart_if_many(
+            len(names), lambda: (sorted(names), in_broker_order(brokers))
+        )
         return made.addCallback(answer)
 
     def topics(
@@ -100,7 +102,7 @@ class TopicListRequests:
 
         def collect() -> Deferred[RemotingCommand]:
             collected = self._in_slices(steps(found))
-            collected.addCallback(lambda _: self._made(len(found), encode))
+            collected.addCallback(lambda _: self._make_apart_if_many(len(found), encode))
             return collected.addCallback(lambda body: request.response(body=body))
 
         def encode() -> bytes:
@@ -108,7 +110,7 @@ class TopicListRequests:
 
         return self._listing.run(collect)
 
-    def _made(self, entries: int, make: Callable[[], T]) -> Deferred[T]:
+    def _make_apart_if_many(self, entries: int, make: Callable[[], T]) -> Deferred[T]:
         """Fires with what `make` returns, which has something to do for each of so many entries."""
         return maybeDeferred(make) if entries <= _FEW else self._in_thread(make)
 

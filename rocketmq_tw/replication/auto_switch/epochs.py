@@ -89,7 +89,7 @@ class EpochTable:
                 ' their store, docs/controller.md says what to do: "Controllers that were started'
                 ' anew"'
             )
-        kept = [entry for entry in self._before(end) if entry.epoch < epoch]
+        kept = [entry for entry in self._kept_in_front(end) if entry.epoch < epoch]
         kept.append(EpochEntry(epoch, end))
         if kept[0].start > log_start and kept[0].epoch > BEFORE_EPOCHS:
             kept.insert(0, EpochEntry(BEFORE_EPOCHS, 0))
@@ -103,7 +103,7 @@ class EpochTable:
             return False
         if last is not None and entry.epoch <= last.epoch:
             raise EpochError(f"the master's epoch is {entry}, this log has {last}")
-        self._entries = (*self._before(entry.start), entry)
+        self._entries = (*self._kept_in_front(entry.start), entry)
         return True
 
     def restart(self, master: EpochTable) -> None:
@@ -159,7 +159,7 @@ class EpochTable:
             return Agreement(firsts[0], 0)
         return None
 
-    def _before(self, start: int) -> tuple[EpochEntry, ...]:
+    def _kept_in_front(self, start: int) -> tuple[EpochEntry, ...]:
         """Returns the epochs that stay where one follows that starts at `start`."""
         if start == 0:
             return self._entries[-MAX_EMPTY:]

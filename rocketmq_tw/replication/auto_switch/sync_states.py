@@ -93,7 +93,7 @@ class SyncStates:
 
     def connected(self, broker_id: int, log_end: int, now_ms: int, *, is_learner: bool) -> None:
         """Adds a slave; a learner never becomes a member."""
-        self._gone(broker_id, now_ms)
+        self._remove_slave(broker_id, now_ms)
         self._slaves[broker_id] = _Slave(
             is_learner=is_learner, caught_up_ms=now_ms, mark_ms=now_ms, mark_end=log_end
         )
@@ -101,7 +101,7 @@ class SyncStates:
 
     def lost(self, broker_id: int, now_ms: int) -> None:
         """Removes a slave."""
-        self._gone(broker_id, now_ms)
+        self._remove_slave(broker_id, now_ms)
         self._update_waited_for()
 
     def reported(
@@ -250,7 +250,7 @@ class SyncStates:
     def _may_be_waited_for(self, broker_id: int, now_ms: int) -> bool:
         return broker_id in self._were_members or self._may_try(_STRANGERS, now_ms)
 
-    def _gone(self, broker_id: int, now_ms: int) -> None:
+    def _remove_slave(self, broker_id: int, now_ms: int) -> None:
         slave = self._slaves.pop(broker_id, None)
         if slave is not None and slave.joining_until_ms is not None:
             self._end_joining(broker_id, slave, now_ms)

@@ -68,19 +68,19 @@ class SlaveConnection(Protocol, Generic[L]):
         try:
             self._check = self._service.check(self)
         except RequestError as refusal:
-            self._refused(Failure(refusal))
+            self._check_refused(Failure(refusal))
         if self._check is not None:
             self._writable = False
             self.transport.pauseProducing()
-            self._check.addCallbacks(self._passed, self._refused)
+            self._check.addCallbacks(self._check_passed, self._check_refused)
 
-    def _passed(self, _: None) -> None:
+    def _check_passed(self, _: None) -> None:
         self._check = None
         if not self.is_closing:
             self.transport.resumeProducing()
             self.resumeProducing()
 
-    def _refused(self, failure: Failure) -> None:
+    def _check_refused(self, failure: Failure) -> None:
         self._check = None
         error = failure.value
         if isinstance(error, RequestError):

@@ -116,7 +116,7 @@ def _chart(chart: Chart) -> str:
 
 def _grid(scale: _Scale, step: float) -> Iterator[str]:
     for number in range(round(scale.top / step) + 1):
-        y, label = scale.y(number * step), _short(number * step)
+        y, label = scale.y(number * step), _axis_text(number * step)
         yield (
             f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - _RIGHT}" y2="{y:.1f}"'
             f' stroke="{"#bbb" if number == 0 else "#e5e5e5"}"/>'
@@ -153,7 +153,7 @@ def _step(highest: float) -> float:
     )
 
 
-def _short(value: float) -> str:
+def _axis_text(value: float) -> str:
     """Returns a number for an axis: 12, 3k, 1.5M."""
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
