@@ -9,7 +9,6 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
-from types import TracebackType
 from typing import TypeVar
 
 from rocketmq_tw.client import commands
@@ -161,12 +160,7 @@ class BlockingClient:
     def __enter__(self) -> "BlockingClient":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from types import TracebackType
 from typing import NamedTuple
 
 from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
@@ -41,12 +40,7 @@ class SourceCluster:
     def __enter__(self) -> "SourceCluster":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

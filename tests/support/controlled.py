@@ -18,6 +18,21 @@ from tests.support.running import Closing
 from tests.support.wait import wait_until
 
 
+def make_controlled(
+    kind: str,
+    name: str,
+    home: Path,
+    name_server: NameServerProcess,
+    controllers: ControllerGroup,
+    settings: dict[str, str] | None,
+) -> BrokerProcess:
+    """A broker, not started, that follows the controllers; what it acknowledges is on all members
+    of its SyncStateSet, and slaves serve reads."""
+    keys = controlled_keys(home, controllers)
+    keys |= {"allAckInSyncStateSet": "true", "slaveReadEnable": "true", **(settings or {})}
+    return make_broker(kind, name, home, [name_server], settings=keys)
+
+
 class ControlledGroup(Closing):
     """Brokers of one name; ids follow from the order in which they are started."""
 
@@ -38,9 +53,7 @@ class ControlledGroup(Closing):
         self.brokers: list[BrokerProcess] = []
         for number, kind in enumerate(kinds, 1):
             where = home / f"broker{number}"
-            own = controlled_keys(where, controllers)
-            own |= {"allAckInSyncStateSet": "true", "slaveReadEnable": "true", **(settings or {})}
-            broker = make_broker(kind, name, where, [name_server], settings=own)
+            broker = make_controlled(kind, name, where, name_server, controllers, settings)
             if network is not None:
                 host = network.add_host()
                 host.small_buffers()

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.cluster import make_broker
-from tests.support.controllers import ControllerGroup, Master, controlled_keys
+from tests.support.controlled import make_controlled
+from tests.support.controllers import ControllerGroup, Master
 from tests.support.hosts import HostNetwork
 from tests.support.java_client import JavaError, Producer
 from tests.support.outages import Outage
@@ -53,9 +53,7 @@ class ElectedBrokers(Running):
         self.brokers: list[BrokerProcess] = []
         for number, kind in enumerate(kinds, 1):
             where = home / f"broker{number}-{kind}"
-            keys = controlled_keys(where, controllers)
-            keys |= {"allAckInSyncStateSet": "true", "slaveReadEnable": "true", **(settings or {})}
-            broker = make_broker(kind, name, where, [name_server], settings=keys)
+            broker = make_controlled(kind, name, where, name_server, controllers, settings)
             if network is not None:
                 broker.place(network.add_host())
             self.brokers.append(broker)

@@ -9,7 +9,6 @@ import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.support.jars import driver_classpath, java_command
@@ -185,12 +184,7 @@ class _Client:
             self._stopped = True
             self._call("stop")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._stopped:
             self._stopped = True
             self._java.submit(f"{self.kind}.stop", handle=self.handle)

@@ -2,7 +2,11 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.wire.errors import WireError
@@ -46,6 +50,21 @@ def wait_until(
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {limit:g} s for {what}; last seen: {seen!r}")
         time.sleep(interval)
+
+
+def result_of(clock: Clock, deferred: Deferred[Any]) -> Any:
+    """What `deferred` fires with within ten seconds of `clock`, which is moved on; a failure is
+    raised."""
+    results: list[Any] = []
+    deferred.addBoth(results.append)
+    for _ in range(100):
+        if results:
+            break
+        clock.advance(0.1)
+    assert results, "it did not fire"
+    if isinstance(results[0], Failure):
+        results[0].raiseException()
+    return results[0]
 
 
 def wait_past(timestamp_ms: int) -> None:

@@ -140,13 +140,7 @@ def asked_again(half: Half, checks: int) -> StoredMessage:
         props.TRANSACTION_CHECK_TIMES: str(checks),
         props.TRAN_PREPARED_QUEUE_OFFSET: str(half.origin),
     }
-    return msgspec.structs.replace(
-        half.message,
-        topic=HALF_TOPIC,
-        queue_id=QUEUE,
-        properties=join_properties(properties),
-        store_timestamp=0,
-    )
+    return _put_back(half, properties)
 
 
 def resumed(half: Half) -> StoredMessage:
@@ -155,6 +149,10 @@ def resumed(half: Half) -> StoredMessage:
     properties = half.properties | {props.TRANSACTION_CHECK_TIMES: "0"}
     if half.message.topic == HALF_TOPIC:
         properties[props.TRAN_PREPARED_QUEUE_OFFSET] = str(half.origin)
+    return _put_back(half, properties)
+
+
+def _put_back(half: Half, properties: dict[str, str]) -> StoredMessage:
     return msgspec.structs.replace(
         half.message,
         topic=HALF_TOPIC,

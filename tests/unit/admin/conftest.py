@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
-from twisted.python.failure import Failure
 
 from rocketmq_tw.admin.main import main
 from rocketmq_tw.admin.tool import Servers, Tool, Work
@@ -25,6 +24,7 @@ from rocketmq_tw.namesrv.namesrv import NameServer
 from tests.support.broker import BrokerInMemory
 from tests.support.network import MemoryNetwork
 from tests.support.stores import START_MS
+from tests.support.wait import result_of
 
 NAMES = "10.0.0.1:9876"
 
@@ -81,16 +81,7 @@ class World:
 
     def result(self, deferred: Deferred[Any]) -> Any:
         """What it fires with, within a few seconds of the clock; a failure is raised."""
-        results: list[Any] = []
-        deferred.addBoth(results.append)
-        for _ in range(100):
-            if results:
-                break
-            self.reactor.advance(0.1)
-        assert results, "it did not fire"
-        if isinstance(results[0], Failure):
-            results[0].raiseException()
-        return results[0]
+        return result_of(self.reactor, deferred)
 
     def run(self, name_servers: str, work: Work[Any], tls: TlsConfig | None) -> Any:
         self.tls = tls

@@ -6,7 +6,6 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
-from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Surroundings
 from rocketmq_tw.broker.broker import Broker
@@ -37,6 +36,7 @@ from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
 from tests.support.broker import Threads
 from tests.support.network import MemoryNetwork
 from tests.support.stores import START_MS, make_message, small_config
+from tests.support.wait import result_of
 
 NAME_SERVER, BROKER = "10.0.0.1:9876", "10.0.0.9:10911"
 
@@ -99,16 +99,7 @@ class World:
 
     def result(self, deferred: Deferred[Any]) -> Any:
         """What it fires with, within a few seconds of the clock; a failure is raised."""
-        results: list[Any] = []
-        deferred.addBoth(results.append)
-        for _ in range(50):
-            if results:
-                break
-            self.reactor.advance(0.1)
-        assert results, "it did not fire"
-        if isinstance(results[0], Failure):
-            results[0].raiseException()
-        return results[0]
+        return result_of(self.reactor, deferred)
 
     def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
         request = RemotingCommand.request(code, header, body)

@@ -25,6 +25,7 @@ from rocketmq_tw.raft.core.config import NodeConfig
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.group_state import SyncStateSet
 from rocketmq_tw.wire.headers.controller import (
@@ -55,6 +56,18 @@ def master_of(controllers: Controllers) -> tuple[int | None, int]:
     group = controllers.leader().machine.state.group(GROUP)
     assert group is not None
     return group.sync.master, group.sync.master_epoch
+
+
+def ask_for_second(controllers: Controllers, leader: str) -> RemotingCommand:
+    """The answer to the request that broker 2 be elected."""
+    return controllers.ask(
+        leader,
+        RequestCode.CONTROLLER_ELECT_MASTER,
+        clusterName="C",
+        brokerName=GROUP,
+        brokerId=2,
+        designateElect="true",
+    )
 
 
 def test_a_group_comes_up_and_all_controllers_agree(
@@ -300,15 +313,7 @@ def test_without_a_majority_nothing_is_decided_and_nothing_changes(
     for member in PEERS:
         if member != leader:
             controllers.stop(member)
-    asked = controllers.ask(
-        leader,
-        RequestCode.CONTROLLER_ELECT_MASTER,
-        clusterName="C",
-        brokerName=GROUP,
-        brokerId=2,
-        designateElect="true",
-    )
-    assert asked.code == ResponseCode.SYSTEM_ERROR
+    assert ask_for_second(controllers, leader).code == ResponseCode.SYSTEM_ERROR
     looked = controllers.ask(leader, RequestCode.CONTROLLER_GET_REPLICA_INFO, brokerName=GROUP)
     assert looked.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.CONTROLLER_NOT_LEADER)
     group = controllers.running[leader].machine.state.group(GROUP)
@@ -368,15 +373,7 @@ def test_a_decision_that_was_given_up_counts_before_the_next_one(
     others = [member for member in PEERS if member != leader]
     for member in others:
         controllers.cut(member)
-    asked = controllers.ask(
-        leader,
-        RequestCode.CONTROLLER_ELECT_MASTER,
-        clusterName="C",
-        brokerName=GROUP,
-        brokerId=2,
-        designateElect="true",
-    )
-    assert asked.code == ResponseCode.SYSTEM_ERROR
+    assert ask_for_second(controllers, leader).code == ResponseCode.SYSTEM_ERROR
     for member in others:
         controllers.mend(member)
     third = AskingBroker(controllers, 3)

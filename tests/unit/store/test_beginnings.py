@@ -33,11 +33,6 @@ OLD: list[Message] = [(n % 2, n // 2, b"old") for n in range(6)]
 NEW: list[Message] = [(2, 0, b"new 2"), (0, 0, b"new 0"), (2, 1, b"more 2"), (0, 1, b"more 0")]
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def copy(store: MessageStore, messages: Iterable[Message]) -> None:
     """What a slave gets of its master's log, durable but not dispatched."""
     master = MastersLog(store.end_offset, 4096)

@@ -22,11 +22,6 @@ from tests.support.stores import (
 )
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def bodies(store: MessageStore, topic: str = "Topic") -> list[bytes]:
     return [message.body for message in read_all(store, topic)]
 

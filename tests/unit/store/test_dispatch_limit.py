@@ -33,11 +33,6 @@ def numbers(store: MessageStore) -> list[int]:
     return [int(message.body) for message in read_all(store)]
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 @pytest.mark.parametrize("with_checkpoint", [False, True])
 @pytest.mark.parametrize("limited_to", [0, 7, 12, 19])
 def test_recovery_dispatches_up_to_the_limit(

@@ -35,11 +35,6 @@ HOUR_MS = 3_600_000
 BITS = bytes(range(180))
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def opened(files: Any, clock: ManualClock | None = None, **changes: Any) -> MessageStore:
     """A store whose messages get the number in their body in front of their bits."""
     settings = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096}

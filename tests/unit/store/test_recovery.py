@@ -53,11 +53,6 @@ def overwrite(files: MemoryFiles, path: str, offset: int, data: bytes) -> None:
     files.open(path).pwrite(data, offset)
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def test_a_clean_stop_leaves_no_abort_and_needs_no_scan(files: MemoryFiles) -> None:
     bodies = filled(40, files)
     assert not files.exists(f"{ROOT}/abort")

@@ -14,11 +14,6 @@ from tests.support.stores import ROOT, ManualClock, make_message, open_store, pu
 QUEUE = f"{ROOT}/consumequeue/Topic/0"
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def bodies(store: MessageStore) -> list[bytes]:
     return [message.body for message in read_all(store)]
 

@@ -27,11 +27,6 @@ from tests.support.stores import (
 )
 
 
-@pytest.fixture
-def files() -> MemoryFiles:
-    return MemoryFiles()
-
-
 def bodies(store: MessageStore) -> list[bytes]:
     return [message.body for message in read_all(store)]
 
