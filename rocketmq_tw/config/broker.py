@@ -44,8 +44,9 @@ class BrokerConfig(Config, frozen=True):
 
     # Slave Acting Master: a slave stands in for a master that is gone; milliseconds
     enable_slave_acting_master: bool = False
-    compatible_with_old_name_srv: Live[bool] = True
-    broker_not_active_timeout_millis: Live[PositiveLong] = 10_000
+    enable_remote_escape: AdminLive[bool] = False
+    compatible_with_old_name_srv: AdminLive[bool] = True
+    broker_not_active_timeout_millis: AdminLive[PositiveLong] = 10_000
     sync_broker_member_group_period: Positive = 1_000
 
     # addresses

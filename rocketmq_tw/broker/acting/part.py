@@ -9,14 +9,18 @@ import attrs
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.acting.escape import EscapeBridge
 from rocketmq_tw.broker.acting.living import LivingGroup
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.metrics.instruments import Metric, counter
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.shared_results import SharedResults
 from rocketmq_tw.wire.bodies.route import MASTER_ID
@@ -42,6 +46,8 @@ class Acting(Part):
         changes: RoleChanges,
         cluster: Cluster,
         replicas: Replicas,
+        writing: Writing,
+        brokers: BrokerClient,
     ) -> None:
         self._config = host.config
         self._role = role
@@ -50,6 +56,8 @@ class Acting(Part):
         self._replicas = replicas
         self._group = cluster.membership.group
         self.living = LivingGroup()
+        self.bridge = EscapeBridge(host, brokers)
+        writing.sink.sinks[Role.ACTING_MASTER] = self.bridge
         self._looks = SharedResults(host.in_slices)
 
     @property
@@ -88,6 +96,10 @@ class Acting(Part):
         they say; never fails."""
         looked = self._looks.get("the group", self._look)
         return looked.addErrback(lambda failure: log.failure("acting for the master", failure))
+
+    def metrics(self) -> Iterable[Metric]:
+        if self.is_enabled:
+            yield counter("rocketmq_escaped_messages_total", self.bridge.escaped)
 
     def _beat(self) -> None:
         if self._membership.is_begun:

@@ -54,12 +54,12 @@ class BrokerClient(Part):
         return self._names is not None
 
     async def ask(
-        self, broker_name: str | None, topic: str, code: int, header: Header
+        self, broker_name: str | None, topic: str, code: int, header: Header, body: bytes = b""
     ) -> RemotingCommand:
         """The answer of the master of `broker_name` to a request about `topic`, within
         `forwardTimeout`; raises `RequestError` (SYSTEM_ERROR) where it cannot be reached."""
         address = await self._address(broker_name or "", topic)
-        request = RemotingCommand.request(code, header)
+        request = RemotingCommand.request(code, header, body)
         try:
             return await self._client.request(address, request, self._config.forward_timeout / 1000)
         except RemotingError as error:

@@ -22,7 +22,7 @@ from rocketmq_tw.broker.writing.group_log import end_older_log, group_settings, 
 from rocketmq_tw.broker.writing.log_end import LogEnd
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
 from rocketmq_tw.broker.writing.redirects import Redirects, Stage, reject_transactions
-from rocketmq_tw.broker.writing.sink import IMessageSink, LocalLog, SinkOfRole
+from rocketmq_tw.broker.writing.sink import LocalLog, SinkOfRole
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.message.properties import TRAN_MSG
 from rocketmq_tw.metrics.instruments import Metric, gauge
@@ -68,7 +68,7 @@ class Writing(Part):
             gather=host.listener.gather,
         )
         #: For all messages that the broker makes itself.
-        self.sink: IMessageSink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
+        self.sink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
         self.redirects = Redirects()
         self.redirects.by_property(Stage.REJECTION, (TRAN_MSG,), reject_transactions(host.config))
         log_end = LogEnd(

@@ -70,6 +70,7 @@ class ActingCluster(Simulation):
             name_server.start()
         self._settings = {
             "enable_slave_acting_master": True,
+            "enable_remote_escape": True,
             "namesrv_addr": ";".join(each.address for each in self.name_servers),
             "broker_not_active_timeout_millis": NOT_ACTIVE_MS,
             "broker_heartbeat_interval": BEAT_MS,

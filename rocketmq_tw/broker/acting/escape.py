@@ -1,0 +1,170 @@
+"""Where an acting master puts the messages that it makes: into the log of another master.
+
+Its own log stays a copy of its master's, so due delays and timers, check points of pops, revived
+and settled messages go to a living master of another group of the cluster, as a producer's would.
+Documents: "Slave Acting Master", escape of secondary messages; request and answer: 310 in
+docs/formats/remoting.md.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
+from rocketmq_tw.broker.writing.commit import STORED
+from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
+from rocketmq_tw.client.routes import publish_queues
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.ids import parse_offset_message_id
+from rocketmq_tw.message.layout import V6_FLAGS
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
+from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.store.interface import Appended
+from rocketmq_tw.wire.bodies.queues import MessageQueue
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+
+#: Other brokers that one put tries, one after the other.
+MOST_TRIES = 3
+
+#: Properties of messages that have waited, by which a send makes a message wait.
+WAITED_BY = frozenset({props.DELAY, props.TRAN_MSG})
+
+log = Logger()
+
+
+@implementer(IMessageSink)
+class EscapeBridge:
+    """Puts messages into a living master of another group, one and the same while it lives: check
+    points and acknowledgements have to meet there, and messages of one queue stay in order.
+
+    A put that failed in the middle may be stored by that master, and is tried at another one: each
+    message escapes at least once.
+    """
+
+    def __init__(self, host: Host, brokers: BrokerClient) -> None:
+        self._config = host.config
+        self._now_ms = host.now_ms
+        self._brokers = brokers
+        #: The name of the broker that took the last message.
+        self._preferred = ""
+        #: How many messages other brokers took.
+        self.escaped = 0
+
+    def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
+        """See `IMessageSink`; `wait` has no meaning, since the other broker answers once it keeps
+        its promises. Fails with SYSTEM_BUSY where no broker takes the message now."""
+        if not self._config.enable_remote_escape:
+            return fail(
+                RequestError(
+                    ResponseCode.SERVICE_NOT_AVAILABLE,
+                    "this broker acts for its master and gives no messages to other brokers:"
+                    " enableRemoteEscape=true allows it",
+                )
+            )
+        return Deferred.fromCoroutine(self._put(message))
+
+    def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+        """Fails: what belongs to the same write as another message has no place elsewhere."""
+        return fail(
+            RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "this broker acts for its master: its log takes nothing",
+            )
+        )
+
+    async def _put(self, message: StoredMessage) -> PutResult:
+        reasons = []
+        for queue in (await self._queues(message))[:MOST_TRIES]:
+            try:
+                result = await self._send(message, queue)
+            except RequestError as error:
+                reasons.append(f"{queue.broker_name}: {error.remark}")
+            else:
+                if queue.broker_name != self._preferred:
+                    log.info("messages go to broker {name}", name=queue.broker_name)
+                    self._preferred = queue.broker_name
+                self.escaped += 1
+                return result
+        why = "; ".join(reasons) or "no other group has a master that may be written to"
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY, f"no broker takes a message of {message.topic}: {why}"
+        )
+
+    async def _queues(self, message: StoredMessage) -> Sequence[MessageQueue]:
+        """A queue of each other broker that may take the message, the one to try first first."""
+        found = await self._queues_of(message.topic, message)
+        if not found:
+            # No other broker has the topic yet: it makes it as for a producer.
+            found = await self._queues_of(self._config.broker_cluster_name, None)
+        names = sorted(found)
+        if not names:
+            return []
+        # Brokers that act at the same time do not all choose the same one.
+        first = zlib.crc32(self._config.broker_name.encode()) % len(names)
+        if self._preferred in found:
+            first = names.index(self._preferred)
+        return [found[name] for name in names[first:] + names[:first]]
+
+    async def _queues_of(
+        self, topic: str, message: StoredMessage | None
+    ) -> dict[str, MessageQueue]:
+        """Broker name -> the queue that takes the message; queue 0 where there is none yet."""
+        route = await self._brokers.find_route(topic)
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in () if route is None else publish_queues(topic, route):
+            if queue.broker_name != self._config.broker_name:
+                by_broker.setdefault(queue.broker_name, []).append(queue)
+        number = 0 if message is None else max(message.queue_id, 0)
+        return {name: queues[number % len(queues)] for name, queues in by_broker.items()}
+
+    async def _send(self, message: StoredMessage, queue: MessageQueue) -> PutResult:
+        answer = await self._brokers.ask(
+            queue.broker_name,
+            queue.topic,
+            RequestCode.SEND_MESSAGE_V2,
+            self._header(message, queue),
+            message.body,
+        )
+        if answer.code not in STORED:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"code {answer.code}, {answer.remark or 'no remark'}"
+            )
+        return PutResult(ResponseCode(answer.code), self._place(answer))
+
+    def _header(self, message: StoredMessage, queue: MessageQueue) -> SendMessageRequestHeaderV2:
+        config, properties = self._config, parse_properties(message.properties)
+        # A due message keeps what it waited by, and a send would make it wait again.
+        for name in WAITED_BY & properties.keys():
+            del properties[name]
+        return SendMessageRequestHeaderV2(
+            producer_group=properties.get(props.PGROUP)
+            or f"InnerProducerGroup_{config.broker_name}_{config.broker_id}",
+            topic=message.topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=config.default_topic_queue_nums,
+            queue_id=queue.queue_id,
+            sys_flag=message.sys_flag & ~V6_FLAGS,
+            born_timestamp=message.born_timestamp,
+            flag=message.flag,
+            properties=join_properties(properties).decode(),
+            reconsume_times=message.reconsume_times,
+            broker_name=queue.broker_name,
+        )
+
+    def _place(self, answer: RemotingCommand) -> Appended:
+        header = answer.header(SendMessageResponseHeader)
+        try:
+            offset = parse_offset_message_id(header.msg_id).offset
+        except ValueError:
+            offset = -1
+        return Appended(offset, offset, header.queue_offset, self._now_ms(), header.msg_id)

@@ -1,0 +1,71 @@
+"""What an acting master makes goes into the log of another group's master."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.support.broker import ok
+from tests.support.sim.acting import ActingCluster
+
+
+def two_groups(**settings: object) -> ActingCluster:
+    """Groups a and b with a slave each, and `Topic` with four queues on both masters."""
+    cluster = ActingCluster(settings=settings)
+    for name in ("a", "b"):
+        master = cluster.start_group(name)
+        master.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    cluster.run(8)
+    return cluster
+
+
+def bodies(cluster: ActingCluster, name: str) -> list[bytes]:
+    """What consumers of a master see in all queues."""
+    broker = cluster.broker(name, 0)
+    return [message.body for queue in range(4) for message in broker.consume("Topic", queue)]
+
+
+def test_delayed_messages_of_a_lost_master_come_through_the_other_group() -> None:
+    cluster = two_groups()
+    sent = [b"%d" % number for number in range(40)]
+    for number, body in enumerate(sent):
+        ok(cluster.broker("a", 0).send(body, queue_id=number % 4, properties={"DELAY": "3"}))
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    end = cluster.broker("a", 1).store.end_offset
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.run(15)
+    assert Counter(bodies(cluster, "b")) == Counter(sent)
+    assert cluster.broker("a", 1).store.end_offset == end, "its log stays a copy"
+
+
+def test_without_remote_escape_they_wait_for_the_master() -> None:
+    cluster = two_groups(enable_remote_escape=False)
+    ok(cluster.broker("a", 0).send(b"late", properties={"DELAY": "2"}))
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.run(15)
+    assert bodies(cluster, "b") == []
+    cluster.start("a", 0)
+    cluster.run(15)
+    assert bodies(cluster, "a") == [b"late"]
+
+
+def test_another_master_takes_over_where_the_first_one_dies() -> None:
+    cluster = two_groups()
+    third = cluster.start_group("c")
+    third.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    cluster.run(8)
+    sent = [b"%d" % number for number in range(100)]
+    for number, body in enumerate(sent):
+        ok(cluster.broker("a", 0).send(body, properties={"DELAY": "2" if number < 50 else "4"}))
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    cluster.kill("a", 0)
+    cluster.run(15)
+    took = [name for name in ("b", "c") if bodies(cluster, name)]
+    assert len(took) == 1, "one and the same while it lives"
+    first = bodies(cluster, took[0])
+    cluster.kill(took[0], 0)
+    (other,) = {"b", "c"} - set(took)
+    cluster.run(40)
+    assert Counter(first + bodies(cluster, other)) == Counter(sent)
