@@ -80,8 +80,8 @@ class Report:
 
 
 def show_json(report: Report) -> None:
-    """One line. The encoder escapes what stands in front of the space; the other characters that
-    act on a terminal stand in strings only, so they can be escaped behind it."""
+    """Writes one line. The encoder escapes what stands in front of the space; the other characters
+    that act on a terminal stand in strings only, so they can be escaped behind it."""
     text = msgspec.json.encode(report.data).decode()
     click.echo(_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 

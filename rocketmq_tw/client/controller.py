@@ -375,7 +375,8 @@ def _election(answer: RemotingCommand) -> ElectionResult:
 
 
 def _check_epoch_is_over(failure: Failure) -> None:
-    """No broker is elected, as was asked for, or that epoch was over before."""
+    """Checks that no broker is elected, as was asked for, or that the epoch was over before; raises
+    otherwise."""
     failure.trap(BrokerError)
     error = failure.value
     assert isinstance(error, BrokerError)

@@ -44,7 +44,7 @@ class GroupMember:
         raise NotImplementedError
 
     def members_changed(self) -> None:
-        """Called when other consumers joined or left the group."""
+        """Is called when other consumers joined or left the group."""
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
         """Returns the offset of each queue of a topic that is ours; of all topics for an empty

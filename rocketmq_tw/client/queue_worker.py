@@ -110,7 +110,7 @@ class ProcessQueue:
         return None
 
     def done(self, message: ReceivedMessage) -> None:
-        """The message need not be consumed again."""
+        """Notes that the message need not be consumed again."""
         if self._open.pop(message.queue_offset, None) is not None:
             self._bytes -= message.store_size
 
@@ -128,7 +128,7 @@ class SendBack:
         self._max_reconsume_times = _RECONSUME_TIMES if wanted < 0 else wanted
 
     async def retry_later(self, message: ReceivedMessage) -> None:
-        """The broker brings the message again later, or puts it in the dead-letter queue where it
+        """Has the broker bring the message again later, or put it in the dead-letter queue where it
         came too often."""
         if self._broadcast:
             self.log.warn("dropping {id}: broadcast messages come once", id=message.message_id)
@@ -329,7 +329,7 @@ class QueueWorker:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Around all that happens to one message, up to its being done."""
+        """Wraps all that happens to one message, up to its being done."""
         self._busy += 1
         try:
             yield

@@ -91,7 +91,8 @@ class Session:
         self._heartbeats.start()
 
     def stop(self) -> Deferred[None]:
-        """One user less; after the last one all connections are closed."""
+        """Takes one user off the session; fires once all connections are closed, where it was the
+        last one."""
         self._users -= 1
         if self._users > 0:
             return succeed(None)
@@ -106,14 +107,15 @@ class Session:
         self._producers[group] = self._producers.get(group, 0) + 1
 
     def add_consumer(self, member: GroupMember) -> None:
-        """One consumer of a group may stand in a session: brokers know them by client id."""
+        """Adds a consumer; raises where the session has one of its group, since brokers know
+        consumers by client id."""
         group = member.group
         if group in self._consumers:
             raise ValueError(f"the session has a consumer of {group} already: give it its own")
         self._consumers[group] = member
 
     async def remove_producer(self, group: str) -> None:
-        """One producer of `group` less; brokers are told of the last one."""
+        """Takes one producer of `group` off the session; brokers are told of the last one."""
         self._producers[group] -= 1
         if not self._producers[group]:
             del self._producers[group]
@@ -163,7 +165,8 @@ class Session:
         return logged(self.log, "heartbeats", self._greet_all(missed_only=True))
 
     def suspect(self, address: str) -> None:
-        """A request to a broker failed: it may have been started anew and not know us."""
+        """Notes that a request to a broker failed: it may have been started anew and not know this
+        client."""
         self._greeted.discard(address)
 
     def heartbeat_body(self) -> bytes:

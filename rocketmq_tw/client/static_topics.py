@@ -194,7 +194,7 @@ def _completed(topic: str, spare: str, hosted: Hosted) -> Hosted:
 
 
 def _progress(items: Items) -> tuple[int, bool]:
-    """Of two lists of one queue the later one has more."""
+    """Returns a key by which the later one of two lists of a queue is larger."""
     return (items[-1].gen, items[-1].logic_offset >= 0) if items else (-1, False)
 
 

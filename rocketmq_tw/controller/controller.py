@@ -40,7 +40,7 @@ class ControllerConfigError(ValueError):
 
 
 def node_config(config: ControllerConfig) -> NodeConfig:
-    """This controller's place in its Raft group. Raises `ControllerConfigError`."""
+    """Returns this controller's place in its Raft group. Raises `ControllerConfigError`."""
     if not config.controller_dledger_group.strip():
         raise ControllerConfigError("controllerDLegerGroup is missing: give the group's name")
     try:
@@ -141,10 +141,10 @@ class Controller:
         return closed.addCallback(lambda _: self.node.stop())
 
     def is_of_the_cluster(self, request: RemotingCommand, peer: IPeer) -> bool:
-        """Whether `request`, which is an administrator's otherwise, comes from another controller,
-        or is what a registered broker asks of its own group: to end the epoch of a master without
-        saying who is the next. What this controller does not decide on it does not judge: it
-        answers as one that does not lead."""
+        """Returns whether `request`, which is an administrator's otherwise, comes from another
+        controller, or is what a registered broker asks of its own group: to end the epoch of a
+        master without saying who is the next. What this controller does not decide on it does not
+        judge: it answers as one that does not lead."""
         if not self.decider.leads:
             return True
         host = host_of(peer.address)

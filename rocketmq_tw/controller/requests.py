@@ -155,7 +155,7 @@ class ControllerRequests:
         return handle
 
     def _noted(self, handler: Handler, is_order: Callable[[RemotingCommand], bool]) -> Handler:
-        """`handler`, which says in the log who asked for what `is_order` tells of."""
+        """Returns `handler`, which says in the log who asked for what `is_order` tells of."""
 
         def handle(request: RemotingCommand, peer: IPeer) -> Any:
             if is_order(request):

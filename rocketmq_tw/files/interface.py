@@ -25,10 +25,10 @@ class IFile(Interface):
         """Returns up to `size` bytes from `offset`; fewer only at the end of the file."""
 
     def pwrite(data: bytes | bytearray | memoryview, offset: int) -> None:
-        """All of `data` at `offset`; a short write is continued or raises."""
+        """Writes all of `data` at `offset`; continues a short write or raises."""
 
     def pwritev(buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> None:
-        """All buffers, one after the other, with one system call where the system allows."""
+        """Writes all buffers, one after the other, with one system call where the system allows."""
 
     def fsync() -> None:
         """Returns once data and size are on stable storage."""
@@ -59,7 +59,7 @@ class IFiles(Interface):
         """Returns the sorted names in a directory; empty where there is none."""
 
     def make_dirs(path: str, *, durable: bool = True) -> None:
-        """The directory and its parents; `durable`: made so in their parents."""
+        """Makes the directory and its parents; `durable`: syncs them in their parents."""
 
     def remove(path: str) -> None:
         """Removes a file; raises FileNotFoundError."""
@@ -68,7 +68,7 @@ class IFiles(Interface):
         """Removes a directory and all below it; nothing where it is missing."""
 
     def rename(source: str, target: str) -> None:
-        """Atomically replaces `target`."""
+        """Replaces `target` atomically."""
 
     def sync_dir(path: str) -> None:
         """Makes the names in a directory durable."""

@@ -383,7 +383,8 @@ def _used_bytes(directory: _Dir) -> int:
 
 
 def _copy(entry: _Entry, done: dict[int, _Entry]) -> Any:
-    """`done` has what is copied already, by the identity of the original."""
+    """Returns a copy of the tree; `done` has what is copied already, by the identity of the
+    original."""
     copied: _Entry | None = done.get(id(entry))
     if copied is None and isinstance(entry, _Node):
         copied = done[id(entry)] = _Node(entry.synced.copy())

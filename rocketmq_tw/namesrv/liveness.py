@@ -25,7 +25,7 @@ class Liveness:
         self.start, self.stop = self._scan.start, self._scan.stop
 
     def watch(self, peer: IPeer) -> None:
-        """`peer` registered a broker: forget it when the connection is lost."""
+        """Watches `peer`, which registered a broker, and forgets it when the connection is lost."""
         if peer not in self._watched:
             self._watched.add(peer)
             peer.when_lost(self._lost)

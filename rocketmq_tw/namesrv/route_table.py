@@ -158,13 +158,13 @@ class RouteTable:
         return self._forget([live for live in self._live.values() if live.is_silent(now_ms)])
 
     def heartbeat(self, cluster: str, address: str, now_ms: int) -> None:
-        """A sign of life; of a stranger it changes nothing."""
+        """Notes a sign of life; a broker that is not registered changes nothing by it."""
         live = self._live.get(BrokerKey(cluster, address))
         if live is not None:
             live.last_update = now_ms
 
     def living(self, cluster: str, address: str) -> LiveBroker | None:
-        """The broker that is registered at this address; None where there is none."""
+        """Returns the broker that is registered at this address; None where there is none."""
         return self._live.get(BrokerKey(cluster, address))
 
     def data_version(self, cluster: str, address: str) -> DataVersion | None:

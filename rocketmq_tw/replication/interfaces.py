@@ -37,8 +37,8 @@ class ISwitchedLog(IReplicatedLog):
         it fires."""
 
     def confirm(offset: int) -> None:
-        """No change of master takes back what lies in front of `offset`: readers may see it. An
-        offset in front of an earlier one changes nothing."""
+        """Takes that no change of master takes back the log in front of `offset`, so that readers
+        may see it. An offset in front of an earlier one changes nothing."""
 
 
 class IReplicator(Interface):

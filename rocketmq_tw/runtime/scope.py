@@ -69,7 +69,7 @@ class Scope:
             forget = self.on_end(pending.cancel)
 
     def steps(self, steps: Iterator[None]) -> Iterator[None]:
-        """The steps of work for `Slices`, up to the end of the scope."""
+        """Yields the steps of work for `Slices`, up to the end of the scope."""
         while not self.is_over:
             for _ in steps:
                 break

@@ -113,7 +113,7 @@ _SCALARS = frozenset({str, int, bool, float})
 
 @cache
 def _fields(struct_type: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """(wire name, attribute) in the order of the names."""
+    """Returns (wire name, attribute) in the order of the names."""
     pairs = zip(struct_type.__struct_encode_fields__, struct_type.__struct_fields__, strict=True)
     return tuple(sorted(pairs))
 

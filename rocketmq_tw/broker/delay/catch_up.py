@@ -85,7 +85,8 @@ class CatchUp:
         self._offsets.set(level, offset)
 
     def _leave_out_before(self, level: int, known: int) -> Iterator[None]:
-        """What is in front of `known` and was delivered behind `begin` is no copy of what waits."""
+        """Leaves out messages in front of `known` that were delivered behind `begin`: they are no
+        copies of waiting ones."""
         end, has_more = known, True
         while has_more and end > 0:
             begin = max(0, end - BATCH_MESSAGES)

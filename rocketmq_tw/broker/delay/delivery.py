@@ -163,8 +163,8 @@ class DelayDelivery:
         attempt(self._sink.put(message)).addCallback(ended)
 
     def _finish_one(self, level: _Level, sleep: float | None) -> None:
-        """Once all is finished that was begun, the level sleeps for so many seconds, with None
-        until a message arrives."""
+        """Ends one delivery. Once all that were begun have ended, the level sleeps for `seconds`;
+        None: until a message arrives."""
         level.unfinished -= 1
         if level.unfinished:
             return

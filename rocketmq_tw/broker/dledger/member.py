@@ -56,11 +56,11 @@ class DLedgerMember:
         return self.node.is_leader and is_applied and self._store.is_dispatched
 
     def lead(self) -> None:
-        """Messages may be appended as long as the term lasts: `is_settled`."""
+        """Lets messages be appended as long as the term lasts: `is_settled`."""
         self._log.lead(self.node.core.term)
 
     def follow(self) -> None:
-        """Nothing is appended here any more. Sends that wait are answered with SYSTEM_ERROR."""
+        """Ends appending here. Sends that wait are answered with SYSTEM_ERROR."""
         if self._log.leads:
             self._log.follow()
             self._change_store(self._store.log_shrank)

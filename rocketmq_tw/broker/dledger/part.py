@@ -134,7 +134,7 @@ class DLedgerGroup(Part):
         yield Periodic("the check for a new leader", CHECK_SECONDS, self._follow_leader)
 
     def _follow_leader(self) -> None:
-        """A follower asks name servers for a new leader's address."""
+        """Has a follower ask name servers for a new leader's address."""
         if self.member is None:
             return
         leader = self.member.node.leader_id

@@ -58,7 +58,7 @@ class QuorumWaits:
         return answer
 
     def committed(self, offset: int) -> None:
-        """The log is committed up to `offset`."""
+        """Answers sends up to `offset`, to which the log is committed."""
         self._committed = offset
         waiting = self._waiting
         while waiting and waiting[0].end_offset <= offset:
@@ -66,7 +66,7 @@ class QuorumWaits:
         self._report_idle()
 
     def fail_all(self) -> None:
-        """Another member may lead now."""
+        """Answers all sends that wait with SYSTEM_ERROR, since another member may lead now."""
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
             one.answer.callback(ResponseCode.SYSTEM_ERROR)

@@ -68,7 +68,7 @@ class RoleOfGroup:
         self._retry.cancel()
 
     def give_up(self) -> None:
-        """The member has failed: the broker has no role."""
+        """Isolates the broker, whose member has failed."""
         self._member.follow()
         self._set_wanted(RoleState(Role.ISOLATED, self._broker_id))
 

@@ -152,8 +152,8 @@ class MessageFilters:
         return MessageFilter(by_properties=expression.matches, weight=expression.weight)
 
     def _not_kept(self, group: str, wanted: SubscriptionData) -> RequestError:
-        """Why the expression of a subscription is not in the table: it is wrong, or there was no
-        room."""
+        """Returns the refusal that says why the expression of a subscription is not in the table:
+        it is wrong, or there was no room."""
         try:
             self.parsed(wanted.sub_string, wanted.expression_type)
             why = (

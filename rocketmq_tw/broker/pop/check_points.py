@@ -39,13 +39,13 @@ CheckPointKey = tuple[str, str, int, int, int, str]
 
 
 def revive_queue_ids(store: IMessageStore, topic: str, configured: int) -> list[int]:
-    """The revive queues that are read: as many as are `configured` (`reviveQueueNum`), and those
-    that the store has from when there were more."""
+    """Returns the revive queues that are read: as many as are `configured` (`reviveQueueNum`), and
+    those that the store has from when there were more."""
     return sorted({*range(configured), *store.queue_ids(topic)})
 
 
 def is_revive_queue(store: IMessageStore, topic: str, configured: int, queue_id: int) -> bool:
-    """Whether `revive_queue_ids` has a queue."""
+    """Returns whether `revive_queue_ids` has a queue."""
     return 0 <= queue_id < configured or store.max_queue_offset(topic, queue_id) > 0
 
 

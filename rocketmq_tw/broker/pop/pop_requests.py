@@ -160,7 +160,8 @@ class PopRequests:
         return popped
 
     def _take_retries(self, wanted: Wanted, luck: int, popped: Popped) -> None:
-        """From one of the two: an answer says of its messages only that they are retried."""
+        """Takes from one of the two retry topics: an answer says of its messages only that they are
+        retried."""
         before = popped.count
         for topic in self._queues.retry_topics(wanted.topic, wanted.group, luck):
             if popped.count == before:

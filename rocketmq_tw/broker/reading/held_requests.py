@@ -236,7 +236,7 @@ class HeldRequests(Generic[Q]):
             self._forget(held)
 
     def _queue_added(self, queue: Q) -> None:
-        """A first request waits for `queue`; for subclasses with books of their own."""
+        """Notes that a first request waits for `queue`; for subclasses with books of their own."""
 
     def _queue_removed(self, queue: Q) -> None:
-        """No request waits for `queue` any more."""
+        """Notes that no request waits for `queue` any more."""

@@ -170,12 +170,13 @@ class Replicas(Part):
         return self.slave is None or self.slave.master_is_near
 
     def hears_master(self, within_ms: int) -> bool:
-        """Whether this broker is a slave whose master has said something over their link in the
-        last `within_ms`."""
+        """Returns whether this broker is a slave whose master has said something over their link in
+        the last `within_ms`."""
         return self.slave is not None and self.slave.hears_master(within_ms)
 
     def forget_master(self) -> None:
-        """In a DLedger group another broker leads now: name servers are asked who."""
+        """Has name servers asked for the master, since another broker leads the DLedger group
+        now."""
         if self.slave is not None:
             self.slave.forget_master()
 

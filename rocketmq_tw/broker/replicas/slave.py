@@ -72,7 +72,7 @@ class TableCopier:
         return succeed(None)
 
     def learned(self, master: Master) -> None:
-        """A name server says who the master is."""
+        """Takes the master's addresses from a name server's answer."""
         address = master.address
         if self._scope.is_over or address in ("", self._own_address, self._master.address):
             # It may not have heard yet that this broker is master no more.
@@ -82,7 +82,7 @@ class TableCopier:
         self._master = self._master._replace(address=address)
 
     def forget_master(self) -> None:
-        """Another broker is the master now; a name server will say which."""
+        """Forgets the master, since another broker is it now; a name server will say which."""
         self._metadata.forget()
         self._master = Master("", "")
 
@@ -108,7 +108,7 @@ class TableCopier:
                 self._ask_for(run.topic, run.queue_id)
 
     def _ask_for(self, topic: str, queue_id: int) -> None:
-        """Once for each queue: the master may lack it as well."""
+        """Asks once for each queue, since the master may lack it as well."""
         if self._asked_version != self._topics.data_version:
             self._asked_version = self._topics.data_version
             self._asked.clear()
@@ -123,7 +123,7 @@ class TableCopier:
         return bool(self._master.address)
 
     def hears_master(self, within_ms: int) -> bool:
-        """Whether the master has said something over its link in the last `within_ms`."""
+        """Returns whether the master has said something over its link in the last `within_ms`."""
         return False
 
     def runtime_info(self) -> HARuntimeInfo:
@@ -191,7 +191,7 @@ class MasterFollower(TableCopier):
         return asked.addCallbacks(answered, failed)
 
     def learned(self, master: Master) -> None:
-        """A name server says who the master is."""
+        """Takes the master's addresses from a name server's answer."""
         if self._scope.is_over or self._is_told:
             return
         super().learned(master)

@@ -100,7 +100,8 @@ class Switching:
         )
 
     def apply(self, in_sync: SyncStateSet) -> None:
-        """The controller has this SyncStateSet; changes nothing where the broker is no master."""
+        """Takes over the SyncStateSet that the controller has; changes nothing where the broker is
+        no master."""
         if self._service is not None:
             self._service.apply(in_sync)
 

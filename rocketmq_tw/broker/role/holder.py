@@ -70,14 +70,14 @@ class RoleHolder:
             self.state = attrs.evolve(self.state, confirmed_offset=offset)
 
     def cut(self, end: int) -> None:
-        """The log was cut at `end`: no more of it is confirmed."""
+        """Moves the confirmed offset back to `end`, where the log was cut."""
         known = self.state.confirmed_offset
         if known is not None and known > end:
             self.state = attrs.evolve(self.state, confirmed_offset=end)
 
     def renew(self, group: GroupState) -> None:
-        """The controller has elected this broker once more; raises `ValueError` where the epoch
-        does not grow."""
+        """Begins another epoch of the same master, whom the controller has elected once more;
+        raises `ValueError` where the epoch does not grow."""
         known, epoch = self.state.epoch, group.master_epoch
         if known is None or epoch <= known:
             raise ValueError(f"epoch {epoch} cannot follow {known}")

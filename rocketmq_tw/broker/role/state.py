@@ -105,7 +105,8 @@ def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> R
 
 
 def role_keys(state: RoleState) -> dict[str, str]:
-    """brokerRole and brokerId as a file would say them; none for a broker without a role."""
+    """Returns brokerRole and brokerId as a file would say them; nothing for a broker without a
+    role."""
     if state.role is Role.ISOLATED:
         return {}
     name = "SLAVE"

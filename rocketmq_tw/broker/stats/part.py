@@ -94,7 +94,7 @@ class Stats(Part):
         self.statistics.count_sent(*self.traffic.arrived(runs))
 
     def _arrived_once(self, runs: Sequence[Arrived]) -> None:
-        """A message counts in its own queue, whichever further ones it stands in."""
+        """Counts a message in its own queue only, whichever further queues it stands in."""
         self._arrived([run for run in runs if not run.topic.startswith(LMQ_PREFIX)])
 
     def _sample(self) -> None:

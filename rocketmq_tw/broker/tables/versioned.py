@@ -178,7 +178,7 @@ class TableWriter(Generic[T]):
         self._running = False
 
     def loaded(self) -> None:
-        """The table is what its file has."""
+        """Notes that the table is what its file has."""
         self._written = self._take()
 
     def write(self) -> Deferred[None]:

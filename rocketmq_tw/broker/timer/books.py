@@ -180,7 +180,8 @@ class TimerBooks:
         return TimerCheckpoint(self.read_ms, 0, own, own if master is None else master)
 
     def sample_rates(self) -> None:
-        """To be called every `SAMPLE_SECONDS` of `stats.statistics`."""
+        """Takes a sample of the rates; to be called every `SAMPLE_SECONDS` of
+        `stats.statistics`."""
         self.entered.sample()
         self.delivered.sample()
 

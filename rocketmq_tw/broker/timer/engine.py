@@ -132,7 +132,7 @@ class TimerEngine:
         return self.books.progress.checkpoint
 
     def behind_ms(self) -> int:
-        """By how many ms the delivery is behind the clock; 0 where there is none."""
+        """Returns by how many ms the delivery is behind the clock; 0 where there is none."""
         if not self.pass_empty_slots():
             return 0
         return max(self._host.now_ms() - self.books.read_ms, 0)

@@ -112,7 +112,7 @@ class Timer(Part):
         return request.response(body=encode_body(self.books.counts.table()))
 
     def runtime_info(self) -> Mapping[str, str]:
-        """With 0 for all of it where there is no timer, as stock's."""
+        """Returns the timer's figures; all are 0 where there is no timer, as in stock."""
         books = self.books
         return {
             "timerReadBehind": str(self.engine.behind_ms() // 1000),

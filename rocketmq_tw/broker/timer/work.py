@@ -131,7 +131,7 @@ class TimerWork:
         return not stopped and self._books.files.log.unwritten <= MOST_UNWRITTEN
 
     def _caught_up(self) -> None:
-        """Called when the wheel has all messages that it may have now."""
+        """Goes on once the wheel has all messages that it may have now."""
 
     def _when_idle(self) -> Deferred[None]:
         """Fires once nothing of an earlier stretch is under way."""

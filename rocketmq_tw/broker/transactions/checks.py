@@ -268,7 +268,7 @@ class DecisionChecks:
 
 
 def _is_tried_again(failure: Failure) -> None:
-    """The errback of what the store refused: its half message is pending again by then."""
+    """Ends the failure of a store that refused: the half message is pending again by then."""
     failure.trap(RequestError)
 
 

@@ -59,7 +59,7 @@ class SettlingObserver(Protocol):
         ...
 
     def settled(self, half: Half, state: State) -> None:
-        """`half` is settled for good."""
+        """Notes that `half` is settled for good."""
         ...
 
 

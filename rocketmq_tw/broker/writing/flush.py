@@ -125,7 +125,7 @@ class Flusher:
         self._next_round()
 
     def checkpoint_soon(self) -> None:
-        """The next look finds a thorough checkpoint due."""
+        """Has the next look make a thorough checkpoint."""
         self._checkpoint_at = -float("inf")
 
     def when_flushed(self, end_offset: int, callback: Flushed) -> None:

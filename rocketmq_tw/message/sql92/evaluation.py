@@ -54,7 +54,8 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _double_for_order(text: str) -> float:
-    """Where it is compared with a constant, which is a number, NaN may be the largest of all."""
+    """Returns the number of a text to compare with a constant. NaN becomes infinity: as the
+    constant is a number, NaN is larger than all it is compared with."""
     number = java_double(text)
     return number if number == number else math.inf
 

@@ -265,7 +265,7 @@ def _is_constant(node: Node) -> bool:
 
 
 def _check_ordered(node: Node, column: int) -> None:
-    """Only numbers have an order, and properties that may be some."""
+    """Checks that both sides have an order, as numbers do, and properties that may be numbers."""
     if is_condition(node) or (isinstance(node, Literal) and node.kind is Kind.TEXT):
         raise ExpressionError(
             column, "expected a number or a property: nothing else is compared by <, >, BETWEEN"

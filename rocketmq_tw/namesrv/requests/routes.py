@@ -119,7 +119,8 @@ class RouteRequests:
         return self._kv.get(ORDER_TOPIC_NAMESPACE, topic)
 
     def _encode_route(self, wanted: _WantedRoute, route: TopicRouteData) -> bytes:
-        """Empty where nobody has the topic. May be called in any thread."""
+        """Returns the body of a route, empty where nobody has the topic. May be called in any
+        thread."""
         topic, zone, standard_json = wanted
         if not route.broker_datas:
             return b""

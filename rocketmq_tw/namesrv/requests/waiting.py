@@ -76,7 +76,7 @@ class WaitingRegistrations:
         return waiting.done.addErrback(given_up)
 
     def _forget(self, peer: IPeer, key: BrokerKey, waiting: _Waiting) -> None:
-        """It does not wait any more."""
+        """Forgets a request that does not wait any more."""
         brokers = self._waiting.get(peer, {})
         if waiting in brokers.get(key, ()):
             brokers[key].remove(waiting)

@@ -62,19 +62,19 @@ class PeerProgress(msgspec.Struct):
         self.probe_step = 1
 
     def compared(self, peer_end: int) -> None:
-        """A comparison is answered by a follower whose log ends with `peer_end`."""
+        """Takes the answer to a comparison from a follower whose log ends with `peer_end`."""
         self.peer_end = peer_end
         if peer_end < self.match_index:
             # It has lost what it had stored, so that no longer counts.
             self.match_index = self.told_commit = -1
 
     def probe_matched(self) -> None:
-        """The probe's entry is common."""
+        """Notes that the probe's entry is common."""
         self.common_index = max(self.common_index, self.probe_index)
         self.match_index = max(self.match_index, self.common_index)
 
     def probe_mismatched(self, peer_end: int) -> None:
-        """The probe's entry is not common; the follower's log ends at `peer_end`."""
+        """Notes that the probe's entry is not common; the follower's log ends at `peer_end`."""
         self.mismatch_index = min(self.mismatch_index, self.probe_index)
         if peer_end < self.probe_index:
             # What the follower does not have cannot be common; its last entry well may be.
@@ -94,7 +94,7 @@ class PeerProgress(msgspec.Struct):
         return self.probe_index
 
     def append_from(self, match_index: int) -> None:
-        """The follower's log ends with `match_index`, which is common."""
+        """Begins to append behind `match_index`, which is common and the follower's last entry."""
         self.phase = Phase.APPEND
         self.match_index = max(self.match_index, match_index)
         self.next_index = match_index + 1

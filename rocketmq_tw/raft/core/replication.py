@@ -270,7 +270,7 @@ class Replication:
             state.commit_to(index)
 
     def fall_behind(self, peer: str) -> int:
-        """By how many entries a follower is behind, as far as is known."""
+        """Returns by how many entries a follower is behind, as far as is known."""
         progress = self.progress.get(peer)
         known = -1 if progress is None else progress.match_index
         return self._state.log.end_index - known

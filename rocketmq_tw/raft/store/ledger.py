@@ -74,7 +74,7 @@ class Ledger:
         self.end_pos = extent.end_pos
 
     def _unit(self, index: int) -> tuple[int, int, int]:
-        """Position, size and term of an entry."""
+        """Returns position, size and term of an entry."""
         if not self.begin_index <= index <= self.end_index or index < 0:
             raise KeyError(index)
         unit = self._index.pread(INDEX_UNIT_SIZE, index * INDEX_UNIT_SIZE)

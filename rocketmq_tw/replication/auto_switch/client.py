@@ -282,7 +282,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         return asked.addBoth(answered)
 
     def _check_is_open(self, link: AutoSwitchSlaveLink) -> None:
-        """The log is not touched for a master that is not followed any more."""
+        """Checks that the master is still followed: the log is not touched for any other."""
         if self.connection is None or self.connection.link is not link:
             raise LinkError("the link is gone")
 

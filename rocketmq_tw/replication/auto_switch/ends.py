@@ -31,7 +31,7 @@ class WholeRecords:
         self._rest = 0
 
     def restart(self) -> None:
-        """The next bytes start a record."""
+        """Notes that the next bytes start a record."""
         self._rest = 0
 
     def cut(self, offset: int, data: bytes) -> bytes:

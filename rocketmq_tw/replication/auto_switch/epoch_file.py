@@ -133,7 +133,8 @@ class KeptEpochs:
         return self._change(lambda table: table.truncate_suffix_by_offset(offset))
 
     def forget(self, log_start: int) -> Deferred[None]:
-        """The log has lost its oldest files and starts at `log_start`."""
+        """Forgets the epochs in front of `log_start`, since the log has lost its oldest files;
+        fires once that is written."""
         return self._change(lambda table: table.truncate_prefix_by_offset(log_start - 1))
 
     @inlineCallbacks

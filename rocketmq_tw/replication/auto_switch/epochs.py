@@ -107,16 +107,16 @@ class EpochTable:
         return True
 
     def restart(self, master: EpochTable) -> None:
-        """The log has no byte: whatever it names, its epochs are those that the master began
-        there, but for one that has bytes and is over, of which the log may come to lack some."""
+        """Takes the epochs that the master began at 0, since this log has no byte. One that has
+        bytes and is over is left out: the log may come to lack some of them."""
         began = [entry for entry in master.entries if entry.start == 0]
         if began and began[-1] != master.last:
             began.pop()
         self._entries = tuple(began)
 
     def adopt(self, master: EpochTable, point: int) -> None:
-        """The log is the master's up to `point`, whatever epochs both named it with: the master's
-        count. What it has forgotten since its oldest files are gone stays."""
+        """Takes the master's epochs up to `point`, to which both logs are the same, whatever epochs
+        this one had. Keeps older epochs that the master has forgotten with its oldest files."""
         theirs = [entry for entry in master.entries if entry.start < point]
         if theirs:
             first = theirs[0]
@@ -132,7 +132,7 @@ class EpochTable:
         self._entries = tuple(entry for entry in self._entries if entry.epoch < epoch)
 
     def truncate_suffix_by_offset(self, offset: int) -> None:
-        """The log was cut at `offset`: forgets the epochs that start there or behind."""
+        """Forgets the epochs that start at `offset` or behind: the log was cut there."""
         self._entries = tuple(entry for entry in self._entries if entry.start < offset)
 
     def truncate_prefix_by_offset(self, offset: int) -> bool:

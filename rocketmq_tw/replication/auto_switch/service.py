@@ -277,7 +277,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
             self._controller.renounce()
 
     def _recount(self) -> None:
-        """Other slaves are waited for than before: confirms and answers what all of them have."""
+        """Confirms and answers what all have, since other slaves are waited for than before."""
         self._advance()
         self.acknowledged()
 

@@ -114,8 +114,8 @@ class SyncStates:
         epoch_start: int,
         promised_end: int,
     ) -> None:
-        """A slave has the log up to `offset`; the master's epoch began at `epoch_start`, and in
-        front of `promised_end` senders may be answered without this slave."""
+        """Takes a slave's report that it has the log up to `offset`. The master's epoch began at
+        `epoch_start`; senders in front of `promised_end` may be answered without this slave."""
         slave = self._slaves[broker_id]
         slave.acknowledged = offset
         if offset >= slave.mark_end:

@@ -199,7 +199,7 @@ class HAClient(Factory, Generic[L]):
     # What the link asks
 
     def proved(self) -> None:
-        """The master's frames continue this log."""
+        """Notes that the master's frames continue this log."""
         self._delay = FIRST_RETRY
         if self._noted:
             self._log.info("the link with the master at {at} is back", at=self.master_address)

@@ -10,7 +10,7 @@ Command = Callable[..., Any]
 
 
 def cluster_options(command: Command) -> Command:
-    """-n and --option: which brokers, and how to talk to them."""
+    """Adds -n and --option: which brokers, and how to talk to them."""
     for option in (
         click.option(
             "--option",
@@ -32,7 +32,7 @@ def cluster_options(command: Command) -> Command:
 
 
 def spark_options(command: Command) -> Command:
-    """--master and --conf: where the job runs."""
+    """Adds --master and --conf: where the job runs."""
     for option in (
         click.option(
             "--conf",
@@ -48,7 +48,7 @@ def spark_options(command: Command) -> Command:
 
 
 def page_option(command: Command) -> Command:
-    """--html: where a page of charts goes; a directory that is not there is said at once."""
+    """Adds --html: where a page of charts goes; a directory that is not there is said at once."""
     option = click.option(
         "--html",
         type=click.Path(dir_okay=False, path_type=Path),

@@ -98,15 +98,15 @@ class Job:
 
 
 def _give_up(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C in place of PySpark's handler, which asks the JVM to cancel jobs in the middle of
-    another question to it; what those then log says nothing to a user."""
+    """Ends the job on Ctrl-C, in place of PySpark's handler, which asks the JVM to cancel jobs in
+    the middle of another question to it; what those then log says nothing to a user."""
     logging.disable(logging.CRITICAL)
     raise KeyboardInterrupt
 
 
 @contextmanager
 def interrupt_event() -> Iterator[Event]:
-    """Set by Ctrl-C, for a job that looks at it and then ends as it likes."""
+    """Yields an event that Ctrl-C sets, for a job that looks at it and then ends as it likes."""
     event = Event()
     before = signal.signal(signal.SIGINT, lambda number, frame: event.set())
     try:

@@ -87,7 +87,7 @@ def _header_error(header_type: type[Header], error: msgspec.ValidationError) -> 
 
 @cache
 def _names(header_type: type[Header]) -> tuple[tuple[str, str], ...]:
-    """(attribute, name on the wire) of each field."""
+    """Returns (attribute, name on the wire) of each field."""
     return tuple(
         zip(header_type.__struct_fields__, header_type.__struct_encode_fields__, strict=True)
     )
