@@ -26,7 +26,7 @@ from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
-from rocketmq_tw.net.tls import TlsConfigError
+from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError
 

@@ -14,6 +14,9 @@ from zope.interface import implementer
 
 from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles
 
+#: Of directories that are made: messages are nothing for every user of the machine.
+DIRECTORY_MODE = 0o750
+
 _MAX_VECTORS = min(os.sysconf("SC_IOV_MAX"), 1024)
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
@@ -102,7 +105,7 @@ class PosixFiles:
             current = os.path.dirname(current)
         for directory in reversed(missing):
             try:
-                os.mkdir(directory, 0o755)
+                os.mkdir(directory, DIRECTORY_MODE)
             except FileExistsError:
                 if not os.path.isdir(directory):
                     raise

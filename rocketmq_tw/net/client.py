@@ -18,7 +18,7 @@ from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestCheck
 from rocketmq_tw.net.protocol import RemotingProtocol
-from rocketmq_tw.net.tls import client_context
+from rocketmq_tw.net.tls_contexts import client_context
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.command import RemotingCommand
@@ -201,7 +201,7 @@ class RemotingClient:
         try:
             endpoint = self._endpoint_for(link.address)
             if self._tls is not None:
-                endpoint = wrapClientTLS(self._tls, endpoint)
+                endpoint = wrapClientTLS(self._tls.options(), endpoint)
         except ValueError as error:
             self._not_connected(Failure(error), link)
             return

@@ -21,7 +21,8 @@ from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.server import RemotingServer
-from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.options import NamesrvAddressOptions

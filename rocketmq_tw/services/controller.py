@@ -22,7 +22,8 @@ from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import AccessChecks, IPeer
 from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.net.server import RemotingServer
-from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.raft.core.config import NodeConfig
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore

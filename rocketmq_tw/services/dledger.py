@@ -14,7 +14,8 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
-from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.node import RaftNode

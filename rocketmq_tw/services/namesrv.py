@@ -20,7 +20,8 @@ from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.server import RemotingServer
-from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerService
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start

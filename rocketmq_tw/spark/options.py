@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.client.commands import Credentials
+from rocketmq_tw.config.net import CIPHERS
 from rocketmq_tw.message.names import check_group, is_legal
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.net.address import split_address
@@ -107,6 +108,7 @@ class ConnectionOptions:
             context = ssl.create_default_context(cafile=self.tls_ca_file)
             # Servers are known by addresses that seldom stand in their certificates.
             context.check_hostname = False
+            context.set_ciphers(CIPHERS)
             if not self.tls_verify:
                 context.verify_mode = ssl.CERT_NONE
             if self.tls_cert_file is not None:

@@ -1,15 +1,24 @@
+"""TLS: modes, certificates that are checked, and files that change."""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 from cryptography.hazmat.primitives import serialization
-from OpenSSL import crypto
+from OpenSSL import SSL, crypto
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.ssl import AcceptableCiphers, CertificateOptions, TLSVersion
 from twisted.internet.task import Clock
-from twisted.logger import capturedLogs
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import ConnectionLost, RemotingError
 from rocketmq_tw.net.server import RemotingServer
-from rocketmq_tw.net.tls import ServerTls, TlsConfigError, self_signed
+from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.net.tls_contexts import TlsConfigError, self_signed
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.network import MemoryNetwork
 
@@ -207,3 +216,206 @@ def test_test_mode_promises_no_check():
         RemotingClient(
             Clock(), NettyClientConfig(use_tls=True), tls=TlsConfig(client_auth_server=True)
         )
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        (
+            {"server_auth_client": True},
+            r"tls\.server\.authClient is true and tls\.server\.need\.client\.auth is none",
+        ),
+        (
+            {"server_need_client_auth": "require"},
+            r"tls\.server\.need\.client\.auth is require and tls\.server\.authClient is false",
+        ),
+        (
+            {
+                "server_mode": "disabled",
+                "server_auth_client": True,
+                "server_need_client_auth": "require",
+            },
+            r"tls\.server\.mode is disabled",
+        ),
+        (
+            {"test_mode_enable": True, "server_need_client_auth": "require"},
+            r"tls\.server\.need\.client\.auth is require and tls\.server\.authClient is false",
+        ),
+    ],
+)
+def test_what_checks_nobody_and_sounds_as_if_it_did_is_refused(files, keys, why):
+    with pytest.raises(TlsConfigError, match=why):
+        ServerTls(TlsConfig(**({"test_mode_enable": False} | files | keys)))
+
+
+def test_plaintext_beside_checked_certificates_is_warned_of(files):
+    checked = {"server_need_client_auth": "require", "server_auth_client": True}
+    for mode, warnings in (("permissive", 1), ("enforcing", 0)):
+        with capturedLogs() as logs:
+            ServerTls(TlsConfig(server_mode=mode, test_mode_enable=False, **checked, **files))
+        lines = [line for event in logs if "speak plaintext" in (line := formatEvent(event))]
+        assert len(lines) == warnings and all("enforcing" in line for line in lines)
+
+
+def test_a_key_of_another_certificate_is_refused_at_the_start(files):
+    key, _ = self_signed()
+    write_key(files["server_key_path"], key)
+    with pytest.raises(TlsConfigError, match=r"tls\.server\.keyPath .* is not the key of"):
+        ServerTls(TlsConfig(test_mode_enable=False, **files))
+
+
+def write_key(path, key):
+    data = key.to_cryptography_key().private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"1234"),
+    )
+    replace(path, data)
+
+
+def write_certificate(path, certificate):
+    replace(path, crypto.dump_certificate(crypto.FILETYPE_PEM, certificate))
+
+
+def replace(path, data):
+    """As tools that renew certificates do."""
+    new = Path(f"{path}.new")
+    new.write_bytes(data)
+    os.replace(new, path)
+
+
+class Handshake(Protocol):
+    """A client that does no more than a handshake, with `options`."""
+
+    def __init__(self, options):
+        self.options = options
+        self.tls = self.error = None
+        self.is_done = False
+
+    def connectionMade(self):
+        self.tls = SSL.Connection(self.options.getContext(), None)
+        self.tls.set_connect_state()
+        self.go_on()
+
+    def dataReceived(self, data):
+        self.tls.bio_write(data)
+        self.go_on()
+
+    def go_on(self):
+        try:
+            self.tls.do_handshake()
+            self.is_done = True
+        except SSL.WantReadError:
+            pass
+        except SSL.Error as error:
+            self.error = error
+        with suppress(SSL.WantReadError):
+            self.transport.write(self.tls.bio_read(65536))
+
+
+def shake_hands(network, options):
+    found = []
+    factory = Factory.forProtocol(lambda: Handshake(options))
+    network.connect("10.0.0.9", ADDRESS, factory).addCallback(found.append)
+    network.clock.pump([0] * 10)
+    return found[0]
+
+
+def shown_by(network):
+    """The serial number of the certificate that the server shows to a new connection."""
+    done = shake_hands(network, CertificateOptions())
+    return done.tls.get_peer_certificate().get_serial_number()
+
+
+def test_a_new_certificate_is_shown_to_new_connections(files):
+    config = TlsConfig(server_mode="enforcing", test_mode_enable=False, **files)
+    network = network_with(config)
+    first = shown_by(network)
+    key, (certificate,) = self_signed()
+    with capturedLogs() as logs:
+        write_key(files["server_key_path"], key)
+        assert shown_by(network) == first, "half of the change serves nobody"
+        assert shown_by(network) == first
+        write_certificate(files["server_cert_path"], certificate)
+        assert shown_by(network) == certificate.get_serial_number() != first
+        os.remove(files["server_cert_path"])
+        assert shown_by(network) == certificate.get_serial_number()
+    lines = [formatEvent(event) for event in logs]
+    assert len([line for line in lines if "stay in use" in line]) == 2, lines
+    assert len([line for line in lines if "read again" in line]) == 1, lines
+
+
+def test_a_client_shows_its_new_certificate_and_trusts_new_authorities(files):
+    config = TlsConfig(
+        server_mode="enforcing",
+        test_mode_enable=False,
+        server_need_client_auth="require",
+        server_auth_client=True,
+        client_auth_server=True,
+        **files,
+    )
+    network = network_with(config)
+    client = RemotingClient(
+        network.clock,
+        NettyClientConfig(use_tls=True),
+        tls=config,
+        endpoint_for=network.endpoint,
+    )
+
+    # Twisted lets small writes wait for the reactor's own clock.
+    body = b"x" * 100_000
+
+    def answer():
+        outcome = []
+        client.request(ADDRESS, RemotingCommand.request(1, body=body), 3).addBoth(outcome.append)
+        network.clock.pump([0] * 10 + [3])
+        return outcome[0]
+
+    assert answer().body == body
+    key, (certificate,) = self_signed()
+    with capturedLogs():
+        write_key(files["server_key_path"], key)
+        write_certificate(files["server_cert_path"], certificate)
+        network.stop(ADDRESS)
+        server = RemotingServer(network.clock, NettyServerConfig(), tls=ServerTls(config))
+        listener = server.listener()
+        listener.register(1, lambda request, peer: request.response(body=request.body))
+        network.clock.pump([0] * 10)
+        network.listen(ADDRESS, listener.factory)
+        assert answer().body == body, "all four files of both ends have changed"
+
+
+@pytest.mark.parametrize(
+    ("mode", "warnings"), [(0o600, 0), (0o640, 0), (0o644, 1), (0o602, 1), (0o400, 0)]
+)
+def test_a_key_that_others_may_read_is_warned_of(files, mode, warnings):
+    path = Path(files["server_key_path"])
+    path.chmod(mode)
+    with capturedLogs() as logs:
+        ServerTls(TlsConfig(test_mode_enable=False, **files))
+    lines = [line for event in logs if "chmod" in (line := formatEvent(event))]
+    assert len(lines) == warnings, lines
+    assert all(str(path) in line and "tls.server.keyPath" in line for line in lines)
+    assert stat.S_IMODE(path.stat().st_mode) == mode, "it is the operator's"
+
+
+#: Each alone, as a client that can do no better offers it.
+@pytest.mark.parametrize(
+    ("cipher", "works"),
+    [
+        ("ECDHE-ECDSA-AES128-GCM-SHA256", True),
+        ("ECDHE-ECDSA-CHACHA20-POLY1305", True),
+        ("ECDHE-ECDSA-AES256-SHA384", False),
+        ("ECDHE-ECDSA-AES128-SHA256", False),
+        ("ECDHE-ECDSA-AES128-SHA", False),
+    ],
+)
+def test_suites_with_cbc_are_off(cipher, works):
+    options = CertificateOptions(
+        acceptableCiphers=AcceptableCiphers.fromOpenSSLCipherString(cipher),
+        lowerMaximumSecurityTo=TLSVersion.TLSv1_2,
+    )
+    with capturedLogs():
+        done = shake_hands(network_with(TlsConfig(server_mode="enforcing")), options)
+    assert done.is_done is works and (done.error is None) is works
+    assert not works or done.tls.get_cipher_name() == cipher

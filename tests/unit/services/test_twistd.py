@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from OpenSSL import crypto
 
-from rocketmq_tw.net.tls import self_signed
+from rocketmq_tw.net.tls_contexts import self_signed
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.remoting import ask

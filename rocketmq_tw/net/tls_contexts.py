@@ -1,0 +1,246 @@
+"""What the ends of TLS show and ask for: contexts of OpenSSL from PEM files, made anew when one of
+the files changes, and a certificate made for tests."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from OpenSSL import SSL, crypto
+from twisted.internet.ssl import AcceptableCiphers, CertificateOptions
+from twisted.logger import Logger
+
+from rocketmq_tw.config.net import CIPHERS, TlsConfig
+
+_SUITES = AcceptableCiphers.fromOpenSSLCipherString(CIPHERS)
+
+log = Logger()
+
+
+class TlsConfigError(ValueError):
+    """TLS keys that contradict each other or name files that cannot be used."""
+
+
+class TlsContext:
+    """The context of one end, which follows its files. Where they cannot be used, such as a new key
+    whose certificate is not there yet, the former context stays."""
+
+    def __init__(self, make: Callable[[], CertificateOptions], paths: Sequence[str]) -> None:
+        """`make` reads the files at `paths`; it raises `TlsConfigError`, here too."""
+        self._make = make
+        self._paths = [path for path in paths if path]
+        # Looked at before they are read, so that a change meanwhile is seen next time.
+        self._seen = self._look()
+        self._options = make()
+
+    def options(self) -> CertificateOptions:
+        """Returns what a connection that is made now is to use. Looks at the files each time, which
+        costs little beside a handshake, and reads them where they are others."""
+        seen = self._look()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._options = self._make()
+            except TlsConfigError as error:
+                log.error(
+                    "changed files of TLS cannot be used, the former ones stay in use: {error}",
+                    error=error,
+                )
+            else:
+                log.info("files of TLS have changed and were read again: {p}", p=self._paths)
+        return self._options
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        return [_version(path) for path in self._paths]
+
+
+def _version(path: str) -> tuple[int, int, int] | None:
+    """Tells one content of a file from another; None where there is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def server_context(config: TlsConfig) -> TlsContext:
+    """What a server shows and asks for. Raises `TlsConfigError` that names the key."""
+    wanted = config.server_need_client_auth.strip().lower() or "none"
+    if wanted not in ("none", "optional", "require"):
+        raise TlsConfigError(
+            f"tls.server.need.client.auth is {wanted!r}; give none, optional or require"
+        )
+    if config.test_mode_enable:
+        _refuse_unkept("tls.server.authClient", config.server_auth_client)
+    if config.server_auth_client and wanted == "none":
+        raise TlsConfigError(
+            "tls.server.authClient is true and tls.server.need.client.auth is none, so no client"
+            " is asked for a certificate: set that to require, or to optional"
+        )
+    if wanted == "require" and not config.server_auth_client:
+        raise TlsConfigError(
+            "tls.server.need.client.auth is require and tls.server.authClient is false, so any"
+            " certificate is good enough: set that to true"
+        )
+    if config.test_mode_enable:
+        return TlsContext(_self_signed_options, ())
+    return TlsContext(
+        lambda: _server_options(config, wanted),
+        (config.server_key_path, config.server_cert_path, config.server_trust_cert_path),
+    )
+
+
+def client_context(config: TlsConfig) -> TlsContext:
+    """What a client shows and asks for. As in stock the chain is checked where
+    `tls.client.authServer` is set, and host names are not: brokers announce plain addresses."""
+    if config.test_mode_enable:
+        _refuse_unkept("tls.client.authServer", config.client_auth_server)
+        return TlsContext(lambda: _options(None, []), ())
+    return TlsContext(
+        lambda: _client_options(config),
+        (config.client_key_path, config.client_cert_path, config.client_trust_cert_path),
+    )
+
+
+def _self_signed_options() -> CertificateOptions:
+    return _options(*self_signed())
+
+
+def _server_options(config: TlsConfig, wanted: str) -> CertificateOptions:
+    options = _own_options(
+        "tls.server", config.server_key_path, config.server_cert_path, config.server_key_password
+    )
+    if wanted != "none":
+        context = options.getContext()
+        flags = SSL.VERIFY_PEER
+        if wanted == "require":
+            flags |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+        if config.server_auth_client:
+            _trust(context, "tls.server.trustCertPath", config.server_trust_cert_path)
+            context.set_verify(flags)
+        else:
+            # A certificate is wanted and not checked: optional without authClient.
+            context.set_verify(flags, lambda *_: True)
+    return options
+
+
+def _client_options(config: TlsConfig) -> CertificateOptions:
+    if config.client_cert_path:
+        options = _own_options(
+            "tls.client",
+            config.client_key_path,
+            config.client_cert_path,
+            config.client_key_password,
+        )
+    else:
+        options = _options(None, [])
+    if config.client_auth_server:
+        context = options.getContext()
+        _trust(context, "tls.client.trustCertPath", config.client_trust_cert_path)
+        context.set_verify(SSL.VERIFY_PEER)
+    return options
+
+
+def _own_options(prefix: str, key_path: str, cert_path: str, password: str) -> CertificateOptions:
+    options = _options(*_own_certificate(prefix, key_path, cert_path, password))
+    try:
+        options.getContext()
+    except SSL.Error as error:
+        raise TlsConfigError(
+            f"{prefix}.keyPath {key_path} is not the key of {prefix}.certPath {cert_path}"
+        ) from error
+    return options
+
+
+def _options(key: crypto.PKey | None, certificates: list[crypto.X509]) -> CertificateOptions:
+    return CertificateOptions(
+        privateKey=key,
+        certificate=certificates[0] if certificates else None,
+        extraCertChain=certificates[1:] or None,
+        acceptableCiphers=_SUITES,
+    )
+
+
+def self_signed() -> tuple[crypto.PKey, list[crypto.X509]]:
+    """A key and a certificate for itself, as stock's test mode makes them at each start."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=365))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return crypto.PKey.from_cryptography_key(key), [crypto.X509.from_cryptography(certificate)]
+
+
+def _refuse_unkept(key: str, wanted: bool) -> None:
+    if wanted:
+        raise TlsConfigError(
+            f"{key} is true, but tls.test.mode.enable checks nobody: set that to false"
+        )
+
+
+def _trust(context: SSL.Context, key: str, path: str) -> None:
+    """Trusts the certificates in the file at `path`, or without one the system's, as a JVM does."""
+    if not path:
+        context.set_default_verify_paths()
+        return
+    store = context.get_cert_store()
+    assert store is not None
+    for certificate in _certificates(key, path):
+        store.add_cert(certificate)
+
+
+def _own_certificate(
+    prefix: str, key_path: str, cert_path: str, password: str
+) -> tuple[crypto.PKey, list[crypto.X509]]:
+    certificates = _certificates(f"{prefix}.certPath", cert_path)
+    data = _read(f"{prefix}.keyPath", key_path)
+    _warn_of_open_key(f"{prefix}.keyPath", key_path)
+    try:
+        key = serialization.load_pem_private_key(data, password.encode() if password else None)
+        return crypto.PKey.from_cryptography_key(key), certificates  # type: ignore[arg-type]
+    except (ValueError, TypeError) as error:
+        raise TlsConfigError(f"{prefix}.keyPath {key_path}: {error}") from error
+
+
+def _warn_of_open_key(key: str, path: str) -> None:
+    """Every user of this machine who reads a key can pretend to be this server."""
+    if stat.S_IMODE(os.stat(path).st_mode) & (stat.S_IROTH | stat.S_IWOTH):
+        log.warn(
+            "{key} {path} may be read or written by every user of this machine: chmod o-rw {path}",
+            key=key,
+            path=path,
+        )
+
+
+def _certificates(key: str, path: str) -> list[crypto.X509]:
+    data = _read(key, path)
+    try:
+        found = x509.load_pem_x509_certificates(data)
+    except ValueError as error:
+        raise TlsConfigError(f"{key} {path}: {error}") from error
+    return [crypto.X509.from_cryptography(certificate) for certificate in found]
+
+
+def _read(key: str, path: str) -> bytes:
+    if not path:
+        raise TlsConfigError(f"{key} is not set: name a PEM file, or set tls.test.mode.enable")
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise TlsConfigError(f"{key} {path}: {error.strerror}") from error
