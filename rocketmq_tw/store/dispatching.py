@@ -23,7 +23,7 @@ from rocketmq_tw.store.interface import Arrival, ILog
 from rocketmq_tw.store.queue_extension import QueueExtensions
 from rocketmq_tw.store.queues import QueueTable
 
-_count_of = attrgetter("count")
+_count_of, _topic_of = attrgetter("count"), attrgetter("topic")
 #: What one call of `run` does at most, in keys for the index, some 2 us each: a message may have
 #: thousands. One message more may be begun.
 _WORK = 8192
@@ -58,6 +58,8 @@ class Dispatching:
         #: What the extra of a message costs, in keys for the index.
         self._extra_work = extensions.work
         self._arrivals: list[Arrival] = []
+        #: By topic, those that want no other.
+        self._arrivals_of: dict[str, list[Arrival]] = {}
         #: Whether the log is read for what comes next; else `wait` is told what is appended.
         self.from_log = False
         self._waiting: deque[AnyDispatchEntry] = deque()
@@ -72,11 +74,12 @@ class Dispatching:
         self._clear()
         self.from_log = reached < self._log.end_offset
 
-    def on_arrival(self, callback: Arrival) -> Callable[[], None]:
-        """Calls `callback` with what each dispatch made readable, until the function returned is
-        called."""
-        self._arrivals.append(callback)
-        return lambda: self._arrivals.remove(callback)
+    def on_arrival(self, callback: Arrival, topic: str | None = None) -> Callable[[], None]:
+        """Calls `callback` with what each dispatch made readable, of `topic` only where one is
+        given, until the function returned is called."""
+        callbacks = self._arrivals if topic is None else self._arrivals_of.setdefault(topic, [])
+        callbacks.append(callback)
+        return lambda: callbacks.remove(callback)
 
     def wait(self, entry: AnyDispatchEntry) -> None:
         """Takes the entry of a record that was appended last."""
@@ -164,9 +167,16 @@ class Dispatching:
             self.last_timestamp = entries[-1].store_timestamp
         self.from_log = self.from_log and reached < self._log.end_offset
         if arrived:
-            for callback in tuple(self._arrivals):
-                callback(arrived)
+            self._tell(arrived)
         return sum(map(_count_of, entries))
+
+    def _tell(self, arrived: list[AnyDispatchEntry]) -> None:
+        for callback in tuple(self._arrivals):
+            callback(arrived)
+        for topic in self._arrivals_of.keys() & map(_topic_of, arrived):
+            of_topic = [run for run in arrived if run.topic == topic]
+            for callback in tuple(self._arrivals_of[topic]):
+                callback(of_topic)
 
     def _waiting_entries(self, limit: int) -> tuple[list[AnyDispatchEntry], int]:
         """Returns the entries in memory up to `limit`, and the log offset behind them."""

@@ -386,8 +386,9 @@ class IMessageStore(Interface):
 
         Not `thorough`: what can be made again quickly from what is durable is left out."""
 
-    def on_arrival(callback: Arrival) -> Callable[[], None]:
-        """Adds a listener to dispatch; the function returned removes it."""
+    def on_arrival(callback: Arrival, topic: str | None = None) -> Callable[[], None]:
+        """Adds a listener to dispatch, told of the messages of `topic` only where one is given; the
+        function returned removes it."""
 
     def close() -> None:
         """Writes, flushes, checkpoints and, where dispatch is complete, removes `abort`."""

@@ -376,9 +376,9 @@ class MessageStore(StoreReads):
             limit = min(limit, self.dispatch_limit)
         return limit
 
-    def on_arrival(self, callback: Arrival) -> Callable[[], None]:
+    def on_arrival(self, callback: Arrival, topic: str | None = None) -> Callable[[], None]:
         """See `IMessageStore`."""
-        return self._dispatching.on_arrival(callback)
+        return self._dispatching.on_arrival(callback, topic)
 
     def places_of(self, head: RecordHead) -> Iterator[tuple[str, int, int]]:
         """See `IMessageStore`."""

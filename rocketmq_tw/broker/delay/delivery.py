@@ -87,6 +87,7 @@ class DelayDelivery:
         for each in self._levels.values():
             each.sleep(0)
         scope.on_end(self._pause)
+        scope.on_end(store.on_arrival(self._arrived, SCHEDULE_TOPIC))
 
     def _pause(self) -> None:
         for level in self._levels.values():
@@ -97,18 +98,15 @@ class DelayDelivery:
         over."""
         return succeed(None) if self._is_idle else self._idle.wait()
 
-    def arrived(self, runs: Sequence[Arrived]) -> None:
+    def _arrived(self, runs: Sequence[Arrived]) -> None:
         """Wakes levels that had no message, in time for the one that they have now.
 
         For the schedule topic the code of `Arrived` is the time when the message is due, in ms.
         """
-        if self._scope.is_over:
-            return
         for run in runs:
-            if run.topic == SCHEDULE_TOPIC:
-                level = self._levels.get(run.queue_id)
-                if level is not None and not level.alarm.is_set and not level.unfinished:
-                    level.sleep((run.tags_codes[0] - self._now_ms()) / 1000)
+            level = self._levels.get(run.queue_id)
+            if level is not None and not level.alarm.is_set and not level.unfinished:
+                level.sleep((run.tags_codes[0] - self._now_ms()) / 1000)
 
     def _wake(self, level: _Level) -> None:
         level.unfinished += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,6 @@ from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import DELAY
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.scope import Scope
-from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -47,7 +46,6 @@ class Delay(Part):
         #: The work of the present role, from the moment when it begins to deliver.
         self.delivery: DelayDelivery | None = None
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)
-        writing.store.on_arrival(self._arrived)
         writing.truncation.register(
             DerivedOffsets(
                 "delay offsets",
@@ -108,10 +106,6 @@ class Delay(Part):
                 self._host.now_ms,
                 scope,
             )
-
-    def _arrived(self, runs: Sequence[Arrived]) -> None:
-        if self.delivery is not None:
-            self.delivery.arrived(runs)
 
     def _save(self) -> Deferred[None]:
         return self._write_offsets().addErrback(

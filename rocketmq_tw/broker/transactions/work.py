@@ -107,7 +107,7 @@ class TransactionWork:
         self._checks: DecisionChecks | None = None
         self._taken_over = Waiters[Settling]()
         self._taking_over: Deferred[Any] = succeed(None)
-        scope.on_end(writing.store.on_arrival(self._arrived))
+        scope.on_end(writing.store.on_arrival(self._arrived, HALF_TOPIC))
 
     def begin(self) -> None:
         """Takes over once the queues have all of the log: with a new master under controllers, what
@@ -182,9 +182,8 @@ class TransactionWork:
 
     def _arrived(self, runs: Sequence[Arrived]) -> None:
         for run in runs:
-            if run.topic == HALF_TOPIC:
-                for offset in range(run.queue_offset, run.queue_offset + run.count):
-                    self._half_arrived(offset)
+            for offset in range(run.queue_offset, run.queue_offset + run.count):
+                self._half_arrived(offset)
 
     def _half_arrived(self, offset: int) -> None:
         half, settling, checks = self.new.arrived(offset), self.settling, self._checks

@@ -103,6 +103,17 @@ def test_readers_see_only_what_is_dispatched(store: MessageStore) -> None:
     assert store.dispatch() == 0
 
 
+def test_a_listener_of_one_topic_is_told_of_no_other(store: MessageStore) -> None:
+    arrivals = []
+    stop = store.on_arrival(arrivals.extend, "Topic")
+    put(store, make_message(topic="Other"), make_message(), make_message(topic="Other"))
+    put(store, make_message(topic="Other"))
+    assert [(each.topic, each.queue_offset) for each in arrivals] == [("Topic", 0)]
+    stop()
+    put(store, make_message())
+    assert len(arrivals) == 1
+
+
 def test_with_sync_flush_readers_see_only_what_is_flushed(clock: ManualClock) -> None:
     store = open_store(MemoryFiles(), clock, flush_disk_type="SYNC_FLUSH")
     store.append(make_message())
