@@ -134,4 +134,4 @@ def waits_for_store(properties: Mapping[str, str]) -> bool:
     """Returns whether the sender wants its answer only after flush and replicas: unless `WAIT`
     denies."""
     wait = properties.get(WAIT)
-    return wait is None or wait.lower() == "true"
+    return wait is None or wait == "true" or wait.lower() == "true"

@@ -95,15 +95,17 @@ class Histogram(Generic[K]):
         counted_as: Callable[[K], K] = lambda key: key,
     ) -> None:
         self._name = name
-        self._bounds = tuple(bounds)
+        # Values are mostly floats, which compare faster with floats.
+        self._bounds = tuple(map(float, bounds))
         self._labels_of = labels_of
         self._counted_as = counted_as
         self._series: dict[K | None, _Series] = {}
 
     def record(self, key: K, value: float) -> None:
         """Counts one value."""
-        series = self._series.get(key)
-        if series is None:
+        try:
+            series = self._series[key]
+        except KeyError:
             series = self._add(key)
         series.counts[bisect_left(self._bounds, value)] += 1
         series.total += value

@@ -82,30 +82,33 @@ class Appending:
             message.store_timestamp = last if 0 < last - now < _CLOCK_SLACK_MS else now
             message.queue_offset = queue.next_offset if in_queue else 0
             message.physical_offset = log.end_offset + self._front
-            further: list[ConsumeQueue] = []
+            further: Sequence[ConsumeQueue] = ()
             if self._multi_dispatch is not None:
                 further = self._further_queues(self._multi_dispatch, message, batch, in_queue)
-            if batch:
-                offsets = self._push_batch(message, batch, in_queue)
+            prefix = _message_id_prefix(message.store_host)
+            if not batch:
+                self._push(message)
+                count, ids = 1, f"{prefix}{message.physical_offset:016X}"
             else:
-                offsets = (self._push(message),)
+                offsets = self._push_batch(message, batch, in_queue)
+                count, text = len(offsets), pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
+                ids = prefix + text.replace(",", "," + prefix)
         except RecordError as error:
             raise IllegalMessageError(str(error)) from error
         self.last_timestamp = message.store_timestamp
         if in_queue:
-            self._moved.append((queue, queue.next_offset))
-            queue.next_offset += len(offsets)
+            self._moved.append((queue, message.queue_offset))
+            queue.next_offset += count
             for other in further:
                 self._moved.append((other, other.next_offset))
                 other.next_offset += 1
-        prefix = _message_id_prefix(message.store_host)
-        first = offsets[0]
-        if batch:
-            text = pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
-            ids = prefix + text.replace(",", "," + prefix)
-        else:
-            ids = f"{prefix}{first:016X}"
-        return Appended(first, log.end_offset, message.queue_offset, message.store_timestamp, ids)
+        return Appended(
+            message.physical_offset,
+            log.end_offset,
+            message.queue_offset,
+            message.store_timestamp,
+            ids,
+        )
 
     def _further_queues(
         self,
@@ -170,12 +173,13 @@ class Appending:
                 f"queue {queue.queue_id} of {queue.topic} cannot be written: {error}"
             ) from error
 
-    def _push(self, message: StoredMessage) -> int:
-        """Buffers the record; returns its offset."""
+    def _push(self, message: StoredMessage) -> None:
+        """Buffers the record, which says where it stands, as `message` does then."""
         log = self._log
         record = encode_record(message, crc_property=self._config.enabled_append_prop_crc)
         size = len(record)
-        self._check_size(message, len(message.body), size)
+        if size > self._config.max_message_size:
+            self._check_size(message, len(message.body), size)
         # Nearly always there is room, and the record need not be made again.
         if not log.push_fitting(record):
             message.physical_offset = log.reserve(size)
@@ -197,7 +201,6 @@ class Appending:
                 )
             )
         message.store_size = size
-        return message.physical_offset
 
     def _push_batch(self, message: StoredMessage, batch: Batch, in_queue: bool) -> tuple[int, ...]:
         """Buffers the records of a batch; returns the offset of each."""

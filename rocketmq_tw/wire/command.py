@@ -177,7 +177,6 @@ class _JsonHeader(msgspec.Struct, gc=False):
     language: str = "JAVA"
     opaque: int = 0
     remark: str | None = None
-    serializeTypeCurrentRPC: str = "JSON"
     version: int = 0
 
 
@@ -201,9 +200,9 @@ _json_encode = msgspec.json.Encoder().encode
 def decode_command(frame: Frame) -> RemotingCommand:
     """Returns the command in `frame`. Raises `WireError` where the header is not what its form
     says."""
-    if frame.serialization == _ROCKETMQ:
-        return _decode_binary(frame)
     if frame.serialization != _JSON:
+        if frame.serialization == _ROCKETMQ:
+            return _decode_binary(frame)
         raise WireError(f"{frame.serialization} is no serialisation of a header")
     if len(frame.header) > MAX_FIELDS:
         fastjson.check_values(frame.header, MAX_FIELDS)

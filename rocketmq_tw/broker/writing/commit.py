@@ -153,7 +153,11 @@ class Commit:
         Raises `RequestError` where the store refuses; then `done` is not called.
         """
         self._check(wait=wait)
-        self._appends.append((done, self._stored(message, batch), wait))
+        try:
+            appended = self._store.append(message, batch=batch)
+        except StoreError as error:
+            raise self._refused(error) from error
+        self._appends.append((done, appended, wait))
         if not self._turn_is_open:
             self._open_turn()
 
@@ -249,15 +253,12 @@ class Commit:
         if not (yield self.flushed()):
             raise NotWritableError("the log could not be made durable: see its first failure")
 
-    def _stored(self, message: StoredMessage, batch: Batch | None) -> Appended:
-        try:
-            return self._store.append(message, batch=batch)
-        except IllegalMessageError as error:
-            self.times.failed += 1
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-        except StoreError as error:
-            self.times.failed += 1
-            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+    def _refused(self, error: StoreError) -> RequestError:
+        """Counts an append that the store refused; returns what its sender is told."""
+        self.times.failed += 1
+        if isinstance(error, IllegalMessageError):
+            return RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error))
+        return RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
 
     def _open_turn(self) -> None:
         self._turn_is_open = True
@@ -270,7 +271,11 @@ class Commit:
 
     def _append_last(self) -> None:
         def append(message: StoredMessage, done: Done) -> None:
-            self._appends.append((done, self._stored(message, None), False))
+            try:
+                appended = self._store.append(message)
+            except StoreError as error:
+                raise self._refused(error) from error
+            self._appends.append((done, appended, False))
 
         callbacks, self._last_appends = self._last_appends, []
         for callback in callbacks:

@@ -20,7 +20,7 @@ Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Header(msgspec.Struct, rename="camel", kw_only=True):
+class Header(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """Base of all headers. A field without a default is one that stock refuses to miss."""
 
 
