@@ -8,7 +8,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def format_address(address: Any) -> str:
-    """A Twisted address as `host:port`; an IPv6 host in brackets."""
+    """Returns a Twisted address as `host:port`; an IPv6 host in brackets."""
     host = getattr(address, "host", None)
     if host is None:
         return str(address)
@@ -16,7 +16,7 @@ def format_address(address: Any) -> str:
 
 
 def join_address(host: str, port: int) -> str:
-    """`host:port`, `[host]:port` where the host has colons itself."""
+    """Returns `host:port`, `[host]:port` where the host has colons itself."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -31,13 +31,14 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def split_addresses(text: str | Sequence[str]) -> list[str]:
-    """The addresses of `host:port;host:port`, or of a list, without blanks and empty ones."""
+    """Returns the addresses of `host:port;host:port`, or of a list, without blanks and empty
+    ones."""
     parts = text.split(";") if isinstance(text, str) else text
     return [part.strip() for part in parts if part.strip()]
 
 
 def name_server_addresses(text: str | Sequence[str]) -> list[str]:
-    """The addresses of name servers, split as `split_addresses` does.
+    """Returns the addresses of name servers, split as `split_addresses` does.
 
     Raises `ValueError` for none, and for what is no address: to try it again and again would hide
     the mistake.
@@ -51,7 +52,7 @@ def name_server_addresses(text: str | Sequence[str]) -> list[str]:
 
 
 def host_address() -> str:
-    """The address of the interface that the default route leaves by; loopback without one.
+    """Returns the address of the interface that the default route leaves by; loopback without one.
 
     Connecting a datagram socket sends nothing: it only asks the kernel for the route.
     """

@@ -31,12 +31,12 @@ _Guard = Callable[[RemotingCommand], bool]
 
 
 def is_designation(request: RemotingCommand) -> bool:
-    """Whether a request 1002 ends the reign of a living master."""
+    """Returns whether a request 1002 ends the reign of a living master."""
     return request.header(ElectMasterRequestHeader).designate_elect
 
 
 def is_cleaning_of_the_living(request: RemotingCommand) -> bool:
-    """Whether a request 1011 forgets brokers that are alive."""
+    """Returns whether a request 1011 forgets brokers that are alive."""
     return request.header(CleanControllerBrokerDataRequestHeader).is_clean_living_broker
 
 
@@ -45,7 +45,7 @@ def _always(_: RemotingCommand) -> bool:
 
 
 def _by_key(_: RemotingCommand) -> bool:
-    """What a change of the configuration takes follows from its keys (`LiveConfig`)."""
+    """Returns what a change of the configuration takes follows from its keys (`LiveConfig`)."""
     return False
 
 

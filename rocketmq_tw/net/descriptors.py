@@ -40,8 +40,8 @@ def raise_descriptor_limit() -> None:
 
 
 def room_for_connections() -> int:
-    """The connections that leave the rest of the process its descriptors: all but `RESERVED`, or
-    half of them where there are few."""
+    """Returns the connections that leave the rest of the process its descriptors: all but
+    `RESERVED`, or half of them where there are few."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return _NO_LIMIT
@@ -49,8 +49,8 @@ def room_for_connections() -> int:
 
 
 def room_for_files() -> int:
-    """The files that a store may keep open: where the limit is low, a half of what connections
-    leave, so that checkpoints, replicas and the store's other files have the rest."""
+    """Returns the files that a store may keep open: where the limit is low, a half of what
+    connections leave, so that checkpoints, replicas and the store's other files have the rest."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return _MOST_FILES

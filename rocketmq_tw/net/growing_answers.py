@@ -34,8 +34,8 @@ class GrowingAnswers:
         make: Callable[[], T],
         fill: Callable[[T], Iterator[None]],
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """The response to `request` with the body that `make` makes and the steps of `fill` fill.
-        Raises, or fails with, what these raise."""
+        """Returns the response to `request` with the body that `make` makes and the steps of `fill`
+        fill. Raises, or fails with, what these raise."""
         data = self.body(object(), make, fill, encode_body)
         if isinstance(data, bytes):
             return request.response(body=data)
@@ -48,9 +48,9 @@ class GrowingAnswers:
         fill: Callable[[T], Iterator[None]],
         encode: Callable[[T], bytes],
     ) -> bytes | Deferred[bytes]:
-        """What `encode`, which may run in a thread, makes of what `make` makes and the steps of
-        `fill` fill. Requests with equal keys that wait for a body to be begun share it. Raises, or
-        fails with, what these functions raise."""
+        """Returns what `encode`, which may run in a thread, makes of what `make` makes and the
+        steps of `fill` fill. Requests with equal keys that wait for a body to be begun share it.
+        Raises, or fails with, what these functions raise."""
         body = make()
         if next(fill(body), self) is self:
             return encode(body)
@@ -67,7 +67,8 @@ class GrowingAnswers:
         steps: Iterator[None],
         answer: Callable[[], RemotingCommand | Deferred[RemotingCommand]],
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """What `answer` returns once `steps` are made. Raises, or fails with, what they raise."""
+        """Returns what `answer` returns once `steps` are made. Raises, or fails with, what they
+        raise."""
         if next(steps, self) is self:
             return answer()
         return self._in_slices(steps).addCallback(lambda _: answer())

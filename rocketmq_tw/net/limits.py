@@ -43,7 +43,8 @@ class Budget:
         self._sharers = sharers
 
     def refuses(self, held: int) -> bool:
-        """Whether the limit is passed and a connection that holds so many bytes has to give way."""
+        """Returns whether the limit is passed and a connection that holds so many bytes has to give
+        way."""
         return self.used > self.limit and held * 2 * len(self._sharers) > self.limit
 
 
@@ -97,7 +98,8 @@ class ConnectionTable:
         )
 
     def has_room(self, peer: str) -> bool:
-        """Whether one more connection, of `peer`, may be taken; logs the first that may not."""
+        """Returns whether one more connection, of `peer`, may be taken; logs the first that may
+        not."""
         if len(self._open) < self.limit:
             self._refusing = False
             return True
@@ -150,7 +152,7 @@ class RequestTurns:
         self._turn_ends = 0.0
 
     def is_late(self) -> bool:
-        """Whether only a few requests of a connection may be carried out now."""
+        """Returns whether only a few requests of a connection may be carried out now."""
         return bool(self._waiting) or self._reactor_turns.waited() >= LONG_ROUND
 
     def wait(self, connection: WaitingConnection) -> None:

@@ -16,7 +16,7 @@ class Networks:
         return bool(self._networks)
 
     def __contains__(self, address: object) -> bool:
-        """Whether `address`, `host:port` or a host alone, is in one of the networks."""
+        """Returns whether `address`, `host:port` or a host alone, is in one of the networks."""
         ip = ip_of(str(address))
         return ip is not None and any(ip in network for network in self._networks)
 
@@ -39,7 +39,7 @@ def ip_of(address: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether `host:port` is on this machine and reached by no other one."""
+    """Returns whether `host:port` is on this machine and reached by no other one."""
     ip = ip_of(address)
     return ip is not None and ip.is_loopback
 

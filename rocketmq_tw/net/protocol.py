@@ -347,7 +347,7 @@ def _unsendable(response: RemotingCommand, why: str) -> bytes:
 
 
 def as_deferred(result: Any) -> Deferred[Any]:
-    """The Deferred that a handler or a check returned, or one for its coroutine."""
+    """Returns the Deferred that a handler or a check returned, or one for its coroutine."""
     return result if isinstance(result, Deferred) else Deferred.fromCoroutine(result)
 
 

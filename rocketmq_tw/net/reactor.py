@@ -44,8 +44,8 @@ class ServerReactor(EPollReactor):
         super().__init__()
 
     def waited(self) -> float:
-        """How many seconds ago the round of events began: so long, at least, what is served now was
-        there and not read."""
+        """Returns how many seconds ago the round of events began: so long, at least, what is served
+        now was there and not read."""
         return self._now() - self._round_began
 
     def serve_late(self, seconds: float, call: Callable[[], None]) -> None:
@@ -129,14 +129,14 @@ class ServerReactor(EPollReactor):
 
 
 def _served(selectable: Any) -> str:
-    """What an event of a round was for, as a line of the log has it."""
+    """Returns what an event of a round was for, as a line of the log has it."""
     if selectable is None:
         return "closed"
     return type(getattr(selectable, "protocol", selectable)).__name__
 
 
 def _name(call: Any) -> str:
-    """What a callable is called in a line of the log."""
+    """Returns what a callable is called in a line of the log."""
     function = getattr(call, "func", call)
     function = getattr(function, "f", function)
     return getattr(function, "__qualname__", type(function).__qualname__)

@@ -39,6 +39,6 @@ class StallLog:
 
 
 def count_codes(codes: Iterable[int]) -> str:
-    """The codes of several requests as text, the most frequent first: `310 x 15, 12`."""
+    """Returns the codes of several requests as text, the most frequent first: `310 x 15, 12`."""
     counts = Counter(codes).most_common()
     return ", ".join(str(code) if count == 1 else f"{code} x {count}" for code, count in counts)

@@ -55,7 +55,7 @@ class Checkpoint(msgspec.Struct, kw_only=True):
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
-    """A file's content; what is damaged or too short counts as nothing safe."""
+    """Returns a file's content; what is damaged or too short counts as nothing safe."""
     if len(data) < _STOCK.size:
         return Checkpoint()
     values = _STOCK.unpack_from(data)
@@ -83,7 +83,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """The file's whole content."""
+    """Returns the file's whole content."""
     stock = _STOCK.pack(
         checkpoint.physic_msg_timestamp,
         checkpoint.logics_msg_timestamp,
@@ -106,7 +106,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def read_checkpoint(files: IFiles, path: str) -> Checkpoint:
-    """The checkpoint at `path`; an empty one where there is none."""
+    """Returns the checkpoint at `path`; an empty one where there is none."""
     try:
         return decode_checkpoint(files.read(path))
     except FileNotFoundError:

@@ -112,7 +112,8 @@ class CommitLog:
         self.end_offset = self.written_offset = self.flushed_offset = end_offset
 
     def reserve(self, size: int) -> int:
-        """The offset at which the next `size` bytes go; a blank closes a file without room."""
+        """Returns the offset at which the next `size` bytes go; a blank closes a file without
+        room."""
         offset = self.end_offset
         room = self.file_size - offset % self.file_size
         if size + BLANK_SIZE > room:
@@ -213,7 +214,8 @@ class CommitLog:
         )
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` written bytes, not past the end of a file; empty where there are none."""
+        """Returns up to `size` written bytes, not past the end of a file; empty where there are
+        none."""
         size = min(size, self.written_offset - offset)
         if size <= 0 or offset < 0:
             return b""

@@ -164,19 +164,19 @@ class DeletedTopics:
         self._synced = max(self._synced, noted)
 
     def covers(self, topic: str, position: int) -> bool:
-        """Whether the record at a log offset is of a topic that was deleted since."""
+        """Returns whether the record at a log offset is of a topic that was deleted since."""
         return position < self._latest.get(topic, 0)
 
     def topics(self) -> list[str]:
-        """All topics with a deletion that is not forgotten."""
+        """Returns all topics with a deletion that is not forgotten."""
         return sorted(self._latest)
 
     def offset_of(self, topic: str) -> int:
-        """The log offset where the topic was last deleted; 0 where it never was."""
+        """Returns the log offset where the topic was last deleted; 0 where it never was."""
         return self._latest.get(topic, 0)
 
     def since(self, checkpoint: Checkpoint) -> tuple[int, int]:
-        """How many of the queues and units that a checkpoint counts were deleted since."""
+        """Returns how many of the queues and units that a checkpoint counts were deleted since."""
         known = checkpoint.safe_offset, checkpoint.units
         later = [one for one in self._all if (one.safe_offset, one.all_units) == known]
         return sum(one.queues for one in later), sum(one.units for one in later)
@@ -212,7 +212,8 @@ def _parse(line: bytes) -> Deletion | None:
 
 
 def is_first_again(queue: ConsumeQueue | None, queue_offset: int, position: int) -> bool:
-    """Whether the record at `position` of the log would be the first of a queue that knows one."""
+    """Returns whether the record at `position` of the log would be the first of a queue that knows
+    one."""
     return queue_offset == 0 and queue is not None and 0 <= queue.max_physical <= position
 
 
@@ -222,8 +223,8 @@ _first_position = attrgetter("first_position")
 def former_part(
     queue: ConsumeQueue, of_topic: Iterable[ConsumeQueue]
 ) -> tuple[int, list[ConsumeQueue]]:
-    """`queue` gets a first message again: behind which log offset its topic was deleted, and which
-    of the topic's queues were so with it."""
+    """Returns behind which log offset the topic of `queue` was deleted, and which of its queues
+    went with it; `queue` gets a first message again."""
     end, gone = queue.max_physical, list[ConsumeQueue]()
     for each in sorted(of_topic, key=_first_position):
         if each.first_position >= end:
@@ -244,8 +245,8 @@ class Beginnings:
         self._damaged: set[int] | None = None
 
     def is_genuine(self, head: RecordHead) -> bool:
-        """Whether the queue of a record with queue offset 0 goes on behind it from there; not where
-        it goes on from what it had."""
+        """Returns whether the queue of a record with queue offset 0 goes on behind it from there;
+        not where it goes on from what it had."""
         if self._damaged is None:
             self._damaged = self._find_damaged(head.physical_offset)
         return head.physical_offset not in self._damaged

@@ -44,7 +44,7 @@ class DispatchEntry(msgspec.Struct, gc=False):
         return (self.tags_code,)
 
     def properties_of(self, number: int) -> bytes:
-        """The message's properties, as a `BatchEntry` gives each one's."""
+        """Returns the message's properties, as a `BatchEntry` gives each one's."""
         return self.properties
 
 
@@ -70,11 +70,11 @@ class BatchEntry(msgspec.Struct, gc=False):
     further: tuple[FurtherUnit, ...] = ()
 
     def properties_of(self, number: int) -> bytes:
-        """The properties of one of the messages, counted from 0."""
+        """Returns the properties of one of the messages, counted from 0."""
         return self.properties[number] + self.common
 
     def one_by_one(self) -> Iterator[DispatchEntry]:
-        """An entry for each record."""
+        """Yields an entry for each record."""
         columns = zip(self.offsets, self.sizes, self.tags_codes, strict=True)
         for number, (offset, size, tags_code) in enumerate(columns):
             yield DispatchEntry(
@@ -110,7 +110,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def property_value(properties: bytes, name: bytes) -> bytes:
-    """One property's value without parsing the others; empty where it is missing.
+    """Returns one property's value without parsing the others; empty where it is missing.
 
     `name` ends with the separator 0x01.
     """
@@ -126,8 +126,8 @@ def property_value(properties: bytes, name: bytes) -> bytes:
 
 
 def _differing_ids(messages: Sequence[bytes]) -> list[bytes] | None:
-    """The unique ids of several messages, by their properties, where these are the same but for
-    them, as in most batches; None where more differs, or there are none."""
+    """Returns the unique ids of several messages, by their properties, where these are the same but
+    for them, as in most batches; None where more differs, or there are none."""
     first = messages[0]
     unique_id = property_value(first, _UNIQUE_ID)
     if not unique_id:
@@ -173,7 +173,7 @@ class EntryMaker:
         properties: bytes,
         parsed: dict[str, str] | None = None,
     ) -> DispatchEntry:
-        """The entry of one record. Half and rolled-back messages of a transaction are in no
+        """Returns the entry of one record. Half and rolled-back messages of a transaction are in no
         queue, as in stock. `parsed` tells what it can instead of `properties`, see
         `StoredMessage`."""
         transaction = sys_flag & TRANSACTION_ROLLBACK
@@ -215,7 +215,7 @@ class EntryMaker:
         return entry
 
     def of_head(self, head: RecordHead) -> DispatchEntry:
-        """The entry of a record that was read."""
+        """Returns the entry of a record that was read."""
         return self.of_record(
             head.topic,
             head.queue_id,

@@ -36,7 +36,7 @@ class HandlePool:
         self._open: OrderedDict[str, IFile] = OrderedDict()
 
     def get(self, path: str, *, create: bool = False) -> IFile:
-        """The open file at `path`; opened where it is not, and made there with `create`."""
+        """Returns the open file at `path`; opened where it is not, and made there with `create`."""
         handle = self._open.get(path)
         if handle is not None:
             if self._limit is not None:
@@ -84,7 +84,7 @@ class Unsynced:
         return bool(self.files or self.dirs)
 
     def taken(self) -> Unsynced:
-        """All that is here, and is not any more."""
+        """Returns all that is here, and is not any more."""
         taken = Unsynced()
         taken.files, self.files = self.files, taken.files
         taken.dirs, self.dirs = self.dirs, taken.dirs
@@ -110,7 +110,7 @@ class UnsyncedHandles:
         self._error: OSError | None = None
 
     def get(self, start: int) -> IFile | None:
-        """The file that starts there, where it is one of these."""
+        """Returns the file that starts there, where it is one of these."""
         return self._files.get(start)
 
     def make_room(self, flushed: int) -> None:

@@ -270,7 +270,7 @@ class IndexFile:
             number = previous if 0 < previous < number else 0
 
     def overlaps(self, begin: int, end: int) -> bool:
-        """Whether entries of that time may be here."""
+        """Returns whether entries of that time may be here."""
         return begin <= self.end_timestamp and end >= self.begin_timestamp
 
     def check(self, first: int) -> None:

@@ -34,8 +34,8 @@ def write_metadata(files: IFiles, path: str, data: bytes) -> None:
 def read_metadata(
     files: IFiles, path: str, decode: Callable[[bytes], T], report: Callable[[str], None]
 ) -> T | None:
-    """What `decode` makes of `path`, or of its `.bak` where it is missing, empty or damaged; None
-    where neither file is there.
+    """Returns what `decode` makes of `path`, or of its `.bak` where it is missing, empty or
+    damaged; None where neither file is there.
 
     `decode` raises `ValueError` for damaged content. `report` is told what the `.bak` stood in
     for. Raises `DamagedStoreError` where no file can be used although there is one, so that a

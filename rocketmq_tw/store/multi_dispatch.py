@@ -63,9 +63,9 @@ class MultiDispatch:
         self._lmq = lmq
 
     def named(self, message: StoredMessage) -> list[tuple[str, int]]:
-        """The queues that a message to be appended gets into, as often as it names them; none where
-        its topic allows none. Raises `IllegalMessageError` for a name that is no topic for
-        messages; what was taken before that was looked at is not lost, but names none then."""
+        """Returns the queues that a message to be appended gets into, as often as it names them;
+        none where its topic allows none. Raises `IllegalMessageError` for a name that is no topic
+        for messages; what was taken before that was looked at is not lost, but names none then."""
         topic, properties = message.topic, message.properties
         if _NAMES not in properties or not _allows(topic) or _keeps_copies(topic):
             return []
@@ -77,7 +77,8 @@ class MultiDispatch:
             raise
 
     def named_later(self, message: StoredMessage) -> list[tuple[str, int]]:
-        """The queues that one names which is new and waits for its topic; raises as `named`."""
+        """Returns the queues that one names which is new and waits for its topic; raises as
+        `named`."""
         properties = message.properties
         if _NAMES not in properties or message.topic not in _WAITING or message.was_stored:
             return []
@@ -116,7 +117,8 @@ class MultiDispatch:
 
     @staticmethod
     def with_offsets(properties: bytes, offsets: list[int]) -> bytes:
-        """The properties of a message that gets these offsets in the queues that it names."""
+        """Returns the properties of a message that gets these offsets in the queues that it
+        names."""
         parsed = parse_properties(properties)
         parsed.pop(WAIT, None)
         parsed[INNER_MULTI_QUEUE_OFFSET] = SEPARATOR.join(map(str, offsets))
@@ -124,14 +126,14 @@ class MultiDispatch:
 
     @staticmethod
     def without_offsets(properties: bytes) -> bytes:
-        """The properties of a message that stands in no further queue, whatever it says."""
+        """Returns the properties of a message that stands in no further queue, whatever it says."""
         parsed = parse_properties(properties)
         parsed.pop(INNER_MULTI_QUEUE_OFFSET, None)
         return join_properties(parsed)
 
     def further(self, topic: str, queue_id: int, properties: bytes) -> tuple[FurtherUnit, ...]:
-        """The units beside its own of a record in the log. What no append can have written counts
-        for nothing."""
+        """Returns the units beside its own of a record in the log. What no append can have written
+        counts for nothing."""
         if not _allows(topic):
             return ()
         units = {
@@ -152,20 +154,20 @@ def multi_dispatch_of(config: MessageStoreConfig) -> MultiDispatch | None:
 
 
 def has_offsets(properties: bytes) -> bool:
-    """Whether a message says already where it stands in further queues."""
+    """Returns whether a message says already where it stands in further queues."""
     return _OFFSETS in properties
 
 
 def offset_in(topic: str, message: StoredMessage) -> int:
-    """Where a record that was read from a queue of `topic` stands in it: its own queue, or one of
-    its further ones."""
+    """Returns where a record that was read from a queue of `topic` stands in it: its own queue, or
+    one of its further ones."""
     if message.topic == topic:
         return message.queue_offset
     return dict(_stated(message.properties)).get(topic, message.queue_offset)
 
 
 def _stated(properties: bytes) -> list[tuple[str, int]]:
-    """Names of further queues with the offsets that a record says to have there."""
+    """Returns names of further queues with the offsets that a record says to have there."""
     if _NAMES not in properties or _OFFSETS not in properties:
         return []
     parsed = parse_properties(properties)
@@ -181,14 +183,14 @@ def _stated(properties: bytes) -> list[tuple[str, int]]:
 
 
 def _keeps_copies(topic: str) -> bool:
-    """Whether the topic holds copies of other topics' messages: undecided half messages or given-up
-    ones. Stock lets these into further queues, where rolled-back messages are consumed and the
-    others appear twice."""
+    """Returns whether the topic holds copies of other topics' messages: undecided half messages or
+    given-up ones. Stock lets these into further queues, where rolled-back messages are consumed and
+    the others appear twice."""
     return topic in _NOT_DECIDED or topic.startswith(DLQ_PREFIX)
 
 
 def _allows(topic: str) -> bool:
-    """Whether messages of the topic may stand in further queues, by stock's rule."""
+    """Returns whether messages of the topic may stand in further queues, by stock's rule."""
     return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_TOPIC_PREFIX))
 
 

@@ -43,7 +43,7 @@ class UnitExtra(NamedTuple):
 
 
 def is_address(tags_code: int) -> bool:
-    """Whether the tag code of a queue's unit is the address of an extra."""
+    """Returns whether the tag code of a queue's unit is the address of an extra."""
     return tags_code <= _LAST_ADDRESS
 
 
@@ -167,7 +167,7 @@ class QueueExtension:
 
 
 def _parse(data: bytes, at: int) -> UnitExtra | None:
-    """The extra at a place in bytes; None where there is no whole one."""
+    """Returns the extra at a place in bytes; None where there is no whole one."""
     if not 0 <= at <= len(data) - _HEAD.size:
         return None
     size, tags_code, store_timestamp, bits_size = _HEAD.unpack_from(data, at)

@@ -129,15 +129,15 @@ class QueueReader:
         max_bytes: int,
         wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
-        """What `read` gives for an offset that the queue has, by looking at each unit."""
+        """Returns what `read` gives for an offset that the queue has, by looking at each unit."""
         return _Pass(self, queue, offset, max_count, max_bytes, wanted).run()
 
     def read_at_once(
         self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int
     ) -> QueueRead | None:
-        """What `read_each` gives, without a look at each unit for itself, for the usual read: no
-        filter, all its messages there and sound, and none so old that other limits hold for it
-        than for the others. None where that is not so."""
+        """Returns what `read_each` gives, without a look at each unit for itself, for the usual
+        read: no filter, all its messages there and sound, and none so old that other limits hold
+        for it than for the others. None where that is not so."""
         log = self._log
         limits = _Limits(self._config, max_count, max_bytes, self.cached_bytes)
         units = queue.read(offset, max(limits.in_memory[1], limits.on_disk[1]))
@@ -173,7 +173,7 @@ class QueueReader:
         )
 
     def joined(self, positions: tuple[int, ...], sizes: tuple[int, ...]) -> bytes | None:
-        """The records, one behind the other; None where one of them is damaged."""
+        """Returns the records, one behind the other; None where one of them is damaged."""
         log, check = self._log, self._config.check_crc_on_read
         parts: list[bytes | memoryview] = []
         for first, last in _runs(positions, sizes, log.file_size):
@@ -200,14 +200,16 @@ class QueueReader:
         return QueueRead(status, b"", 0, self._corrected(offset, corrected), low, high)
 
     def _corrected(self, offset: int, corrected: int) -> int:
-        """A slave does not correct offsets: its queue may just be behind its master's."""
+        """Returns `corrected`, or on a slave `offset`: a slave does not correct offsets, since its
+        queue may just be behind its master's."""
         if self.is_copy() and not self._config.offset_check_in_slave:
             return offset
         return corrected
 
 
 def _where_known(match: TagMatch) -> TagMatch:
-    """Of a unit whose extra is lost the tag is not known: it may match."""
+    """Returns a test that also lets units through whose extra is lost: their tag is not known, so
+    they may match."""
     return lambda tags_code: match(tags_code) or is_address(tags_code)
 
 
@@ -289,7 +291,8 @@ class _Pass:
         )
 
     def _with_tags(self, units: bytes, extension: QueueExtension) -> bytes:
-        """The units with the hash codes of tags in place of addresses; finds what these lead to."""
+        """Returns the units with the hash codes of tags in place of addresses; finds what these
+        lead to."""
         layout = ">" + "qiq" * (len(units) // UNIT_SIZE)
         fields = list(struct.unpack(layout, units))
         self._extras = extension.find(fields[2::3])
@@ -328,8 +331,8 @@ class _Pass:
         return True
 
     def _take_matching(self, units: bytes, match: PropertiesMatch) -> bool:
-        """`_take` for messages whose properties match. Those that do not match cost no more than
-        being asked."""
+        """Returns `_take` for messages whose properties match. Those that do not match cost no more
+        than being asked."""
         log, limits, found = self._log, self._limits, self._found
         end, offset = log.end_offset, self._next
         fields = struct.unpack(">" + "qiq" * (len(units) // UNIT_SIZE), units)
@@ -384,8 +387,9 @@ class _Pass:
     def _candidates(
         self, fields: tuple[int, ...]
     ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """The numbers of the units, counted from 0, that have a record with a tag that may match,
-        and where these are and how large; `fields` are position, size and tag code in turn."""
+        """Returns the numbers of the units, counted from 0, that have a record with a tag that may
+        match, and where these are and how large; `fields` are position, size and tag code in
+        turn."""
         numbers: Sequence[int] = range(len(fields) // 3)
         positions, sizes = fields[::3], fields[1::3]
         low, by_tag = self._log.min_offset, self._tag_match
@@ -408,7 +412,7 @@ class _Pass:
         return numbers, [positions[n] for n in numbers], [sizes[n] for n in numbers]
 
     def _collect(self) -> bytes:
-        """The records found, joined; damaged ones are taken out of `_found`."""
+        """Returns the records found, joined; damaged ones are taken out of `_found`."""
         found, self._found = self._found, []
         if found:
             positions, sizes = zip(*found, strict=True)
@@ -425,7 +429,7 @@ class _Pass:
         return b"".join(parts)
 
     def _is_sound(self, record: bytes | memoryview, position: int) -> bool:
-        """Whether it may be served: no wrong byte is."""
+        """Returns whether it may be served: no wrong byte is."""
         if not self._config.check_crc_on_read or is_sound(record, position):
             return True
         self._reader.damaged += 1

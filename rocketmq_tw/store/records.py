@@ -57,7 +57,7 @@ def read_properties(log: ILog, positions: Sequence[int], sizes: Sequence[int]) -
 
 
 def _neighbours(positions: Sequence[int], sizes: Sequence[int]) -> int:
-    """How many records lie close to the first and behind each other."""
+    """Returns how many records lie close to the first and behind each other."""
     first = positions[0]
     count = bisect_left(positions, first + _AHEAD - _LARGE)
     while count > 1:

@@ -178,7 +178,7 @@ class Recovery:
         return log.min_offset if self._checkpoint.index_msg_timestamp else start
 
     def _starts_record(self, offset: int) -> bool:
-        """Whether a record, a blank or the end stands at an offset."""
+        """Returns whether a record, a blank or the end stands at an offset."""
         if offset == self._log.files_end:
             return True
         data = self._log.peek(SIZE_AND_MAGIC.size, offset)
@@ -191,7 +191,7 @@ class Recovery:
         return head is None or head.physical_offset == offset
 
     def _file_by_time(self, timestamp: int) -> int:
-        """The last file that begins with a message stored at or before a time."""
+        """Returns the last file that begins with a message stored at or before a time."""
         log = self._log
         for start in reversed(log.file_starts):
             for head in log.scan(start, start + log.file_size, check_body=False):
@@ -219,7 +219,7 @@ class Recovery:
                 queue.cut_at(end)
 
     def _agrees(self, queue: ConsumeQueue, offset: int, start: int) -> bool:
-        """Whether the unit points to its message, or to one that the log has no more."""
+        """Returns whether the unit points to its message, or to one that the log has no more."""
         unit = queue.unit(offset)
         if unit is None or unit.is_filler:
             return True
@@ -294,8 +294,8 @@ class Recovery:
         entries.clear()
 
     def _can_have(self, head: RecordHead, report: RecoveryReport) -> bool:
-        """Whether there can be a queue with that record at its queue offset; else a note says what
-        is wrong."""
+        """Returns whether there can be a queue with that record at its queue offset; else a note
+        says what is wrong."""
         try:
             queue = self._queues.find_or_create(head.topic, head.queue_id)
         except IllegalMessageError as error:

@@ -77,9 +77,9 @@ class LogScan:
 
 
 def may_lack_a_sector(head: RecordHead) -> bool:
-    """Whether a sector's whole part of the properties is zeros, as a power loss can leave it where
-    nothing was synced. Nothing tells that from zeros that a user put there: no checksum covers
-    properties."""
+    """Returns whether a sector's whole part of the properties is zeros, as a power loss can leave
+    it where nothing was synced. Nothing tells that from zeros that a user put there: no checksum
+    covers properties."""
     properties = head.properties
     if b"\0" not in properties:
         return False

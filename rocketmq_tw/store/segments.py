@@ -26,7 +26,7 @@ class Short(Enum):
 
 
 def segment_name(start: int) -> str:
-    """The name of the file that starts at an offset."""
+    """Returns the name of the file that starts at an offset."""
     return f"{start:020d}"
 
 
@@ -67,7 +67,7 @@ class Segments:
         return self.starts[-1] + self.file_size if self.starts else 0
 
     def path(self, start: int) -> str:
-        """The path of the file that starts at an offset."""
+        """Returns the path of the file that starts at an offset."""
         known, path = self._path
         if known != start:
             path = f"{self.directory}/{segment_name(start)}"
@@ -130,15 +130,15 @@ class Segments:
         return repaired
 
     def start_of(self, offset: int) -> int:
-        """The start of the file that an offset falls into, there or not."""
+        """Returns the start of the file that an offset falls into, there or not."""
         return offset - offset % self.file_size
 
     def has(self, start: int) -> bool:
-        """Whether the file that starts there exists."""
+        """Returns whether the file that starts there exists."""
         return start in self._present
 
     def file(self, start: int) -> IFile:
-        """The open file that starts at `start`."""
+        """Returns the open file that starts at `start`."""
         return self._pool.get(self.path(start))
 
     def add(self, start: int, *, durable: bool) -> IFile:
@@ -229,7 +229,8 @@ class Segments:
             self.sync_names()
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`, not past its file's end; empty where no file is."""
+        """Returns up to `size` bytes from `offset`, not past its file's end; empty where no file
+        is."""
         start = offset - offset % self.file_size
         if start not in self._present:
             return b""

@@ -129,7 +129,7 @@ class RemovedQueues:
                 del self._doomed[path]
 
     def _first_position(self, path: str) -> int:
-        """Where in the log the oldest message of these queues stands; -1 without one."""
+        """Returns where in the log the oldest message of these queues stands; -1 without one."""
         found = [
             self._first_of_queue(f"{path}/{name}")
             for name in self._files.list(path)
@@ -154,7 +154,7 @@ class RemovedQueues:
 
 
 def _place(directory: str, name: str) -> str:
-    """Where a topic, or a queue alone, has its files below `directory`."""
+    """Returns where a topic, or a queue alone, has its files below `directory`."""
     return f"{directory}/{name.replace(_ALONE, '/')}"
 
 

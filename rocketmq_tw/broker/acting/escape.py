@@ -118,7 +118,8 @@ class EscapeBridge:
     async def _queues_of(
         self, topic: str, message: StoredMessage | None
     ) -> dict[str, MessageQueue]:
-        """Broker name -> the queue that takes the message; queue 0 where there is none yet."""
+        """Returns broker name -> the queue that takes the message; queue 0 where there is none
+        yet."""
         route = await self._brokers.find_route(topic)
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in () if route is None else publish_queues(topic, route):

@@ -17,7 +17,7 @@ class AssemblyError(TypeError):
 
 @cache
 def _wanted(kind: type[Part]) -> tuple[tuple[str, Any], ...]:
-    """The arguments of the constructor and their annotations."""
+    """Returns the arguments of the constructor and their annotations."""
     hints = get_type_hints(kind.__init__)
     hints.pop("return", None)
     return tuple(hints.items())
@@ -41,15 +41,15 @@ class Assembly:
             self._make(kind)
 
     def __iter__(self) -> Iterator[Part]:
-        """Each part behind those that it uses."""
+        """Iterates over the parts, each behind the parts that it uses."""
         return iter(self._parts.values())
 
     def __reversed__(self) -> Iterator[Part]:
-        """Each part before those that it uses."""
+        """Iterates over the parts, each before the parts that it uses."""
         return iter(tuple(self._parts.values())[::-1])
 
     def __getitem__(self, kind: type[P]) -> P:
-        """The part of a class; raises `KeyError` where the broker has none."""
+        """Returns the part of a class; raises `KeyError` where the broker has none."""
         part = self._parts[kind]
         assert isinstance(part, kind)
         return part

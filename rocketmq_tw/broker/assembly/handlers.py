@@ -18,7 +18,7 @@ log = Logger()
 
 
 def merge_handlers(tables: Iterable[Mapping[int, Handler]]) -> dict[int, Handler]:
-    """All handlers; raises `ValueError` where two tables have the same code."""
+    """Returns all handlers; raises `ValueError` where two tables have the same code."""
     merged: dict[int, Handler] = {}
     for table in tables:
         for code, handler in table.items():

@@ -90,7 +90,7 @@ class Host(Surroundings):
         return int(self.reactor.seconds() * 1000)
 
     def table_file(self, name: str) -> ConfigFile:
-        """The file of a table in the store's `config/`."""
+        """Returns the file of a table in the store's `config/`."""
         return ConfigFile(self.files, f"{StorePaths(self.store_config).config}/{name}.json")
 
 

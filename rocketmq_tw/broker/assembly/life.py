@@ -146,7 +146,7 @@ class Life:
             raise ValueError(f"a broker that is {former.value} cannot be {wanted.value}")
 
     def _as_slave(self) -> RoleState | None:
-        """What an acting master is when it acts no more; None for other brokers."""
+        """Returns what an acting master is when it acts no more; None for other brokers."""
         state = self._holder.state
         acts = state.role is Role.ACTING_MASTER
         return attrs.evolve(state, role=Role.SLAVE) if acts else None

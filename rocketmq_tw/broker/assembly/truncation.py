@@ -77,11 +77,12 @@ class LogCut:
             self._counts[topic, queue_id] = self._counts.get((topic, queue_id), 0) + 1
 
     def first_gone(self, topic: str, queue_id: int) -> int | None:
-        """The offset at which a queue ends once the log is cut; None where it loses nothing."""
+        """Returns the offset at which a queue ends once the log is cut; None where it loses
+        nothing."""
         return self._gone.get((topic, queue_id))
 
     def end_of(self, topic: str, queue_id: int) -> int:
-        """Where a queue ends once the log is cut; of a topic whose messages are needed."""
+        """Returns where a queue ends once the log is cut; of a topic whose messages are needed."""
         first = self.first_gone(topic, queue_id)
         if first is not None:
             return first
@@ -89,11 +90,11 @@ class LogCut:
         return max(known, max(self._unqueued[topic].get(queue_id, ()), default=-1) + 1)
 
     def count_gone(self, topic: str, queue_id: int) -> int:
-        """How many messages a queue loses."""
+        """Returns how many messages a queue loses."""
         return self._counts.get((topic, queue_id), 0)
 
     def position(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Where a message stands that stays; None where the log has none at that offset."""
+        """Returns where a message stands that stays; None where the log has none at that offset."""
         position = self._unqueued[topic].get(queue_id, {}).get(offset)
         if position is None:
             for unit in self._store.queue_units(topic, queue_id, offset, 1):
@@ -101,7 +102,7 @@ class LogCut:
         return None if position is None or position >= self.end else position
 
     def message(self, topic: str, queue_id: int, offset: int) -> StoredMessage | None:
-        """The message at an offset that stays; None where the log has none."""
+        """Returns the message at an offset that stays; None where the log has none."""
         position = self.position(topic, queue_id, offset)
         return None if position is None else self._store.message_at(position)
 

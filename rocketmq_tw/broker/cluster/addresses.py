@@ -13,7 +13,7 @@ from rocketmq_tw.net.address import host_address
 
 
 def named_config(config: BrokerConfig, bind_address: str) -> BrokerConfig:
-    """`config` with the host's name and addresses where it has none."""
+    """Returns `config` with the host's name and addresses where it has none."""
     ip1 = config.broker_ip1 or announced_host(bind_address)
     return msgspec.structs.replace(
         config,
@@ -24,7 +24,7 @@ def named_config(config: BrokerConfig, bind_address: str) -> BrokerConfig:
 
 
 def announced_host(bind_address: str) -> str:
-    """The address for clients: loopback where only that is listened on, else the host's."""
+    """Returns the address for clients: loopback where only that is listened on, else the host's."""
     try:
         bound = ip_address(bind_address)
     except ValueError:
@@ -33,8 +33,8 @@ def announced_host(bind_address: str) -> str:
 
 
 def resolve(host: str) -> str:
-    """The IP address that stored messages name for `host`, which is brokerIP1 or, where that is
-    not set, bindAddress; blocks. Raises `ConfigError` where the name is not known."""
+    """Returns the IP address that stored messages name for `host`, which is brokerIP1 or, where
+    that is not set, bindAddress; blocks. Raises `ConfigError` where the name is not known."""
     try:
         return str(ip_address(host))
     except ValueError:
@@ -49,5 +49,5 @@ def resolve(host: str) -> str:
 
 
 def host_name() -> str:
-    """The name of this machine, or DEFAULT_BROKER: what brokerName is by default."""
+    """Returns the name of this machine, or DEFAULT_BROKER: what brokerName is by default."""
     return socket.gethostname() or "DEFAULT_BROKER"

@@ -56,7 +56,7 @@ class BrokerClient(Part):
     async def ask(
         self, broker_name: str | None, topic: str, code: int, header: Header, body: bytes = b""
     ) -> RemotingCommand:
-        """The answer of the master of `broker_name` to a request about `topic`, within
+        """Returns the answer of the master of `broker_name` to a request about `topic`, within
         `forwardTimeout`; raises `RequestError` (SYSTEM_ERROR) where it cannot be reached."""
         address = await self._address(broker_name or "", topic)
         request = RemotingCommand.request(code, header, body)
@@ -72,8 +72,8 @@ class BrokerClient(Part):
             ) from error
 
     async def route(self, topic: str, *, max_age_ms: int = ROUTE_MS) -> TopicRouteData:
-        """The route of a topic; raises `RequestError` (SYSTEM_ERROR) where it has none, or as
-        `find_route` fails."""
+        """Returns the route of a topic; raises `RequestError` (SYSTEM_ERROR) where it has none, or
+        as `find_route` fails."""
         route = await self.find_route(topic, max_age_ms=max_age_ms)
         if route is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"no name server has a route of {topic}")
@@ -102,7 +102,8 @@ class BrokerClient(Part):
         return answer
 
     def last_route(self, topic: str) -> TopicRouteData | None:
-        """The route that came last, however old; None where it had none, or is forgotten."""
+        """Returns the route that came last, however old; None where it had none, or is
+        forgotten."""
         known = self._routes.get(topic)
         return None if known is None else known[1]
 

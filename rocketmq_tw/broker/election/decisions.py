@@ -51,5 +51,5 @@ def next_step(
 
 
 def _has_moved(state: RoleState, group: GroupState) -> bool:
-    """Whether the master that is copied is at another address."""
+    """Returns whether the master that is copied is at another address."""
     return state.group is not None and state.group.master_address != group.master_address

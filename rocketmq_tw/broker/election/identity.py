@@ -63,12 +63,13 @@ class IdentityFiles:
         self.broker_name = broker_name
 
     def identity(self) -> Identity | None:
-        """What is kept; None where no id was given yet. Raises `IdentityError`."""
+        """Returns what is kept; None where no id was given yet. Raises `IdentityError`."""
         fields = self._read(self.path, 3)
         return None if fields is None else self._identity(self.path, fields)
 
     def claim(self) -> IdClaim | None:
-        """The claim that was not decided when the broker ended; None where there is none."""
+        """Returns the claim that was not decided when the broker ended; None where there is
+        none."""
         fields = self._read(self._claim_path, 4)
         if fields is None:
             return None

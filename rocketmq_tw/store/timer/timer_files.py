@@ -119,7 +119,7 @@ class TimerFiles:
         return end
 
     def _leads_astray(self, end: int, since_ms: int) -> bool:
-        """Whether a slot leads to where no entry of its own is."""
+        """Returns whether a slot leads to where no entry of its own is."""
         reader = self.log.reader(ascending=True)
         for last, time_ms in sorted((slot.last, at) for at, slot in self.wheel.waiting(since_ms)):
             # What is in front of the first file was removed with messages that are gone.

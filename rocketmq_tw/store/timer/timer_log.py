@@ -78,7 +78,8 @@ class TimerLog:
         return list(self._segments.starts)
 
     def is_place(self, position: int) -> bool:
-        """Whether an entry may stand at a position of the files there are, or right behind them."""
+        """Returns whether an entry may stand at a position of the files there are, or right behind
+        them."""
         segments = self._segments
         if not segments.starts:
             return position == 0
