@@ -134,8 +134,8 @@ class BrokerConfig(Config, frozen=True):
     broker_election_priority: Live[NonNegative] = INT[1]
 
     # popping; milliseconds
-    enable_retry_topic_v2: bool = field(default=False, name="enableRetryTopicV2")
-    retrieve_message_from_pop_retry_topic_v1: bool = field(
+    enable_retry_topic_v2: AdminLive[bool] = field(default=False, name="enableRetryTopicV2")
+    retrieve_message_from_pop_retry_topic_v1: AdminLive[bool] = field(
         default=True, name="retrieveMessageFromPopRetryTopicV1"
     )
     pop_from_retry_probability: AdminLive[Percent] = 20

@@ -1,15 +1,15 @@
 """Pops and notifications that are held: for a message of their group, or until their time is up.
 
-A message wakes as many requests of a group as it may serve, not all: each of them tries again, and
-is held again where another one was faster.
+A message wakes one request of a group that waits for its queue and one that waits for any queue,
+not all: each of them tries again, and is held again where another one was faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from itertools import count
+from itertools import count, islice
 
 from twisted.internet.interfaces import IReactorTime
 
@@ -45,7 +45,8 @@ class HoldResult(Enum):
 
 class HeldPops(HeldRequests[PoppedQueue]):
     """Holds requests by topic, group and queue; `arrived` is a listener to arrivals in the store.
-    `now_ms` is the time of day, in which clients say how long they wait."""
+    `now_ms` is the time of day, in which clients say how long they wait. As in stock the oldest
+    pops are woken, but the newest notifications, since a client may have given up an older one."""
 
     def __init__(
         self,
@@ -53,13 +54,16 @@ class HeldPops(HeldRequests[PoppedQueue]):
         clock: IReactorTime,
         now_ms: Callable[[], int],
         in_slices: InSlices,
+        *,
+        newest_first: bool = False,
     ) -> None:
-        super().__init__(in_slices)
+        super().__init__(in_slices, newest_first=newest_first)
         self._config = config
         self._clock = clock
         self._now_ms = now_ms
-        #: A topic, or a retry topic -> groups that want its messages, and for how many queues.
-        self._groups_of: dict[str, dict[PoppedBy, int]] = {}
+        #: A topic, or a retry topic -> groups that want its messages, and the queues for which
+        #: their requests wait.
+        self._groups_of: dict[str, dict[PoppedBy, dict[int, None]]] = {}
         #: A heap: the time to answer in ms, a number in the order of arrival, the request.
         self._deadlines: list[tuple[int, int, HeldRequest[PoppedQueue]]] = []
         self._numbers = count()
@@ -91,28 +95,41 @@ class HeldPops(HeldRequests[PoppedQueue]):
         return HoldResult.HELD
 
     def arrived(self, runs: Sequence[Arrived]) -> None:
-        """Wakes as many requests of each group as there are messages."""
+        """Wakes of each group as many requests for any queue as there are messages, and as many
+        for their queue."""
         if not self._count:
             return
         for run in runs:
             groups = self._groups_of.get(run.topic)
             if groups is None:
                 continue
-            # A retry topic has queues of its own: requests for any queue of the topic itself want
-            # its messages, which are not filtered.
-            wanted = None if run.topic.startswith(RETRY_PREFIX) else run
-            for topic, group in list(groups):
-                left = run.count
-                for queue_id in (ANY_QUEUE, run.queue_id):
-                    left -= self._wake_for((topic, group, queue_id), wanted, left)
+            is_retry = run.topic.startswith(RETRY_PREFIX)
+            for (topic, group), queue_ids in list(groups.items()):
+                # The messages of a retry topic are not filtered.
+                wanted = None if is_retry else run
+                self._wake_for((topic, group, ANY_QUEUE), wanted, run.count)
+                if is_retry:
+                    self._wake_for_retries(topic, group, queue_ids, run.count)
+                else:
+                    self._wake_for((topic, group, run.queue_id), wanted, run.count)
+
+    def _wake_for_retries(
+        self, topic: str, group: str, queue_ids: Iterable[int], most: int
+    ) -> None:
+        """Wakes up to `most` requests for some queue: each of them may get retried messages, whose
+        topic has queues of its own."""
+        for queue_id in list(islice(queue_ids, most + 1)):
+            if queue_id != ANY_QUEUE and most > 0:
+                most -= self._wake_for((topic, group, queue_id), None, most)
 
     def wake(self, queue: PoppedQueue) -> None:
-        """Wakes one request that waits for any queue of the topic, else one that waits for `queue`:
+        """Wakes one request that waits for any queue of the topic, and one that waits for `queue`:
         the group may pop more of it."""
         if not self._count:
             return
         topic, group, queue_id = queue
-        if not self._wake_for((topic, group, ANY_QUEUE), None, 1) and queue_id != ANY_QUEUE:
+        self._wake_for((topic, group, ANY_QUEUE), None, 1)
+        if queue_id != ANY_QUEUE:
             self._wake_for(queue, None, 1)
         if self._resumed:
             self._clock.callLater(0, self.resume_woken)
@@ -120,12 +137,12 @@ class HeldPops(HeldRequests[PoppedQueue]):
     def _queue_added(self, queue: PoppedQueue) -> None:
         for topic in _topics_of(queue):
             groups = self._groups_of.setdefault(topic, {})
-            groups[queue[:2]] = groups.get(queue[:2], 0) + 1
+            groups.setdefault(queue[:2], {})[queue[2]] = None
 
     def _queue_removed(self, queue: PoppedQueue) -> None:
         for topic in _topics_of(queue):
             groups = self._groups_of[topic]
-            groups[queue[:2]] -= 1
+            del groups[queue[:2]][queue[2]]
             if not groups[queue[:2]]:
                 del groups[queue[:2]]
                 if not groups:

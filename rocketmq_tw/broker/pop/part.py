@@ -109,7 +109,7 @@ class Pop(Part):
 
     def metrics(self) -> Iterable[Metric]:
         yield gauge("rocketmq_pop_check_points_pending", self.pending())
-        yield gauge("rocketmq_pop_requests_held", self._service.held)
+        yield from self._service.metrics()
 
     def _write_order(self) -> Deferred[None]:
         return write_progress(self.order, self._writing.commit, self._host.in_thread)

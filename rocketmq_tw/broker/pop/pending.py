@@ -11,6 +11,7 @@ from collections.abc import Collection
 from heapq import heappop, heappush
 
 from rocketmq_tw.broker.pop.check_points import CheckPointKey, PoppedQueue, popped_offsets
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 #: Check points of one key that an acknowledgement is for: anybody may send more.
@@ -64,9 +65,13 @@ class PendingCheckPoint:
 
 
 class InFlight:
-    """How many messages of each queue a group popped and did not acknowledge."""
+    """How many messages of each queue a group popped and did not acknowledge. `has_room` tells of
+    queues for which `wait_for_room` was called."""
 
     def __init__(self) -> None:
+        self.has_room: Listeners[PoppedQueue] = Listeners("fewer messages of a queue are in flight")
+        #: Queue -> how many messages may be in flight where somebody waits for that.
+        self._wanted: dict[PoppedQueue, int] = {}
         self._counts: dict[PoppedQueue, Counted] = {}
         #: Since when a queue is counted anew, until every older check point was read.
         self._since: dict[PoppedQueue, int] = {}
@@ -74,17 +79,22 @@ class InFlight:
 
     def clear(self) -> None:
         """Forgets everything: the role is over."""
-        self._counts, self._since, self._older = {}, {}, {}
+        self._counts, self._since, self._older, self._wanted = {}, {}, {}, {}
 
     def of(self, queue: PoppedQueue) -> int:
         """Returns how many messages of the queue are in flight."""
         found = self._counts.get(queue)
         return 0 if found is None else found.messages
 
+    def wait_for_room(self, queue: PoppedQueue, most: int) -> None:
+        """Has `has_room` tell once no more than `most` messages of the queue are in flight."""
+        self._wanted[queue] = most
+
     def forget(self, queue: PoppedQueue, now_ms: int) -> None:
         """Counts messages no more that were popped of the queue before now, since the group begins
         elsewhere."""
         self._counts.pop(queue, None)
+        self._wanted.pop(queue, None)
         self._since[queue] = now_ms
 
     def all_read(self) -> None:
@@ -105,6 +115,9 @@ class InFlight:
         count.messages -= messages
         if not count.messages and self._counts.get(queue) is count:
             del self._counts[queue]
+        if queue in self._wanted and self.of(queue) <= self._wanted[queue]:
+            del self._wanted[queue]
+            self.has_room.tell(queue)
 
 
 def _queue_of(pending: PendingCheckPoint) -> PoppedQueue:

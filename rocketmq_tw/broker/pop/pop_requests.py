@@ -89,7 +89,7 @@ class PopRequests:
         code: ResponseCode | None = ResponseCode.SUCCESS
         if not popped.count:
             code = self._hold(request, header, wanted, peer)
-        if popped.rest > 0:
+        if popped.rest > popped.held_back:
             self._held.wake((header.topic, header.consumer_group, header.queue_id))
         if code is None:
             return None

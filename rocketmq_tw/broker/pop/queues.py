@@ -37,20 +37,12 @@ class PopQueues:
     def retry_topics(self, topic: str, group: str, luck: int) -> Sequence[TopicConfig]:
         """Returns the retry topics that a pop looks at, one after the other until one has
         messages."""
-        if not self._config.enable_retry_topic_v2:
-            versions: Sequence[int] = (1,)
-        elif not self._config.retrieve_message_from_pop_retry_topic_v1:
-            versions = (2,)
-        else:
-            versions = (1, 2) if luck % 2 == 0 else (2, 1)
-        return self._existing(topic, group, versions)
+        return self._existing(topic, group, (1, 2) if luck % 2 == 0 else (2, 1))
 
     def to_peek_at(self, topic: str, group: str, queue_id: int, luck: int) -> Iterator[PoppedQueue]:
         """Yields the queue, or all of the topic where `queue_id` is negative, and the queues of the
         group's retry topics, which sometimes come first, as `luck` decides."""
-        retries = self._existing(
-            topic, group, (2, 1) if self._config.enable_retry_topic_v2 else (1,)
-        )
+        retries = self._existing(topic, group, (2, 1))
         of_retries = [queue for found in retries for queue in self.of_topic(found, group, 0)]
         if luck < _RETRY_FIRST:
             yield from of_retries
@@ -64,5 +56,10 @@ class PopQueues:
             yield from of_retries
 
     def _existing(self, topic: str, group: str, versions: Sequence[int]) -> list[TopicConfig]:
+        """The retry topics of these versions that a group has: of both where `enableRetryTopicV2`
+        was changed, unless the first version is not wanted any more."""
+        config = self._config
+        if config.enable_retry_topic_v2 and not config.retrieve_message_from_pop_retry_topic_v1:
+            versions = (2,)
         names = (pop_retry_topic(topic, group, version) for version in versions)
         return [found for name in names if (found := self._topics.get(name)) is not None]

@@ -74,7 +74,8 @@ class Wanted(NamedTuple):
 
 class Popped:
     """What one pop has taken so far. `points`: check points that must be stored before it is
-    answered, with the claims that they stand for; `rest`: messages that it left behind."""
+    answered, with the claims that they stand for; `rest`: messages that it left behind, and
+    `held_back` those of them that no pop gets now, since too many are in flight."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -84,6 +85,7 @@ class Popped:
         self.is_full = False
         self.count = 0
         self.rest = 0
+        self.held_back = 0
         self.infos = OffsetInfos()
         self.points: list[tuple[PopCheckPoint, Claim]] = []
 
@@ -179,13 +181,14 @@ class PopReads:
         ):
             # Those behind it wait with it, so they are not left for another pop.
             return
-        config = self._config
-        too_many = config.enable_pop_message_threshold and (
-            self._in_flight.of(queue) > config.pop_inflight_message_threshold
-        )
+        left = max(end - offset, 0)
+        if left and self._has_too_many(queue):
+            popped.rest += left
+            popped.held_back += left
+            return
         most, size = wanted.max_count - popped.count, MOST_ANSWER_BYTES - popped.size
-        if too_many or most <= 0 or size <= 0 or popped.is_full or end == offset:
-            popped.rest += max(end - offset, 0)
+        if most <= 0 or size <= 0 or popped.is_full or end == offset:
+            popped.rest += left
             return
         start, read = self._reads.read(
             queue, offset, most, size, wanted.filter, is_first=not popped.count
@@ -205,6 +208,16 @@ class PopReads:
                 claim = self._positions.claim(queue, start, read.next_offset)
                 self._positions.stored(claim)
         popped.rest += max(read.max_offset - read.next_offset, 0)
+
+    def _has_too_many(self, queue: PoppedQueue) -> bool:
+        """Whether too many messages of the queue are in flight; `in_flight` tells when they are
+        not any more."""
+        config = self._config
+        most = config.pop_inflight_message_threshold
+        if not config.enable_pop_message_threshold or self._in_flight.of(queue) <= most:
+            return False
+        self._in_flight.wait_for_room(queue, most)
+        return True
 
     def store(self, popped: Popped, revive_queue_id: int) -> Deferred[None]:
         """Fires once all check points of a pop are stored, so that it may be answered; fails with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.filters.filters import MessageFilters
@@ -17,6 +17,8 @@ from rocketmq_tw.broker.pop.pop_requests import PopRequests
 from rocketmq_tw.broker.pop.positions import Positions
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import PopReads, QueueReads
+from rocketmq_tw.message.names import popped_topic
+from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.interfaces import Handler
 
 
@@ -39,7 +41,9 @@ class PopService:
         self._watch = OrderWatch(order, host.reactor, now_ms, self._wake)
         self._positions = Positions(config, store, offsets, order, pop.in_flight)
         self._pops = HeldPops(config, host.reactor, now_ms, host.in_slices)
-        self._notifications = HeldPops(config, host.reactor, now_ms, host.in_slices)
+        self._notifications = HeldPops(
+            config, host.reactor, now_ms, host.in_slices, newest_first=True
+        )
         checks = PopChecks(config, pop.role, pop.tables, store)
         queues = PopQueues(config, pop.tables.topics)
         queue_reads = QueueReads(store, pulled, host.reactor.seconds)
@@ -57,12 +61,13 @@ class PopService:
         for held in (self._pops, self._notifications):
             store.on_arrival(held.arrived)
             pop.writing.dispatcher.on_dispatched(held.resume_woken)
+        pop.in_flight.has_room.add(self._wake)
         offsets.was_reset.add(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
 
-    @property
-    def held(self) -> int:
-        """How many pops wait for a message."""
-        return len(self._pops)
+    def metrics(self) -> Iterable[Metric]:
+        """Yields how many pops and notifications wait for a message."""
+        yield gauge("rocketmq_pop_requests_held", len(self._pops))
+        yield gauge("rocketmq_pop_notifications_held", len(self._notifications))
 
     def answer_held(self) -> None:
         """Answers all held requests now. The role is over, so they are refused, and consumers may
@@ -77,6 +82,8 @@ class PopService:
 
     def _wake(self, queue: PoppedQueue) -> None:
         """Wakes requests for a queue of which there may be more: an orderly group may pop it again,
-        or the group's offset was reset."""
+        fewer messages are in flight, or the group's offset was reset."""
+        topic, group, queue_id = queue
+        queue = popped_topic(topic, group), group, queue_id
         self._pops.wake(queue)
         self._notifications.wake(queue)

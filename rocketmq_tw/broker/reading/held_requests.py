@@ -153,14 +153,16 @@ class ResumeQueue:
 
 
 class HeldRequests(Generic[Q]):
-    """Requests by the queue for which they wait, oldest first. A lost peer takes its own along.
+    """Requests by the queue for which they wait. A lost peer takes its own along.
 
-    A subclass says how many are held at most, which of them an arrival wakes, and when their time
-    is up. What is woken is resumed by `resume_woken`, which the dispatcher calls at the end of its
-    turn, so that a request that reads again finds all that the turn brought.
+    Where not all that wait for a queue are woken, the oldest are, or else the newest. A subclass
+    says how many are held at most, which of them an arrival wakes, and when their time is up. What
+    is woken is resumed by `resume_woken`, which the dispatcher calls at the end of its turn, so
+    that a request that reads again finds all that the turn brought.
     """
 
-    def __init__(self, in_slices: InSlices) -> None:
+    def __init__(self, in_slices: InSlices, *, newest_first: bool = False) -> None:
+        self._newest_first = newest_first
         #: Dictionaries as sets that keep their order.
         self._queues: dict[Q, dict[HeldRequest[Q], None]] = {}
         self._of_peer: dict[IPeer, set[HeldRequest[Q]]] = {}
@@ -214,7 +216,7 @@ class HeldRequests(Generic[Q]):
             return 0
         woken: list[HeldRequest[Q]] = []
         answers: Answers = {}
-        for held in waiting:
+        for held in reversed(waiting) if self._newest_first else waiting:
             if most is not None and len(woken) >= most:
                 break
             if run is None or held.may_want(run, answers):

@@ -143,6 +143,36 @@ class TestHeld:
         (reply,) = popper.peer.replies
         assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
+    def test_a_message_wakes_one_for_its_queue_and_one_for_any(self) -> None:
+        broker = empty()
+        of_queue, of_any = (Popper(broker, poll_time=15_000) for _ in range(2))
+        # Its connection does not take answers, so the message is left to the other one.
+        of_any.peer.ready = False
+        assert of_any.ask() is None and of_queue.ask(queue_id=2) is None
+        ok(broker.send(b"x", queue_id=2))
+        turns(broker)
+        assert got(of_queue) == [b"x"]
+        of_any.peer.go_on()
+        ok(broker.send(b"y", queue_id=1))
+        turns(broker)
+        assert got(of_any) == [b"y"], "it waits on"
+
+    def test_one_waits_while_too_many_messages_are_in_flight(self) -> None:
+        broker = empty(1, enable_pop_message_threshold=True, pop_inflight_message_threshold=1)
+        for number in range(5):
+            ok(broker.send(b"%d" % number))
+        popper = Popper(broker, poll_time=15_000)
+        found = popper.pop(max_msg_nums=2)
+        pass_time(broker, 2)
+        popper.peer.replies.clear()
+        # It does not try again in each turn, which would never end here.
+        assert popper.ask() is None
+        pass_time(broker, 2)
+        assert not popper.peer.replies
+        popper.ack(found[0])
+        pass_time(broker, 2)
+        assert got(popper) == [b"2", b"3", b"4"]
+
     def test_many_messages_wake_many(self) -> None:
         broker = empty()
         poppers = [Popper(broker, poll_time=15_000, max_msg_nums=1) for _ in range(20)]
@@ -190,6 +220,77 @@ class TestNotification:
         turns(broker)
         (reply,) = peer.replies
         assert ok(reply)["hasMsg"] == "true"
+
+    def told(self, *peers: FakePeer) -> list[int]:
+        """Which of the peers were told of a message since they were asked last."""
+        found = []
+        for number, peer in enumerate(peers):
+            replies, peer.replies = peer.replies, []
+            found += [number for reply in replies if ok(reply)["hasMsg"] == "true"]
+        return found
+
+    def test_the_newest_that_waits_is_told(self) -> None:
+        broker = empty()
+        popper = Popper(broker)
+        peers = [FakePeer() for _ in range(3)]
+        for peer in peers:
+            assert self.ask(broker, peer, poll_time=9_000) is None
+        for number in (2, 1, 0):
+            ok(broker.send(b"x"))
+            turns(broker)
+            assert self.told(*peers) == [number]
+        assert len(popper.pop()) == 3
+
+    def test_one_for_the_queue_and_one_for_any_are_told(self) -> None:
+        broker = empty()
+        Popper(broker)
+        peers = [FakePeer() for _ in range(4)]
+        for peer, queue_id in zip(peers, (2, -1, 2, -1), strict=True):
+            assert self.ask(broker, peer, queue_id=queue_id, poll_time=9_000) is None
+        ok(broker.send(b"x", queue_id=2))
+        turns(broker)
+        assert self.told(*peers) == [2, 3]
+        ok(broker.send(b"x", queue_id=1))
+        turns(broker)
+        assert self.told(*peers) == [1]
+        ok(broker.send(b"x", queue_id=2))
+        turns(broker)
+        assert self.told(*peers) == [0]
+
+    def test_a_reset_tells_one_for_the_queue_and_one_for_any(self) -> None:
+        broker = empty()
+        ok(broker.send(b"x", queue_id=2))
+        popper = Popper(broker)
+        popper.ack(*popper.pop())
+        peers = [FakePeer() for _ in range(2)]
+        for peer, queue_id in zip(peers, (2, -1), strict=True):
+            assert self.ask(broker, peer, queue_id=queue_id, poll_time=9_000) is None
+        header = ResetOffsetRequestHeader(topic="Topic", group="G", timestamp=0, is_force=True)
+        ok(broker.request(RemotingCommand.request(222, header)))
+        turns(broker)
+        assert self.told(*peers) == [0, 1]
+
+    def test_a_message_that_comes_again_tells_who_waits(self) -> None:
+        broker = empty()
+        ok(broker.send(b"x", queue_id=2))
+        Popper(broker, invisible_time=2_000).pop()
+        peers = [FakePeer() for _ in range(3)]
+        for peer, queue_id in zip(peers, (-1, 0, 3), strict=True):
+            assert self.ask(broker, peer, queue_id=queue_id, poll_time=20_000) is None
+        pass_time(broker, 6)
+        # A pop of whatever queue looks at the retry topic too.
+        assert self.told(*peers) in ([0, 1], [0, 2])
+
+    def test_what_no_pop_takes_is_not_told(self) -> None:
+        broker = empty()
+        ok(broker.send(b"x"))
+        Popper(broker, invisible_time=2_000).pop()
+        pass_time(broker, 6)
+        assert broker.topics.get("%RETRY%G_Topic") is not None
+        text = b"enableRetryTopicV2=true\nretrieveMessageFromPopRetryTopicV1=false\n"
+        assert broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text).code == 0
+        assert Popper(broker).pop() == []
+        assert ok(self.ask(broker, FakePeer()))["hasMsg"] == "false"
 
     def test_its_time_ends(self) -> None:
         broker = empty()

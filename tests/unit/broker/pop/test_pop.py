@@ -334,6 +334,24 @@ class TestAck:
         )
         assert [m.extra_info.split(" ")[4] for m in Popper(again).pop()] == ["1"]
 
+    def test_the_kind_of_retry_topic_changes_while_it_runs(self) -> None:
+        broker = with_messages(4, pop_from_retry_probability=0)
+        popper = Popper(broker, invisible_time=5_000, max_msg_nums=1)
+        for v2 in ("true", "false"):
+            popper.pop()
+            text = f"enableRetryTopicV2={v2}".encode()
+            assert broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text).code == 0
+            pass_time(broker, 9)
+        found = []
+        while messages := popper.pop():
+            popper.ack(*messages)
+            found += messages
+        # What waits in one kind of topic comes whichever is made now.
+        kinds = {message.body: message.extra_info.split(" ")[4] for message in found}
+        assert kinds == {b"0.0": "2", b"0.1": "1", b"0.2": "0", b"0.3": "0"}
+        pass_time(broker, 10)
+        assert popper.pop() == []
+
     def test_a_topic_that_is_gone_is_not_revived(self) -> None:
         broker = with_messages(1)
         popper = Popper(broker, invisible_time=5_000)
