@@ -4,8 +4,8 @@
     python -m tools.controller_campaign hand-overs --number 100
     python -m tools.controller_campaign gap --rounds 20
 
-`matrix`: controllers and brokers, three of each, ours, stock 5.3.3 or mixed; whoever leads the
-controllers or is the master is killed, paused or cut off, so often each, while a stock producer
+`matrix`: controllers and brokers, three of each, ours, stock 5.3.3 or mixed. The leader of the
+controllers, or the master, is killed, paused or cut off, so often each, while a stock producer
 sends. Then every acknowledged message is once in every log, and the logs are SHA-256-equal. A cell
 of stock's alone tells only what to compare with.
 `hand-overs`: a stock and our broker follow each other as the master, killed or by the controllers'

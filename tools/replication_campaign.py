@@ -137,7 +137,7 @@ class PairFigures(NamedTuple):
 def _make_warm(
     kind: str, name: str, home: Path, name_servers: list[NameServerProcess], **options: Any
 ) -> BrokerProcess:
-    """As `make_broker`, stock with the JVM flags of its users, not with those of the tests."""
+    """As `make_broker`, stock with its users' JVM flags instead of the tests'."""
     if kind == OURS:
         return make_broker(kind, name, home, name_servers, **options)
     return WarmStockBroker(kind, name, home, name_servers, **options)

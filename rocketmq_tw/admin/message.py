@@ -27,7 +27,7 @@ from rocketmq_tw.wire.errors import RequestError
 #: The group that stock's tools read in the name of.
 TOOLS_GROUP = "TOOLS_CONSUMER"
 _PULL_AT_ONCE = 32
-#: Of a body a table shows so many characters; JSON has it whole.
+#: Characters of a body that a table shows; JSON has it whole.
 _BODY_SHOWN = 200
 
 _moment = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d):(\d{3})").fullmatch

@@ -24,7 +24,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.clients import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
 
 RENEW_SECONDS = 20.0
-#: We count on a lock for so long after it was granted; brokers hold it for 60 s.
+#: Seconds for which a client counts on a lock that was granted; brokers hold it for 60 s.
 TRUST_SECONDS = 30.0
 
 

@@ -31,7 +31,7 @@ from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
 
-#: As in stock's producer, in bytes.
+#: Bytes of the largest message, as in stock's producer.
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 DEFAULT_TOPIC_QUEUES = 4
 

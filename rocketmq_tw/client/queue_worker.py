@@ -42,7 +42,7 @@ RETRY_PULL_SECONDS = 3.0
 #: Between two tries of an ordered message, and before a message that could not be given back.
 SUSPEND_SECONDS = 1.0
 LOCAL_RETRY_SECONDS = 5.0
-#: So often a broker may refuse to keep a damaged message before the queue goes on without it.
+#: Refusals of a broker to keep a damaged message, after which the queue goes on without it.
 MAX_REFUSALS = 10
 _FULL_SECONDS = 0.05
 #: What is pulled ahead of a queue at most, as in stock's push consumer: messages, bytes of their

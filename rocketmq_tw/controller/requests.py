@@ -34,7 +34,7 @@ _ROUTINE = (
 MAX_FIELD = 16 * 1024
 
 
-#: Of these in one line of the log.
+#: Characters of a request's values that one line of the log shows.
 MAX_SHOWN = 200
 
 #: What administrators order; each is in the log with who asked.

@@ -91,7 +91,7 @@ _STORE_TIMESTAMP: Final = by_address_flags("store_timestamp")
 _TO_BODY: Final = by_address_flags("magic", "sys_flag", "body_length")
 _TO_BODY_V4: Final = _TO_BODY[0]
 _FIXED_V4: Final = FIXED[0].size
-#: So many bytes of a record have its store time, whatever its addresses.
+#: Bytes at a record's start that have its store time, whatever its addresses.
 STORE_TIMESTAMP_END: Final = max(one.size for one in _STORE_TIMESTAMP.values())
 
 #: For writing where a host with its port is 8 bytes in one piece: the fixed part at once, and in

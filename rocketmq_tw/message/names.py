@@ -17,7 +17,7 @@ MAX_GROUP_LENGTH = 255 - len("%RETRY%")
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
-#: Of light queues, which need no topic (`enableLmq`), and of their groups.
+#: The prefix of light queues, which need no topic (`enableLmq`), and of their groups.
 LMQ_PREFIX = "%LMQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
@@ -27,8 +27,8 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BENCHMARK_TOPIC = "BenchmarkTest"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-#: Of records that are in no queue: with one of them a new leader of a DLedger group commits what
-#: the one before left it.
+#: The topic of records that are in no queue: with one of them a new leader of a DLedger group
+#: commits the entries of former leaders.
 LEADER_TOPIC = "RMQ_SYS_DLEDGER_LEADER_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"

@@ -26,7 +26,7 @@ class MetricType(Enum):
 
     #: Grows only, from 0 at the start of the process.
     COUNTER = "counter"
-    #: As it is at the moment.
+    #: A value at this moment.
     GAUGE = "gauge"
     #: How values are distributed.
     HISTOGRAM = "histogram"

@@ -12,7 +12,7 @@ from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-#: A broker that names no time-out of its own is gone after so many ms of silence.
+#: Milliseconds of silence after which a broker that names no time-out of its own is gone.
 DEFAULT_HEARTBEAT_TIMEOUT = 120_000
 #: A name beyond this is no file's name either; "%RETRY%" with the longest group fits.
 MAX_REGISTERED_NAME = 255

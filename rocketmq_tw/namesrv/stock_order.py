@@ -14,7 +14,7 @@ from rocketmq_tw.wire.bodies.route import ClusterInfo, TopicRouteData
 
 #: Places of stock's table of brokers, which gives the order of 106.
 _BROKER_PLACES = 256
-#: A table of Java starts with so many places and doubles when it is three quarters full.
+#: Places of a new `java.util.HashMap`, which doubles when it is three quarters full.
 SMALLEST = 16
 
 

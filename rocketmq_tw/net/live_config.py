@@ -62,7 +62,7 @@ BROKER_RULES = ConfigRules(
     wrong_value=ResponseCode.INVALID_PARAMETER,
     names_changeable=False,
 )
-#: Of name servers and controllers.
+#: The rules of name servers and controllers.
 SERVER_RULES = ConfigRules(
     frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}),
     shows_paths=False,

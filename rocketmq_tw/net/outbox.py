@@ -12,7 +12,8 @@ from typing import Any
 
 from twisted.internet.tcp import Connection
 
-#: So many bytes do not wait for the end, and go through the transport: it must learn of them.
+#: Bytes from which on data does not wait for the turn's end, and goes through the transport, which
+#: must learn of it.
 SIZE_LIMIT = 64 * 1024
 
 

@@ -9,7 +9,7 @@ from rocketmq_tw.runtime.periodic import PeriodicCall
 
 #: Seconds between two looks at the clock.
 LOOK_SECONDS = 0.5
-#: A look that comes so many seconds after the one before: the process was not at work.
+#: Seconds between two looks from which on the process counts as stopped meanwhile.
 ABSENT_SECONDS = 2.0
 
 

@@ -34,7 +34,7 @@ _REQUEST_BYTES = 512 * 1024
 #: Larger bodies go alone, where the client compresses them.
 _BATCHED_BODY = 4096
 
-#: With a rate, at least so many where there are so many messages.
+#: The least requests a second where there is a rate, and messages for them.
 _REQUESTS_A_SECOND = 10
 
 Lane = tuple[str, MessageQueue | None]

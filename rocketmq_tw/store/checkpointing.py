@@ -80,7 +80,7 @@ class Checkpointing:
         self._syncing: tuple[Unsynced, ...] = ()
         #: Numbers of the last checkpoints prepared and written, or overtaken.
         self._prepared = self._written = 0
-        #: Of the last that was written.
+        #: The number of the last checkpoint that was written.
         self._synced = 0
 
     def load(self) -> Checkpoint:

@@ -236,7 +236,7 @@ class _Pass:
             self._extra_match = wanted.by_extra
             if wanted.by_unit is not None:
                 self._tag_match = _where_known(wanted.by_unit)
-        #: Of the units at hand, where they were asked for.
+        #: Extras of the units at hand, where they were asked for.
         self._extras: list[UnitExtra | None] = []
         self._properties_match = wanted.by_properties
         self._limits = _Limits(self._config, max_count, max_bytes, reader.cached_bytes)

@@ -39,7 +39,7 @@ class ReadWindow:
 _AHEAD = 131072
 #: Bytes read for each one wanted, at most, to save system calls.
 _WORTH = 8
-#: Of a larger record only what stands around its body is read.
+#: Bytes from which on a record's body is not read, only what stands around it.
 _LARGE = 16384
 _LONGEST_FIXED = max(layout.size for layout in FIXED.values())
 

@@ -70,7 +70,7 @@ def end_request(
 
 class Producers:
     """Threads that send and decide until the broker is gone. `sent` has what was acknowledged;
-    all of it that is not decided is asked about, by whoever is connected as `GROUP`."""
+    the broker asks any producer that is connected as `GROUP` about messages without a decision."""
 
     def __init__(self, address: str, prefix: str) -> None:
         self.sent: list[bytes] = []

@@ -45,7 +45,7 @@ def stocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Clust
 def site(
     request: pytest.FixtureRequest, java: JavaClients, cluster: Cluster, stocks: dict[str, Cluster]
 ) -> Cluster:
-    """Our broker, and that of the clients' own version."""
+    """Our broker, and a stock broker of the clients' version."""
     return cluster if request.param == OURS else stocks[java.version]
 
 
@@ -85,7 +85,7 @@ class Group:
             ]
 
     def client_id(self) -> str:
-        """That of the one member."""
+        """The client id of the group's only member."""
 
         def connected() -> list[Json]:
             found: list[Json] = self.admin("examineConsumerConnectionInfo", self.name)[

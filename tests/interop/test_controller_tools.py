@@ -44,7 +44,7 @@ def test_both_tools_on_living_brokers(tmp_path: Path, jvms: dict[str, JavaClient
             assert f"#MasterAddr\t{master.address}\n" in shown and "#SyncStateSetNums\t2" in shown
             tell = partial(mqadmin, "getBrokerEpoch", *stock, *where)
             wait_until(partial(shows_epochs, tell, expected), "an epoch everywhere")
-        # Whoever is asked finds the leader.
+        # Every controller that is asked finds the leader.
         leader = controllers.wait_leader()
         one = next(each.address for each in controllers.members.values() if each is not leader)
         elected = mqadmin(

@@ -1,5 +1,5 @@
-"""Brokers whose log is that of a DLedger group, stock's and ours in one: stock's clients find the
-master, nothing acknowledged is lost, whoever leads."""
+"""Brokers that share the log of a DLedger group, stock's and ours in one: stock's clients find the
+master, nothing acknowledged is lost, whichever member leads."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ VOLUME = 32 << 20
 #: Within the first file, where an empty slave starts; the rest comes by the link.
 FIRST_VOLUME = 4 << 20
 COMMITTED = 5
-#: Whoever is not at the log's end counts as far behind.
+#: A consumer that is not at the log's end counts as far behind.
 LAGS_AT_ONCE = {"accessMessageInMemoryMaxRatio": "0", "slaveReadEnable": "true"}
 #: Off in the tests' brokers otherwise; no timer runs in ours.
 TIMER = {"timerWheelEnable": "true", "mappedFileSizeTimerLog": str(1 << 20)}
@@ -139,7 +139,7 @@ def check(pair: Pair) -> None:
         wait_until(lambda: timer_read_ms(slave) >= progress, "the timer's progress to go on")
     with java.consumer(namesrv, f"{group}-lagging", {topic: "*"}) as consumer:
         assert _places(consumer.received(len(expected))) == _places(expected)
-    assert served_by(slave) > 0, "the master, alive, sends whoever lags to its slave"
+    assert served_by(slave) > 0, "the master, alive, sends consumers that lag to its slave"
     replicas.master.kill()
     wait_until(lambda: not pair.name_server.knows(replicas.master), "the master to be gone")
     with java.consumer(namesrv, f"{group}-reader", {topic: "*"}) as consumer:

@@ -17,7 +17,7 @@ TRACES = "RMQ_SYS_TRACE_TOPIC"
 
 @pytest.fixture(scope="module")
 def strict(servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A broker that makes no topic by itself but the one of traces, and looks at kinds."""
+    """A broker that makes no topic by itself but the trace topic, and looks at kinds."""
     settings = {
         "autoCreateTopicEnable": "false",
         "traceTopicEnable": "true",

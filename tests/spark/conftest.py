@@ -111,7 +111,7 @@ def topics(
     clusters: dict[str, Cluster],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Topics]:
-    """Topics on our servers, then on those of both versions of stock."""
+    """Topics on our servers, then on servers of both versions of stock."""
     home = tmp_path_factory.getbasetemp() / "clusters"
     made = Topics(_cluster(clusters, request.param, home), _prefix(request))
     yield made

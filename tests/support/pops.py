@@ -35,7 +35,7 @@ class PoppedMessage(NamedTuple):
 
 
 class Popper:
-    """A member of a group that pops a topic; `fields` are those of its pops' header."""
+    """A member of a group that pops a topic; `fields` go into its pops' header."""
 
     def __init__(
         self, broker: BrokerInMemory, topic: str = "Topic", group: str = "G", **fields: Any

@@ -1,4 +1,4 @@
-"""A message store whose log is that of a Raft group with one member, in memory."""
+"""A message store on the log of a Raft group with one member, in memory."""
 
 from __future__ import annotations
 

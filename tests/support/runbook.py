@@ -105,7 +105,7 @@ class Machine(Closing):
         )
 
     def pid(self, name: str) -> int:
-        """That of the server which keeps it in `name`.pid."""
+        """The process id of the server which keeps it in `name`.pid."""
         return int((self.home / f"{name}.pid").read_text())
 
     def kill(self, name: str) -> None:

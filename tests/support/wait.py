@@ -34,8 +34,8 @@ def wait_until(
 ) -> T:
     """The first truthy value of `condition()`, asked every `interval` seconds.
 
-    A condition that cannot be asked, since whoever is asked is not there or refuses, does not
-    hold yet. Raises `TimeoutError` with `what` and what was seen last after `limit` seconds.
+    A condition does not hold yet where it cannot be asked, since the server is not there or
+    refuses. Raises `TimeoutError` with `what` and what was seen last after `limit` seconds.
     """
     deadline = time.monotonic() + limit
     while True:

@@ -31,11 +31,12 @@ from rocketmq_tw.wire.errors import RequestError
 
 Q = TypeVar("Q", bound=Hashable)
 
-#: A lock that its client has not renewed for so many milliseconds is free.
+#: Milliseconds after which a lock is free that its client has not renewed.
 LOCK_EXPIRES_MS = 60_000
 #: Milliseconds for which a client goes on with its queues without an answer of the broker.
 LOCK_OUTLIVES_MS = 30_000
-#: Locks of all groups together; with so many, further queues count as locked by another client.
+#: Locks of all groups together. Once all are taken, further queues count as locked by another
+#: client.
 MAX_LOCKS = 200_000
 #: Locks that one step of the scan for expired ones visits.
 _STEP = 1000

@@ -22,7 +22,7 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.clients import NotifyConsumerIdsChangedRequestHeader
 
 BROADCASTING = "BROADCASTING"
-#: One connection may take part in so many groups, producers and consumers each.
+#: Groups that one connection may take part in, with producers and with consumers each.
 MAX_GROUPS_PER_PEER = 4096
 #: Groups that one step visits.
 _STEP = 1000

@@ -10,7 +10,7 @@ from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.store.interface import Arrived, IMessageStore, MessageFilter
 
-#: Seconds between two checks of what is held, as in stock: so much longer a pull is held at most.
+#: Seconds between two checks of held pulls, as in stock: a pull is held at most this much longer.
 CHECK_INTERVAL = 5.0
 #: Pulls held at once; one more is answered at once, without messages.
 DEFAULT_LIMIT = 100_000

@@ -12,7 +12,7 @@ from rocketmq_tw.message.names import NOT_FOR_CLIENTS, TIMER_TOPIC, revive_topic
 from rocketmq_tw.message.properties import number
 from rocketmq_tw.store.timer.wheel import SLOTS
 
-#: Stock keeps so many slots of half a round free.
+#: Slots of half a round that stock keeps free.
 _FREE_SLOTS = 60
 _WINDOW = SLOTS // 2 - _FREE_SLOTS
 _NOT_FOR_TIMED = NOT_FOR_CLIENTS | {TIMER_TOPIC}

@@ -35,7 +35,8 @@ class DueSlot:
         self.slot = slot
         self._rules = rules
         self.log_barrier = log_barrier
-        #: The same as an offset of the timer's topic; None until the log is dispatched up to there.
+        #: `log_barrier` as an offset of the timer's topic; None until the log is dispatched up to
+        #: it.
         self.queue_barrier: int | None = None
         #: Whether the barrier was reached.
         self.is_begun = False

@@ -52,7 +52,7 @@ class TransactionRequests:
         self._store = store
         self._history = History(store, host.in_slices)
         self._work = work
-        #: Of settled half messages one is looked up at a time.
+        #: Settled half messages are looked up one at a time.
         self._looking_up = Serial()
 
     def handlers(self) -> dict[int, Handler]:

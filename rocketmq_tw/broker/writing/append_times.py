@@ -27,7 +27,7 @@ _RANGES = {
     "10s~": maxsize,
 }
 _RANGE_ENDS = tuple(_RANGES.values())
-#: Finer ones for percentiles: so many steps of so many milliseconds.
+#: Finer bounds for percentiles: (milliseconds of a step, number of steps).
 _STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1_000, 9))
 _BOUNDS = tuple(accumulate(step for size, times in _STEPS for step in repeat(size, times)))
 

@@ -21,7 +21,7 @@ from rocketmq_tw.controller.core.events import (
 
 #: The lowest id; 0 is what a master shows to clients.
 FIRST_BROKER_ID = 1
-#: No group has so many brokers: an id behind this was never given in turn.
+#: More ids than any group has brokers: a larger one was never given in turn.
 LAST_ID_IN_TURN = 1 << 31
 
 

@@ -19,7 +19,7 @@ _HEX_DOUBLE = re.compile(
 )
 #: What `String.trim` takes off.
 _BLANKS = "".join(map(chr, range(0x21)))
-#: So many digits are more than any long has, and few enough for Python.
+#: More digits than any long has, and few enough for Python.
 _MANY_DIGITS = 30
 
 

@@ -27,7 +27,7 @@ class WholeRecords:
 
     def __init__(self, read_log: ReadLog) -> None:
         self._read_log = read_log
-        #: Of a record that goes in pieces.
+        #: Bytes that are left of a record that is sent in pieces.
         self._rest = 0
 
     def restart(self) -> None:

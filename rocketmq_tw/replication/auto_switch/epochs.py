@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 #: The epoch of what a log had before its group had a controller.
 BEFORE_EPOCHS = 0
-#: Of the epochs in which a log has stayed without a byte so many are kept.
+#: Epochs that a log without a byte keeps.
 MAX_EMPTY = 100
 
 

@@ -17,8 +17,8 @@ from rocketmq_tw.store.timer.wheel import SLOTS, Slot, TimerWheel
 
 #: Entries between two steps of what may be long.
 _STEP = 500
-#: So many entries for older messages may stand behind one that is looked for: what a broker put off
-#: by one slot when it stopped, and some more.
+#: Entries for older messages that may stand behind the one that is looked for: as many as a broker
+#: may put off by one slot when it stops, and some more.
 _OLDER = 12_000
 
 

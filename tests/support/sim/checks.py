@@ -209,7 +209,7 @@ class GroupChecks:
                 raise Broken(f"{broker_id} is master of epoch {epoch}, elected was {elected}")
 
     def _look_at_members(self) -> None:
-        """Whoever may be elected has all that was promised."""
+        """Every broker that may be elected has all that was promised."""
         self._members_looked_at = latest = self._controllers.latest
         if not self.promised:
             return

@@ -68,7 +68,7 @@ def test_several_configurations_change_together() -> None:
     on_change(store, lambda names: heard.append(("store", broker.trace_on, names)))
     apply_changes(plan_changes([broker, store], {"traceOn": "false", "fileReservedTime": "48"}))
     assert heard == [("broker", 48, {"traceOn"}), ("store", False, {"fileReservedTime"})], (
-        "whoever is told sees all values"
+        "subscribers see all values"
     )
 
 

@@ -1,4 +1,5 @@
-"""Whoever reaches a controller's port may ask for anything: there is an end to what that costs."""
+"""Any peer that reaches a controller's port may ask for anything: there is an end to what that
+costs."""
 
 from __future__ import annotations
 

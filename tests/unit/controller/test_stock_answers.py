@@ -1,4 +1,4 @@
-"""The conversation of tools/controller_goldens: our answers and events are those of stock."""
+"""The conversation of tools/controller_goldens: our answers and events are stock's."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A snapshot that holds no state, whoever sends it, costs a member nothing."""
+"""A snapshot that holds no state costs a member nothing, from any sender."""
 
 from __future__ import annotations
 

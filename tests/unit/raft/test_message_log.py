@@ -133,7 +133,7 @@ def test_what_a_leader_loses_gives_its_places_back() -> None:
     raft.log.follow()
     raft.store.log_shrank()
     assert raft.store.end_offset == end
-    # Whoever appended must hear that it is gone, even where this member leads again already.
+    # The sender must hear that it is gone, even where this member leads again already.
     raft.lead()
     with pytest.raises(NotWritableError, match="does not lead"):
         raft.store.write_pending()

@@ -187,7 +187,7 @@ def test_damage_before_the_committed_entries_is_not_cut_but_refused() -> None:
 
 @pytest.mark.parametrize("where", [0, 44, 48])
 def test_a_refused_store_is_left_as_it_is(where: int) -> None:
-    """Whoever has to repair it needs what is there."""
+    """An operator who repairs it needs what is there."""
     files = MemoryFiles()
     entries = filled(files, 4)
     store = store_in(files)

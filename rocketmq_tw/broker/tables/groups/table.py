@@ -29,7 +29,7 @@ BUILT_IN_GROUPS = (
     "CID_ONSAPI_OWNER",
     "CID_RMQ_SYS_TRANS",
 )
-#: No group is created by a mere mention once there are so many.
+#: Groups from which on a request that names another one does not create it.
 MAX_AUTO_CREATED_GROUPS = 100_000
 
 log = Logger()

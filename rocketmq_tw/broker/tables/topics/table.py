@@ -24,7 +24,7 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.permissions import INHERIT, READ, WRITE, is_inherited
 
 SCHEDULE_QUEUES = 18
-#: No topic is created by a mere send once there are so many: names cost memory and disk.
+#: Topics from which on a send creates no further one: names cost memory and disk.
 MAX_AUTO_CREATED_TOPICS = 100_000
 
 log = Logger()

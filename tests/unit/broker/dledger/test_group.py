@@ -1,4 +1,4 @@
-"""Brokers whose log is that of a DLedger group: roles, what is acknowledged, what is read."""
+"""Brokers that share the log of a DLedger group: roles, what is acknowledged, what is read."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_messages_from_before_the_group_stay_readable() -> None:
     assert group.bodies() == {member: [*before, b"new 1"] for member in IDS}
     master = group.master()
     (first,) = [member for member in IDS if group.brokers[member] is master]
-    # The log of the group begins with a file, behind those of the plain one.
+    # The log of the group begins with a file, behind the plain log's files.
     assert group.node(master).core.log.read(0).pos == 1 << 20
     group.stop(first)
     group.send(b"new 2")

@@ -259,7 +259,7 @@ class TestWhatWaits:
 
 
 class TestPop:
-    """A light queue is popped by its own offsets, not by those of its messages' topic."""
+    """A light queue is popped by its own offsets, not by its messages' topic's."""
 
     def with_messages(self) -> Popper:
         broker = light()

@@ -1,4 +1,4 @@
-"""Who waits for a table's file is told, however many these are."""
+"""All requests that wait for a table's file are answered, however many there are."""
 
 from __future__ import annotations
 

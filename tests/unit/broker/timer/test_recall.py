@@ -66,7 +66,7 @@ def test_it_is_not_delivered_and_others_are(broker: BrokerInMemory, delay: float
 
 
 def test_at_the_last_moment(broker: BrokerInMemory) -> None:
-    """Whoever is told that it is taken back never sees it, whatever waits for the disk."""
+    """A message whose recall was answered is never delivered, whatever waits for the disk."""
     answer = timed(broker, b"gone", TIMER_DELIVER_MS=START_MS + 2001, UNIQ_KEY="u1")
     let(broker, 2)
     assert recall(broker, answer.ext_fields["recallHandle"]).code == ResponseCode.SUCCESS
@@ -175,7 +175,7 @@ def test_twice(broker: BrokerInMemory) -> None:
 
 
 def test_one_that_nobody_sent(broker: BrokerInMemory) -> None:
-    """Nobody looks whether it waits: the time may be that of no message at all."""
+    """Nobody looks whether it waits: there may be no message at all for the time."""
     timed(broker, b"stays", TIMER_DELAY_SEC=5, UNIQ_KEY="u2")
     taken = recall(broker, handle_of(broker))
     assert (taken.code, taken.ext_fields["msgId"]) == (ResponseCode.SUCCESS, "u1")

@@ -1,4 +1,4 @@
-"""Masters and slaves: only a master delivers, and whoever takes over goes on where it was."""
+"""Masters and slaves: only a master delivers, and the next master goes on where it was."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from tests.support.transactions import (
     questions,
 )
 
-#: What the producer has decided about each of its messages, whoever asks and however often.
+#: What the producer has decided about each of its messages, at every question.
 DECISIONS = {b"commit": COMMIT, b"rollback": ROLLBACK, b"later": UNKNOWN}
 
 

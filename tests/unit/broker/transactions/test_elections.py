@@ -1,4 +1,4 @@
-"""A decision that is answered holds whoever is elected next."""
+"""A decision that is answered holds, whichever broker is elected next."""
 
 from __future__ import annotations
 

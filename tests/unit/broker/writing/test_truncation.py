@@ -189,7 +189,7 @@ def test_nothing_is_synced_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch)
 
     def watched(offset: int) -> Iterator[None]:
         cut_at.append(offset)
-        # Who waits for the disk has to wait.
+        # Senders that wait for the disk have to wait.
         writing.flusher.when_flushed(0, durable.append)
         for _ in truncate(offset):
             assert not threads.waiting
