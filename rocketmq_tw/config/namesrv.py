@@ -43,6 +43,8 @@ class NamesrvConfig(Config, frozen=True):
     # Ours: stock has no such limit.
     #: What the topics of all brokers may take in memory, roughly: 300 to 900 bytes each.
     max_topic_bytes: PositiveLong = 512 * 1024 * 1024
+    #: Another address gets a living broker's name and id never, or with a warning only, as stock's.
+    refuse_taken_broker_ids: bool = True
 
 
 class StandaloneConfig(Config, frozen=True):

@@ -72,6 +72,8 @@ class RouteTable:
         self._clusters_of: dict[str, set[str]] = {}
         #: Connection -> the brokers that registered over it.
         self._owned: dict[Any, dict[BrokerKey, None]] = {}
+        #: Names whose topics' permissions were changed, until a broker of that name registers next.
+        self._overruled: set[str] = set()
         self.queues = TopicQueues()
 
     # Registrations and heartbeats ---------------------------------------------------------------
@@ -109,7 +111,11 @@ class RouteTable:
                 del addresses[broker_id]
         is_first = not addresses.get(new.broker_id)
         addresses[new.broker_id] = new.address
-        is_changed = is_first or self.data_version(*new.key) != new.topics.data_version
+        is_changed = (
+            is_first
+            or new.broker_name in self._overruled
+            or self.data_version(*new.key) != new.topics.data_version
+        )
         self._forget_live(new.key)
         self._owned.setdefault(new.owner, {})[new.key] = None
         live = self._live[new.key] = LiveBroker(
@@ -171,6 +177,23 @@ class RouteTable:
         """Returns the version of the topics that a broker registered; None: it has not."""
         live = self._live.get(BrokerKey(cluster, address))
         return None if live is None else live.data_version
+
+    def holder(self, new: Registration, now_ms: int) -> str | None:
+        """Returns the address of another living broker that has the name and id of `new`. None
+        where `new` may have them: it is of that group and changes its id, or has another controller
+        epoch, which `register` judges."""
+        group = self._brokers.get(new.broker_name)
+        if group is None or new.address in group.broker_addrs.values():
+            return None
+        address = group.broker_addrs.get(new.broker_id)
+        if address is None:
+            return None
+        for cluster in self._clusters_of[new.broker_name]:
+            live = self._live.get(BrokerKey(cluster, address))
+            if live is not None and not live.is_silent(now_ms):
+                epoch = live.data_version.state_version
+                return address if epoch == new.topics.data_version.state_version else None
+        return None
 
     def _is_outdated(self, new: Registration, addresses: dict[int, str]) -> bool:
         other = addresses.get(new.broker_id)
@@ -251,6 +274,7 @@ class RouteTable:
                 del self._owned[live.owner]
 
     def _forget_name(self, broker_name: str) -> None:
+        self._overruled.discard(broker_name)
         for cluster in self._clusters_of.pop(broker_name, ()):
             names = self._clusters[cluster]
             names.discard(broker_name)
@@ -284,6 +308,17 @@ class RouteTable:
         change = _give_read_and_write if writable else _take_write
         return self.queues.count_of(broker_name), self.queues.change_permission(broker_name, change)
 
+    def overrule(self, broker_name: str) -> None:
+        """Makes the next registration of a broker of this name count as changed, so that its topics
+        have its own permissions again."""
+        if broker_name in self._brokers:
+            self._overruled.add(broker_name)
+
+    def is_overruled(self, cluster: str, address: str) -> bool:
+        """Whether the topics of a broker have other permissions than it said last."""
+        live = self._live.get(BrokerKey(cluster, address))
+        return live is not None and live.broker_name in self._overruled
+
     def collect_route(self, topic: str, route: TopicRouteData) -> Iterator[None]:
         """Adds the topic's brokers and queues to `route`, unordered; nothing where there are none.
         The caller may change the brokers, not the queues, which the table shares."""
@@ -313,6 +348,7 @@ class RouteTable:
     ) -> Iterator[None]:
         if not self._speaks_for_its_name(new, addresses):
             return
+        self._overruled.discard(new.broker_name)
         table = new.topics.topic_config_table
         mappings = new.topics.topic_queue_mapping_info_map or {}
         name, read_only = new.broker_name, new.broker_id != MASTER_ID and bool(new.acting_master)

@@ -87,7 +87,9 @@ class Membership:
         return succeed(None) if self._registration is None else self._registration.retry()
 
     def leave(self) -> Deferred[None]:
-        """Takes the registration back; fires when all name servers have answered or failed."""
+        """Takes the registration back where this broker was, or may have been, registered: another
+        one may have its name, as where the port was taken. Fires when all name servers that were
+        told have answered or failed."""
         self._left = True
         self._end()
         header = UnRegisterBrokerRequestHeader(
@@ -96,7 +98,7 @@ class Membership:
             cluster_name=self._config.broker_cluster_name,
             broker_id=self._role.state.broker_id,
         )
-        links = tuple(self._links.values())
+        links = tuple(link for link in self._links.values() if link.may_have_broker)
         return tell_all(links, RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT)
 
     def _end(self) -> None:

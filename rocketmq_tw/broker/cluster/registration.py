@@ -70,6 +70,8 @@ class NameServerLink:
         self._came_back = came_back
         self.is_reachable = True
         self._has_broker = False
+        #: Whether it may have this broker: a registration was sent, and not refused.
+        self.may_have_broker = False
         self._registered = Waiters[None]()
 
     def when_registered(self) -> Deferred[None]:
@@ -113,6 +115,8 @@ class NameServerLink:
         take: Callable[[NameServerLink, RemotingCommand], None] | None,
     ) -> None:
         if response.code != ResponseCode.SUCCESS:
+            if command.code == RequestCode.REGISTER_BROKER:
+                self._has_broker = self.may_have_broker = False
             log.warn(
                 "name server {address} answers request {code} with {response}",
                 address=self.address,
@@ -337,6 +341,8 @@ class RoleRegistration:
         )
         timeout = config.register_broker_timeout_mills / 1000
         code = RequestCode.REGISTER_BROKER
+        for link in links:
+            link.may_have_broker = True
         return tell_all(links, code, header, body, timeout, self._registered)
 
     def _send_topic(self, topic: TopicConfig) -> Deferred[None]:

@@ -1,5 +1,7 @@
 """What an administrator changes: 205, 327 permissions; 216, 217 topics; 318, 319 configuration."""
 
+from collections.abc import Iterator
+
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -52,9 +54,10 @@ class NamesrvAdminRequests:
     def wipe_write_permission(
         self, request: RemotingCommand, peer: IPeer
     ) -> Deferred[RemotingCommand]:
-        """205: takes the write permission of all topics of a broker; tells how many they are."""
+        """205: takes the write permission of all topics of a broker; tells how many they are. Asked
+        by a stranger, that holds until the broker's next registration."""
         name = request.header(WipeWritePermOfBrokerRequestHeader).broker_name
-        count, steps = self._table.set_writable(name, False)
+        count, steps = self._set_writable(name, False, peer)
         self._say_changed(peer, f"took the write permission of broker {name!r}", count)
         header = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
         changed = self._in_slices(steps)
@@ -63,13 +66,21 @@ class NamesrvAdminRequests:
     def add_write_permission(
         self, request: RemotingCommand, peer: IPeer
     ) -> Deferred[RemotingCommand]:
-        """327: gives all topics of a broker read and write permission; tells how many they are."""
+        """327: gives all topics of a broker read and write permission, for as long as 205 takes the
+        latter; tells how many they are."""
         name = request.header(AddWritePermOfBrokerRequestHeader).broker_name
-        count, steps = self._table.set_writable(name, True)
+        count, steps = self._set_writable(name, True, peer)
         self._say_changed(peer, f"gave broker {name!r} its write permission", count)
         header = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
         changed = self._in_slices(steps)
         return changed.addCallback(lambda _: request.response(header=header))
+
+    def _set_writable(
+        self, broker_name: str, writable: bool, peer: IPeer
+    ) -> tuple[int, Iterator[None]]:
+        if not peer.identity.is_administrator:
+            self._table.overrule(broker_name)
+        return self._table.set_writable(broker_name, writable)
 
     def delete_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """216: forgets a topic, of one cluster's brokers or of all."""

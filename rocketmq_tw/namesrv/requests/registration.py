@@ -158,6 +158,9 @@ class RegistrationRequests:
             filter_servers=tuple(body.filter_server_list),
             owner=peer,
         )
+        holder = self._table.holder(new, self._now_ms())
+        if holder is not None:
+            self._warn_of_two(new, holder)
         is_new = self._table.data_version(*new.key) is None
         master, steps = self._table.register(new, self._now_ms())
         self._liveness.watch(peer)
@@ -173,6 +176,26 @@ class RegistrationRequests:
             ha_server_addr=master.ha_address, master_addr=master.address
         )
         return request.response(header=answer, body=self._order_topics()), steps
+
+    def _warn_of_two(self, new: Registration, holder: str) -> None:
+        """Raises `RequestError` where `refuseTakenBrokerIds` is set."""
+        refuses = self._config.refuse_taken_broker_ids
+        self.log.error(
+            "{address} registers as broker {name} {number}, which {holder} is, and {what}",
+            address=new.address,
+            name=new.broker_name,
+            number=new.broker_id,
+            holder=holder,
+            what="is refused" if refuses else "takes its place: stop one of the two",
+        )
+        if refuses:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{holder} is broker {new.broker_name} {new.broker_id} and alive: give"
+                f" {new.address} another brokerName or brokerId, or stop the other one (where it is"
+                " gone without a word, wait until it counts as silent), or set"
+                " refuseTakenBrokerIds=false at the name server",
+            )
 
     def unregister(
         self, request: RemotingCommand, peer: IPeer
@@ -220,7 +243,9 @@ class RegistrationRequests:
         known = self._table.data_version(*key)
         self._table.heartbeat(*key, self._now_ms())
         return request.response(
-            header=QueryDataVersionResponseHeader(changed=known != asked),
+            header=QueryDataVersionResponseHeader(
+                changed=known != asked or self._table.is_overruled(*key)
+            ),
             body=b"" if known is None else encode_body(known),
         )
 

@@ -43,6 +43,7 @@ OURS = {
     "namesrvListenPort",
     # Stock's setter has this name, its listing the other one.
     "processReadEvent",
+    "refuseTakenBrokerIds",
 }
 #: Ports that a server sets by itself: its own one, and the one for slaves next to it.
 PORTS = {"listenPort", "haListenPort"}

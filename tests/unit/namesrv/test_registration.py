@@ -5,9 +5,11 @@ import zlib
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs
 
 from rocketmq_tw.namesrv import route_table
 from rocketmq_tw.namesrv.brokers import MinIdChange
+from rocketmq_tw.net.administrators import ADMINISTRATOR
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.network import FakePeer
@@ -280,3 +282,86 @@ def test_a_stranger_unregisters_nobody(namesrv: Any, fields: dict[str, Any]) -> 
     assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10911"}}
     namesrv.ask(104, leaving | {"brokerId": 0}, peer=FakePeer("10.0.0.1:40001"))
     assert namesrv.addresses("T1") == {}, "over another connection of its host"
+
+
+def test_a_living_brokers_name_and_id_are_no_others(namesrv: Any) -> None:
+    namesrv.register(topics=("T1", "T2"))
+    with capturedLogs() as events, pytest.raises(RequestError, match="0 and alive") as caught:
+        namesrv.register(port=10921, topics=())
+    assert "refuseTakenBrokerIds" in caught.value.remark
+    (event,) = [event for event in events if event["log_level"].name == "error"]
+    assert event["holder"] == "127.0.0.1:10911"
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10911"}}
+    # In another cluster it is the same name, and a slave's id is a broker's too.
+    with pytest.raises(RequestError, match="alive"):
+        namesrv.register(port=10921, clusterName="D")
+    namesrv.register(broker_id=1, port=10931)
+    with pytest.raises(RequestError, match="alive"):
+        namesrv.register(broker_id=1, port=10941)
+    assert namesrv.register().code == 0
+
+
+def test_a_name_and_id_may_be_taken_where_it_is_said_so(make_namesrv: Any) -> None:
+    namesrv = make_namesrv(refuse_taken_broker_ids=False)
+    namesrv.register()
+    with capturedLogs() as events:
+        assert namesrv.register(port=10921).code == 0
+    assert [event["holder"] for event in events if event["log_level"].name == "error"]
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10921"}}
+
+
+def test_a_broker_that_is_gone_or_silent_may_be_started_elsewhere(namesrv: Any) -> None:
+    peer = FakePeer()
+    namesrv.register(peer=peer)
+    peer.lose()
+    assert namesrv.register(port=10921).code == 0
+    # Its host died without a word: it counts until its time-out.
+    namesrv.clock.advance(119)
+    with pytest.raises(RequestError, match="silent"):
+        namesrv.register(port=10931)
+    namesrv.clock.advance(2)
+    assert namesrv.register(port=10931).code == 0
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10931"}}
+
+
+def test_a_slave_becomes_the_master_though_the_former_one_is_not_gone(namesrv: Any) -> None:
+    """As in a DLedger group, whose elections name servers know nothing of."""
+    namesrv.register()
+    namesrv.register(broker_id=2, port=10921)
+    assert namesrv.register(broker_id=0, port=10921).code == 0
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10921"}}
+    with pytest.raises(RequestError, match="alive"):
+        namesrv.register(broker_id=0)
+    assert namesrv.register(broker_id=1).code == 0
+
+
+@pytest.mark.parametrize("code", [205, 327])
+def test_permissions_that_a_stranger_changed_are_the_brokers_again(namesrv: Any, code: int) -> None:
+    def perm() -> int:
+        return int(namesrv.route("T1")["queueDatas"][0]["perm"])
+
+    topics = {"T1": {"topicName": "T1", "perm": 6 if code == 205 else 4}}
+    changed = 4 if code == 205 else 6
+    version = {"stateVersion": 0, "timestamp": 1, "counter": 1}
+    body = {"topicConfigSerializeWrapper": {"topicConfigTable": topics, "dataVersion": version}}
+    data = json.dumps({**body, "filterServerList": []}).encode()
+    known = {"T2": {"topicName": "T2"}, **topics}
+    body["topicConfigSerializeWrapper"]["topicConfigTable"] = known
+    data = json.dumps(body).encode()
+    asked = {key: value for key, value in REGISTRATION.items() if key != "haServerAddr"}
+    namesrv.ask(103, REGISTRATION, data)
+
+    def is_changed() -> str:
+        answer = namesrv.ask(322, asked, json.dumps(version).encode())
+        return answer.ext_fields["changed"]
+
+    administrator = FakePeer()
+    administrator.identity = ADMINISTRATOR
+    namesrv.ask(code, {"brokerName": "broker-a"}, peer=administrator)
+    namesrv.ask(103, REGISTRATION, data)
+    assert perm() == changed and is_changed() == "false"
+    namesrv.ask(code, {"brokerName": "broker-a"}, peer=FakePeer("10.0.0.66:5"))
+    assert perm() == changed and is_changed() == "true"
+    namesrv.ask(103, REGISTRATION, data)
+    assert perm() == 10 - changed and is_changed() == "false"
+    namesrv.ask(code, {"brokerName": "nobody"}, peer=FakePeer("10.0.0.66:5"))

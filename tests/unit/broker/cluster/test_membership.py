@@ -43,7 +43,7 @@ class NameServer:
         self.requests: list[RemotingCommand] = []
         self.master = RegisterBrokerResponseHeader()
         self.ordered: dict[str, str] = {}
-        self.refuses = False
+        self.refuses = self.is_silent = False
         self.known: DataVersion | None = None
 
     def handlers(self):
@@ -58,6 +58,8 @@ class NameServer:
 
     def answer(self, request, peer):
         self.requests.append(request)
+        if self.is_silent:
+            return None
         if self.refuses:
             return request.response(ResponseCode.SYSTEM_ERROR, "no")
         if request.code == RequestCode.REGISTER_BROKER:
@@ -280,7 +282,7 @@ def test_what_is_being_made_when_the_broker_leaves_is_not_sent() -> None:
         pass
     assert world.settle(registered)
     for server in world.servers.values():
-        assert [request.code for request in server.requests] == [RequestCode.UNREGISTER_BROKER]
+        assert not server.requests
     assert world.announcements.under_way("T") is None
 
 
@@ -316,9 +318,11 @@ def test_a_refusing_name_server_fails_nothing() -> None:
 
 def test_a_broker_that_left_registers_no_more() -> None:
     world = World()
+    assert world.settle(world.membership.register())
     assert world.settle(world.membership.leave())
     assert [request.code for request in world.servers[FIRST].requests] == [
-        RequestCode.UNREGISTER_BROKER
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
     ]
     world.servers[FIRST].requests.clear()
     assert world.settle(world.membership.register())
@@ -372,3 +376,35 @@ def test_a_role_that_is_over_is_registered_no_more() -> None:
     assert world.settle(world.membership.register(force=True))
     (request,) = world.servers[FIRST].requests
     assert request.header(RegisterBrokerRequestHeader).broker_id == 1
+
+
+def unregistered(world: World) -> list[str]:
+    """The name servers that were told that the broker leaves."""
+    world.settle(world.membership.leave())
+    return [
+        address
+        for address, server in world.servers.items()
+        if any(request.code == RequestCode.UNREGISTER_BROKER for request in server.requests)
+    ]
+
+
+def test_a_broker_that_never_registered_unregisters_nothing() -> None:
+    """As where its port is taken: by a broker of its name, perhaps."""
+    assert unregistered(World()) == []
+
+
+def test_a_broker_that_was_refused_unregisters_nothing_there() -> None:
+    world = World()
+    world.servers[FIRST].refuses = True
+    world.settle(world.membership.register())
+    assert unregistered(world) == [SECOND]
+
+
+def test_a_broker_that_may_be_registered_unregisters() -> None:
+    """It is not known what became of the request where no answer came."""
+    world = World()
+    world.servers[FIRST].is_silent = True
+    world.membership.register()
+    for _ in range(10):
+        world.network.settle()
+    assert unregistered(world) == [FIRST, SECOND]
