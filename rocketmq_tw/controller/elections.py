@@ -10,7 +10,7 @@ from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.election import BrokerLife
 from rocketmq_tw.controller.core.live_brokers import ReplicaKey
 from rocketmq_tw.controller.core.reads import groups_to_reelect
-from rocketmq_tw.controller.core.requests import elect_master
+from rocketmq_tw.controller.core.requests import make_election
 from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.runtime.periodic import PeriodicCall
@@ -95,7 +95,7 @@ class Elections:
         request = ElectMasterRequestHeader(broker_name=name)
         for attempt in range(1, self._config.elect_master_max_retry_count + 1):
             try:
-                decision = await self._decider.decide(name, elect_master(request, self._config))
+                decision = await self._decider.decide(name, make_election(request, self._config))
             except RequestError as error:
                 self.log.warn(
                     "{name}: attempt {attempt} at an election: {reason}",

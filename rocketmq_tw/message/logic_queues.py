@@ -19,14 +19,7 @@ from rocketmq_tw.wire.bodies.topics import (
 
 Items = Sequence[LogicQueueMappingItem]
 
-#: In front of the name of the broker that stands for all brokers of a static topic.
-MOCK_BROKER_PREFIX = "__syslo__"
 _GLOBAL_SCOPE = "__global__"
-
-
-def mock_broker_name(scope: str) -> str:
-    """Returns the broker name of a static topic's logic queues, as clients show them."""
-    return MOCK_BROKER_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
 
 
 # Offsets

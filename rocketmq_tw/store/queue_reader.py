@@ -21,7 +21,7 @@ from rocketmq_tw.store.interface import (
     TagMatch,
 )
 from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
-from rocketmq_tw.store.records import read_properties
+from rocketmq_tw.store.records import properties_of_records
 
 _FILLER_SIZE = 0x7FFFFFFF
 _MIN_PULL_SIZE = 100
@@ -342,7 +342,7 @@ class _Pass:
         while place < len(numbers):
             # Few at first: where all match, these are all that is read.
             some = slice(place, place + at_once)
-            properties = self._affordable(read_properties(log, positions[some], sizes[some]))
+            properties = self._affordable(properties_of_records(log, positions[some], sizes[some]))
             if not properties:
                 self._next = offset + numbers[place]
                 return False

@@ -44,7 +44,7 @@ _LARGE = 16384
 _LONGEST_FIXED = max(layout.size for layout in FIXED.values())
 
 
-def read_properties(log: ILog, positions: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+def properties_of_records(log: ILog, positions: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
     """Properties of the first of these records, one at least: of as many as are read at once. They
     are empty where a record cannot be read or is damaged."""
     first, size = positions[0], sizes[0]

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import OURS, Cluster, make_broker
+from tests.support.cluster import OURS, Cluster, make_brokers_of_one_store
 from tests.support.java_client import JavaClients, Json, PopConsumer
-from tests.support.ports import BrokerPorts
 from tests.support.processes import BrokerProcess
 from tests.support.wait import wait_until
 
@@ -240,19 +239,7 @@ def test_a_store_with_check_points_that_wait(
 ) -> None:
     name_server = clusters[OURS].name_servers[0]
     name, topic, group = names.new("popped"), names.topic, names.group
-    ports, store = BrokerPorts(), tmp_path / "store"
-    brokers = [
-        make_broker(
-            kind,
-            name,
-            tmp_path / str(number),
-            [name_server],
-            store=store,
-            ports=ports,
-            settings=SETTINGS,
-        )
-        for number, kind in enumerate((first, second))
-    ]
+    brokers = make_brokers_of_one_store((first, second), name, tmp_path, name_server, SETTINGS)
     writer, reader = brokers
     try:
         writer.start()

@@ -41,7 +41,7 @@ def write_requests(config: ControllerConfig) -> dict[int, Parse]:
 
     def elect(command: RemotingCommand) -> Decide:
         header = command.header(ElectMasterRequestHeader)
-        return elect_master(header, config)
+        return make_election(header, config)
 
     return {
         RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: _alter,
@@ -61,7 +61,7 @@ def read_requests() -> dict[int, Parse]:
     }
 
 
-def elect_master(header: ElectMasterRequestHeader, config: ControllerConfig) -> Decide:
+def make_election(header: ElectMasterRequestHeader, config: ControllerConfig) -> Decide:
     """Returns an election by the configuration at the moment of the decision."""
     return lambda state, life: decisions.elect_master(
         state, header, life, unclean=config.enable_elect_unclean_master

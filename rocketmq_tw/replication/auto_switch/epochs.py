@@ -127,10 +127,6 @@ class EpochTable:
             ]
             self._entries = (*older, *theirs)
 
-    def truncate_suffix_by_epoch(self, epoch: int) -> None:
-        """Forgets `epoch` and all later ones."""
-        self._entries = tuple(entry for entry in self._entries if entry.epoch < epoch)
-
     def truncate_suffix_by_offset(self, offset: int) -> None:
         """Forgets the epochs that start at `offset` or behind: the log was cut there."""
         self._entries = tuple(entry for entry in self._entries if entry.start < offset)

@@ -74,7 +74,7 @@ def test_a_master_that_leaves_out_an_epoch_which_starts_where_another_did(
         """As stock does."""
         last = table.last
         if last is not None and last.epoch == epoch:
-            table.truncate_suffix_by_epoch(epoch)
+            table._entries = tuple(entry for entry in table.entries if entry.epoch < epoch)
         last = table.last
         if last is None or (last.epoch < epoch and last.start < end):
             table._entries = (*table.entries, EpochEntry(epoch, end))

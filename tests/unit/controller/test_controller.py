@@ -17,7 +17,7 @@ from rocketmq_tw.controller import decider
 from rocketmq_tw.controller.controller import node_config
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.events import ElectMaster
-from rocketmq_tw.controller.core.requests import elect_master
+from rocketmq_tw.controller.core.requests import make_election
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.codes import RaftRole
@@ -281,7 +281,7 @@ def test_who_waits_for_its_turn_hears_of_a_new_leader(
     header = ElectMasterRequestHeader(
         cluster_name="C", broker_name=GROUP, broker_id=2, designate_elect=True
     )
-    asked = leader.decider.decide(GROUP, elect_master(header, controllers.processes["n0"].config))
+    asked = leader.decider.decide(GROUP, make_election(header, controllers.processes["n0"].config))
     # Another one has led in between, and what it decided is not here yet.
     for listener in leader.node.role_listeners:
         listener(RaftRole.FOLLOWER, leader.node.core.term)
@@ -297,7 +297,7 @@ def test_nobody_waits_for_a_decision_for_more_than_five_seconds(controllers: Con
     leader = controllers.leader()
     controllers.take_turn(GROUP)
     header = ElectMasterRequestHeader(broker_name=GROUP)
-    asked = leader.decider.decide(GROUP, elect_master(header, controllers.processes["n0"].config))
+    asked = leader.decider.decide(GROUP, make_election(header, controllers.processes["n0"].config))
     began = controllers.clock.seconds()
     with pytest.raises(RequestError, match="no decision within 5 s") as refused:
         controllers.result(asked)

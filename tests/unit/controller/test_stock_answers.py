@@ -12,7 +12,7 @@ from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.election import CandidateStanding
 from rocketmq_tw.controller.core.events import decode_event, encode_event
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
-from rocketmq_tw.controller.core.requests import elect_master, read_requests, write_requests
+from rocketmq_tw.controller.core.requests import make_election, read_requests, write_requests
 from rocketmq_tw.controller.core.state import ControllerState
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -45,7 +45,7 @@ class Rules:
         self.events: list[bytes] = []
         config = ControllerConfig()
         self._parse = write_requests(config) | read_requests()
-        self._reelect = lambda name: elect_master(
+        self._reelect = lambda name: make_election(
             ElectMasterRequestHeader(broker_name=name), config
         )
 

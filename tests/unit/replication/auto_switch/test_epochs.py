@@ -167,11 +167,6 @@ class TestRestart:
 
 
 class TestTruncation:
-    def test_by_epoch(self):
-        epochs = table((1, 100), (2, 300), (3, 500))
-        epochs.truncate_suffix_by_epoch(2)
-        assert pairs(epochs) == [(1, 100)]
-
     @pytest.mark.parametrize("offset, left", [(150, 1), (300, 1), (301, 2), (9999, 3)])
     def test_by_offset(self, offset, left):
         epochs = table((1, 100), (2, 300), (3, 500))
