@@ -15,8 +15,8 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import InSlices
-from rocketmq_tw.wire.bodies.base import decode_request, encode_body
-from rocketmq_tw.wire.bodies.clients import ConsumerData, ConsumerIdList, HeartbeatData
+from rocketmq_tw.wire.bodies.base import decode_request
+from rocketmq_tw.wire.bodies.clients import ConsumerData, HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -132,9 +132,7 @@ class ClientRequests:
                 f"no consumer of group {name} is connected to this broker: start one, or ask"
                 " another broker",
             )
-        return request.response(
-            body=encode_body(ConsumerIdList(consumer_id_list=group.client_ids()))
-        )
+        return request.response(body=group.id_list())
 
     def _register_consumer(
         self, client: Client, consumer: ConsumerData, heartbeat: HeartbeatData

@@ -14,6 +14,7 @@ from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.clients.client_requests import ClientRequests
 from rocketmq_tw.broker.clients.connection_requests import ConnectionRequests
 from rocketmq_tw.broker.clients.locks import LockFile, LockRequests, RebalanceLock
+from rocketmq_tw.broker.clients.member_notices import MemberNotices
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.clients.subscription_requests import SubscriptionRequests
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -34,7 +35,8 @@ class Clients(Part):
 
     def __init__(self, host: Host, writing: Writing, tables: Tables) -> None:
         self._host = host
-        self.registry = ClientRegistry(host.config, host.now_ms, host.elapsed_ms)
+        notices = MemberNotices(host.in_slices)
+        self.registry = ClientRegistry(host.config, host.now_ms, host.elapsed_ms, notices.changed)
         self.locks = RebalanceLock(host.elapsed_ms)
         self._lock_file = LockFile(self.locks, host.table_file("rebalanceLock"))
         registry, topics, groups = self.registry, tables.topics, tables.groups

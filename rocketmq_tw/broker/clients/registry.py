@@ -1,8 +1,7 @@
 """The producers and consumers that are connected, by group and by connection.
 
 Clients come with heartbeats (34) and go with unregistrations (35), lost connections, and a scan for
-those that are silent. When the members of a group of consumers change, all of them are notified
-(40), so that they divide the queues anew.
+those that are silent. Of groups of consumers whose members change `member_notices.py` is told.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.tags import tag_match
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.listeners import Listeners
-from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.clients import ConsumerData, ConsumerIdList, SubscriptionData
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.clients import NotifyConsumerIdsChangedRequestHeader
 
 BROADCASTING = "BROADCASTING"
 #: Groups that one connection may take part in, with producers and with consumers each.
@@ -62,6 +60,7 @@ class ConsumerGroup:
         self.fingerprint = 0
         #: Bytes that its subscriptions take in memory, roughly.
         self.size = 0
+        self._id_list: bytes | None = None
         #: Topic -> a subscription and what `tag_match` made of it; all its reads share that.
         self._matches: dict[str, tuple[SubscriptionData, Callable[[int], bool] | None]] = {}
 
@@ -73,6 +72,23 @@ class ConsumerGroup:
     def client_ids(self) -> list[str]:
         """Returns the ids of the members, each once."""
         return list(dict.fromkeys(client.client_id for client in self.clients.values()))
+
+    def id_list(self) -> bytes:
+        """Returns these ids as the body of an answer to 38. It is encoded once for all that ask
+        until the members change: when they do, each of them asks."""
+        if self._id_list is None:
+            self._id_list = encode_body(ConsumerIdList(consumer_id_list=self.client_ids()))
+        return self._id_list
+
+    def enter(self, client: Client) -> None:
+        """Adds a member, or gives the connection of one another client id."""
+        self.clients[client.peer] = client
+        self._id_list = None
+
+    def leave(self, peer: IPeer) -> bool:
+        """Removes the member of a connection; returns whether it was one."""
+        self._id_list = None
+        return self.clients.pop(peer, None) is not None
 
     def find(self, client_id: str) -> Client | None:
         """Returns the member with an id; None without one."""
@@ -120,14 +136,20 @@ class _Memberships:
 
 class ClientRegistry:
     """Connected producers and consumers. `now_ms` is the time of day in milliseconds, which may be
-    set; whether a client is silent is judged by `elapsed_ms`, which may not."""
+    set; whether a client is silent is judged by `elapsed_ms`, which may not. `members_changed` is
+    told of each group whose members are to be notified."""
 
     def __init__(
-        self, config: BrokerConfig, now_ms: Callable[[], int], elapsed_ms: Callable[[], int]
+        self,
+        config: BrokerConfig,
+        now_ms: Callable[[], int],
+        elapsed_ms: Callable[[], int],
+        members_changed: Callable[[ConsumerGroup], object],
     ) -> None:
         self._config = config
         self._now_ms = now_ms
         self._elapsed_ms = elapsed_ms
+        self._members_changed = members_changed
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[IPeer, Client]] = {}
         #: Client id -> its connections and how many groups each produces for; the newest is last.
@@ -312,7 +334,7 @@ class ClientRegistry:
             self._renew(known)
             return False
         self._renew(client)
-        group.clients[client.peer] = client
+        group.enter(client)
         return True
 
     def _renew(self, client: Client) -> None:
@@ -335,7 +357,7 @@ class ClientRegistry:
 
     def _drop_consumer(self, name: str, peer: IPeer) -> None:
         group = self._consumers.get(name)
-        if group is None or group.clients.pop(peer, None) is None:
+        if group is None or not group.leave(peer):
             return
         log.info("{peer} left {group}", peer=peer.address, group=name)
         if not group.clients:
@@ -352,13 +374,7 @@ class ClientRegistry:
             or group.is_broadcasting
         ):
             return
-        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
-        for peer in list(group.clients):
-            peer.send_oneway(
-                RemotingCommand.request(
-                    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True
-                )
-            )
+        self._members_changed(group)
 
 
 def _size_of(subscription: SubscriptionData) -> int:

@@ -3,8 +3,10 @@ from collections.abc import Sequence
 import pytest
 
 from rocketmq_tw.broker.clients import registry as clients
+from rocketmq_tw.broker.clients.member_notices import MemberNotices
 from rocketmq_tw.broker.clients.registry import MAX_GROUPS_PER_PEER, Client, ClientRegistry
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.runtime.slices import all_steps
 from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.network import FakePeer
@@ -20,6 +22,7 @@ class World:
             BrokerConfig(**config),  # type: ignore[arg-type]
             lambda: self.time_of_day + self.now,
             lambda: self.now,
+            MemberNotices(all_steps).changed,
         )
 
     def consume(
