@@ -3,6 +3,7 @@ docs/formats/index.md)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
@@ -17,6 +18,10 @@ from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.multi_dispatch import FurtherUnit, MultiDispatch
 
 _UNIQUE_ID = b"UNIQ_KEY\x01"
+#: Name and value of each property that queue or index want, of properties behind a separator.
+_wanted = re.compile(rb"\x02(TAGS|UNIQ_KEY|KEYS)\x01([^\x02]*)").findall
+#: Keys of messages of a batch that go into the index in one go; with more each goes by itself.
+MOST_BATCH_KEYS = 8192
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -50,8 +55,8 @@ class DispatchEntry(msgspec.Struct, gc=False):
 
 class BatchEntry(msgspec.Struct, gc=False):
     """Records of one batch on their way, `count` of them, all in their queue: they stand one after
-    the other in the log at `offsets` and have consecutive queue offsets. `size` is of all; there is
-    a key of each record, or none at all. Each has properties of its own and those in common."""
+    the other in the log at `offsets` and have consecutive queue offsets. `size` is of all; `keys`
+    are in the order of the records. Each has properties of its own and those in common."""
 
     topic: str
     queue_id: int
@@ -68,6 +73,8 @@ class BatchEntry(msgspec.Struct, gc=False):
     common: bytes = b""
     in_queue: bool = True
     further: tuple[FurtherUnit, ...] = ()
+    #: For each key the offset of its record; None where each record has one key, or none has.
+    key_offsets: Sequence[int] | None = None
 
     def properties_of(self, number: int) -> bytes:
         """Returns the properties of one of the messages, counted from 0."""
@@ -76,6 +83,9 @@ class BatchEntry(msgspec.Struct, gc=False):
     def one_by_one(self) -> Iterator[DispatchEntry]:
         """Yields an entry for each record."""
         columns = zip(self.offsets, self.sizes, self.tags_codes, strict=True)
+        keys: dict[int, list[bytes]] = {}
+        for key, offset in zip(self.keys, self.key_offsets or self.offsets, strict=False):
+            keys.setdefault(offset, []).append(key)
         for number, (offset, size, tags_code) in enumerate(columns):
             yield DispatchEntry(
                 self.topic,
@@ -86,7 +96,7 @@ class BatchEntry(msgspec.Struct, gc=False):
                 tags_code,
                 self.store_timestamp,
                 True,
-                tuple(self.keys[number : number + 1]),
+                tuple(keys.get(offset, ())),
                 self.properties_of(number) if self.properties else b"",
             )
 
@@ -145,6 +155,11 @@ def _differing_ids(messages: Sequence[bytes]) -> list[bytes] | None:
     ):
         return None
     return ids
+
+
+#: Of the messages of a batch: the codes of their tags, their keys, and the keys' offsets as in a
+#: `BatchEntry`.
+_Columns = tuple[list[int], Sequence[bytes], Sequence[int] | None]
 
 
 class EntryMaker:
@@ -235,31 +250,33 @@ class EntryMaker:
         sizes: Sequence[int],
     ) -> list[DispatchEntry] | list[BatchEntry]:
         """Entries for a batch whose first message is `message` and whose records stand at
-        `offsets`: one for all where only their unique ids differ."""
+        `offsets`: mostly one for all of them."""
         properties, common = batch.properties, batch.common
         topic, sys_flag = message.topic, message.sys_flag
         if topic != SCHEDULE_TOPIC and not sys_flag & TRANSACTION_ROLLBACK:
-            ids = _differing_ids(properties)
-            if ids is not None:
-                alike = self.of_record(topic, 0, 0, 0, 0, sys_flag, 0, properties[0] + common)
-                if len(alike.keys) <= 1:
-                    return [
-                        BatchEntry(
-                            topic,
-                            message.queue_id,
-                            message.queue_offset,
-                            offsets[0],
-                            offsets[-1] + sizes[-1] - offsets[0],
-                            message.store_timestamp,
-                            offsets,
-                            sizes,
-                            [alike.tags_code] * len(sizes),
-                            ids if alike.keys else (),
-                            len(sizes),
-                            properties,
-                            common,
-                        )
-                    ]
+            columns = self._columns_alike(properties, common)
+            if columns is None and self._multi_dispatch is None:
+                columns = self._columns(properties, common, offsets)
+            if columns is not None:
+                tags_codes, keys, key_offsets = columns
+                return [
+                    BatchEntry(
+                        topic,
+                        message.queue_id,
+                        message.queue_offset,
+                        offsets[0],
+                        offsets[-1] + sizes[-1] - offsets[0],
+                        message.store_timestamp,
+                        offsets,
+                        sizes,
+                        tags_codes,
+                        keys,
+                        len(sizes),
+                        properties,
+                        common,
+                        key_offsets=key_offsets,
+                    )
+                ]
         return [
             self.of_record(
                 topic,
@@ -275,6 +292,42 @@ class EntryMaker:
                 zip(offsets, sizes, properties, strict=True)
             )
         ]
+
+    def _columns_alike(self, properties: Sequence[bytes], common: bytes) -> _Columns | None:
+        """Returns tags and keys of a batch whose messages differ in their unique ids only; None
+        for every other one."""
+        ids = _differing_ids(properties)
+        if ids is None:
+            return None
+        alike = self.of_record("", 0, 0, 0, 0, 0, 0, properties[0] + common)
+        if len(alike.keys) > 1:
+            return None
+        return [alike.tags_code] * len(ids), ids if alike.keys else (), None
+
+    def _columns(
+        self, properties: Sequence[bytes], common: bytes, offsets: Sequence[int]
+    ) -> _Columns | None:
+        """Returns tags and keys of any batch; None where it has too many keys."""
+        tags_codes: list[int] = []
+        keys: list[bytes] = []
+        key_offsets: list[int] = []
+        for offset, each in zip(offsets, properties, strict=True):
+            # The first one counts of several with one name.
+            found = dict(reversed(_wanted(b"\x02" + each + common)))
+            tags = found.get(b"TAGS")
+            tags_codes.append(java_hash_code(str(tags, "utf-8", "replace")) if tags else 0)
+            if not self._index:
+                continue
+            if unique_id := found.get(b"UNIQ_KEY"):
+                keys.append(unique_id)
+                key_offsets.append(offset)
+            if words := found.get(b"KEYS"):
+                for word in _words(words):
+                    keys.append(word)
+                    key_offsets.append(offset)
+                if len(keys) > MOST_BATCH_KEYS:
+                    return None
+        return tags_codes, keys, key_offsets
 
     def _deliver_time(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
         delay = property_value(properties, b"DELAY\x01")

@@ -82,8 +82,14 @@ class NeighbourHashes:
 def batch_key_hashes(topic: str, keys: Sequence[bytes]) -> list[int]:
     """Returns `topic_key_hash` of each key. Where all are stock's unique ids, as nearly always,
     their common start is computed once."""
+    lengths = set(map(len, keys))
+    if _UNIQUE in lengths and len(lengths) > 1:
+        unique_ids = iter(batch_key_hashes(topic, [key for key in keys if len(key) == _UNIQUE]))
+        return [
+            next(unique_ids) if len(key) == _UNIQUE else topic_key_hash(topic, key) for key in keys
+        ]
     joined = b"".join(keys)
-    if not joined.isascii() or set(map(len, keys)) != {_UNIQUE}:
+    if lengths != {_UNIQUE} or not joined.isascii():
         return [topic_key_hash(topic, key) for key in keys]
     starts = list(map(_all_but_two, keys))
     hashes = {start: _hash_of_start(topic, start) for start in set(starts)}
@@ -246,7 +252,8 @@ class MessageIndex:
                     self.add(entry.one_by_one())
                     continue
                 hashes = batch_key_hashes(entry.topic, entry.keys) if entry.keys else ()
-                pending += zip(hashes, entry.offsets, repeat(entry.store_timestamp), strict=False)
+                offsets = entry.offsets if entry.key_offsets is None else entry.key_offsets
+                pending += zip(hashes, offsets, repeat(entry.store_timestamp), strict=False)
             elif offset >= last:
                 for key in entry.keys:
                     pending.append((hash_of(entry.topic, key), offset, entry.store_timestamp))

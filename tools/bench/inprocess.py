@@ -59,6 +59,8 @@ class Case(NamedTuple):
     size: int = 128
     #: Messages that one request pulls, one queue after the other from its first on; 0: it sends.
     pulled: int = 0
+    #: Messages have a key, a tag and three properties of the user's.
+    keyed: bool = False
 
     @property
     def messages(self) -> int:
@@ -71,6 +73,7 @@ CASES = {
     "16-connections": Case(16, 1),
     "16-1024": Case(1, 16, size=1024),
     "batch": Case(1, 1, _BATCH),
+    "batch-keys": Case(1, 1, _BATCH, keyed=True),
     "pull": Case(1, 1, size=1024, pulled=32),
     "pull-batches": Case(1, 1, _BATCH, size=1024, pulled=32),
     "pull-128": Case(1, 1, _BATCH, pulled=32),
@@ -137,6 +140,7 @@ def request(number: int, case: Case) -> bytes:
             BatchedMessage(
                 0,
                 body,
+                f"{user_properties(number * case.batch + index) if case.keyed else ''}"
                 f"{name}{number:08X}{index:04X}\x02{wait}".encode(),
             )
             for index in range(case.batch)
@@ -146,6 +150,14 @@ def request(number: int, case: Case) -> bytes:
     command.language = LanguageCode.JAVA
     command.opaque = number
     return encode_command(command)
+
+
+def user_properties(number: int) -> str:
+    """Returns a key, a tag and three properties, as a shop's orders might have them."""
+    return (
+        f"KEYS\x01order-{number:09d}\x02TAGS\x01tag{number % 4}\x02region\x01eu-{number % 7}\x02"
+        f"amount\x01{number * 7919 % 100_000}\x02kind\x01paid\x02"
+    )
 
 
 def pull_request(number: int, case: Case) -> bytes:

@@ -10,7 +10,12 @@ from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import parse_properties, rejoin_properties
-from rocketmq_tw.store.dispatch_entries import BatchEntry, DispatchEntry, EntryMaker
+from rocketmq_tw.store.dispatch_entries import (
+    MOST_BATCH_KEYS,
+    BatchEntry,
+    DispatchEntry,
+    EntryMaker,
+)
 
 _ASCII = st.text(st.sampled_from("aKEYS \x01\x02"), max_size=6)
 _NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "XKEYS", "DELAY", "WAIT", "", "1"])
@@ -95,6 +100,28 @@ def test_a_batch_of_one_producer_is_one_entry() -> None:
     (entry,) = EntryMaker((), index=True).of_batch(message, batch, [0, 200, 400], [200] * 3)
     assert isinstance(entry, BatchEntry)
     assert (entry.tags_codes, entry.keys) == ([97] * 3, [b"u0", b"u1", b"u2"])
+
+
+def test_a_batch_of_messages_that_differ_is_one_entry() -> None:
+    properties = [
+        b"KEYS\x01k l\x02UNIQ_KEY\x01u\x02",
+        b"TAGS\x01a\x02",
+        b"KEYS\x01m\x02TAGS\x01b\x02",
+    ]
+    message = StoredMessage(topic="T", queue_id=0, body=b"")
+    batch = Batch([0] * 3, [b""] * 3, properties)
+    (entry,) = EntryMaker((), index=True).of_batch(message, batch, [0, 200, 400], [200] * 3)
+    assert isinstance(entry, BatchEntry)
+    assert (entry.tags_codes, entry.keys) == ([0, 97, 98], [b"u", b"k", b"l", b"m"])
+    assert entry.key_offsets == [0, 0, 0, 400]
+
+
+def test_messages_of_a_batch_with_very_many_keys_are_dispatched_one_by_one() -> None:
+    keys = b" ".join([b"k"] * (MOST_BATCH_KEYS // 2 + 1))
+    batch = Batch([0] * 2, [b""] * 2, [b"KEYS\x01" + keys + b"\x02"] * 2)
+    message = StoredMessage(topic="T", queue_id=0, body=b"")
+    entries = EntryMaker((), index=True).of_batch(message, batch, [0, 9000], [9000] * 2)
+    assert [len(entry.keys) for entry in entries] == [MOST_BATCH_KEYS // 2 + 1] * 2
 
 
 @pytest.mark.parametrize("text", ["TAGS\x01a\x02UNIQ_KEY\x01u\x02KEYS\x01k l\x02"])

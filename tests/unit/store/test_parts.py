@@ -279,6 +279,36 @@ def test_a_batch_is_indexed_as_its_messages_are() -> None:
             assert query(index, "T", key, 9, 0, 1 << 62)[0] == expected
 
 
+def test_messages_of_a_batch_are_indexed_with_all_their_keys() -> None:
+    unique_ids = [b"7F0000010A2B0B1C2D3E00000001%04d" % number for number in range(3)]
+    keys = [unique_ids[0], b"a", b"b", unique_ids[1], unique_ids[2], b"a"]
+    batch = BatchEntry(
+        "T",
+        0,
+        0,
+        100,
+        300,
+        1_000,
+        [100, 200, 300],
+        [100] * 3,
+        [0] * 3,
+        keys,
+        3,
+        key_offsets=[100, 100, 100, 200, 300, 300],
+    )
+    for last in (0, 200):
+        index = MessageIndex(MemoryFiles(), "/index", 3, 1000, ManualClock())
+        index.load((-1, 1), clean=True)
+        index.add([DispatchEntry("T", 0, 0, last, 91, 0, 1_000, True, (b"x",))])
+        index.write_pending()
+        index.add([batch])
+        wanted = {"a": [300, 100], "b": [100]}
+        wanted |= {key.decode(): [100 * number] for number, key in enumerate(unique_ids, 1)}
+        for key, found in wanted.items():
+            expected = [offset for offset in found if offset >= last]
+            assert query(index, "T", key, 9, 0, 1 << 62)[0] == expected
+
+
 def test_index_name_has_milliseconds() -> None:
     name = index_name(1_700_000_000_007)
     assert len(name) == 17 and name.endswith("007")
