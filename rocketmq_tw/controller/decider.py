@@ -127,7 +127,10 @@ class Decider:
         on different groups do not wait for each other: no event of one group touches another."""
         self._check_leads()
         if self._waiting >= MAX_WAITING:
-            raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for a decision")
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                "too many requests wait for a decision: send it again later",
+            )
         self._waiting += 1
         return self._within_time(self._in_turn(name, make)).addBoth(self._decided)
 
@@ -136,7 +139,10 @@ class Decider:
         before it came."""
         self._check_leads()
         if self._reading >= MAX_WAITING:
-            raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for an answer")
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                "too many requests wait for an answer: send it again later",
+            )
         self._reading += 1
         reading = Deferred.fromCoroutine(self._read(make))
         return self._within_time(reading).addBoth(self._has_read)
@@ -213,7 +219,8 @@ class Decider:
             raise RequestError(code, str(error)) from error
         if isinstance(error, TimeoutError | CancelledError):
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"no decision within {DECISION_TIMEOUT:g} s"
+                ResponseCode.SYSTEM_ERROR,
+                f"no decision within {DECISION_TIMEOUT:g} s: send it again",
             ) from error
         failure.raiseException()
 

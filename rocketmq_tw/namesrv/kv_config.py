@@ -84,11 +84,13 @@ class KvConfig:
         for what, text in (("namespace", namespace), ("key", key)):
             if not text or len(text.encode()) > MAX_NAME_BYTES:
                 raise RequestError(
-                    ResponseCode.SYSTEM_ERROR, f"the {what} needs 1 to {MAX_NAME_BYTES} bytes"
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the {what} is empty or too long: give 1 to {MAX_NAME_BYTES} bytes",
                 )
         if len(value.encode()) > MAX_VALUE_BYTES:
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the value has more than {MAX_VALUE_BYTES} bytes"
+                ResponseCode.SYSTEM_ERROR,
+                f"the value is too long: send at most {MAX_VALUE_BYTES} bytes",
             )
         return self._change(namespace, lambda values: {**values, key: value})
 

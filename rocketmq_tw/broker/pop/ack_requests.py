@@ -126,7 +126,10 @@ class AckRequests:
         are passed over, as in stock."""
         body = decode_request(BatchAckMessageRequestBody, request.body)
         if not body.acks:
-            raise RequestError(ResponseCode.NO_MESSAGE, "the request names no message")
+            raise RequestError(
+                ResponseCode.NO_MESSAGE,
+                "the request names no message: list check points in its acks",
+            )
         if len(body.acks) > MOST_ACKS or sum(len(ack.bits) for ack in body.acks) > MOST_BYTES:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,

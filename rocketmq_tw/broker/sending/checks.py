@@ -123,7 +123,8 @@ def any_queue(topic: TopicConfig) -> int:
     to."""
     if topic.write_queue_nums <= 0:
         raise RequestError(
-            ResponseCode.INVALID_PARAMETER, f"{topic.topic_name} has no queue to write to"
+            ResponseCode.INVALID_PARAMETER,
+            f"{topic.topic_name} has no queue to write to: give it some (rmqadmin updateTopic)",
         )
     return randrange(topic.write_queue_nums)
 

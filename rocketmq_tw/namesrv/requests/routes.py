@@ -138,7 +138,8 @@ class RouteRequests:
         if waited < self._config.wait_seconds_for_service * 1000:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                "the name server still waits for its brokers (waitSecondsForService)",
+                "the name server still waits for its brokers (waitSecondsForService): ask again"
+                " later",
             )
 
 

@@ -120,7 +120,9 @@ class TopicListRequests:
 
 
 def _switched_off(key: str) -> RequestError:
-    return RequestError(ResponseCode.SYSTEM_ERROR, f"{key} is false at this name server")
+    return RequestError(
+        ResponseCode.SYSTEM_ERROR, f"{key} is false at this name server: set it to true"
+    )
 
 
 def list_all(table: RouteTable, found: list[str]) -> Iterator[None]:
