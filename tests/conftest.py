@@ -1,6 +1,7 @@
 """Options of the test run, its time limit; fixtures that more than one kind of test needs."""
 
 import signal
+import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from twisted.logger import ILogObserver, LogEvent, LogLevel, eventAsText, globalLogBeginner
+from zope.interface import provider
 
 # A busy machine is no failure, and a failing example has to be told so that it can be run again.
 settings.register_profile(
@@ -20,6 +23,19 @@ settings.load_profile("project")
 DEADLINE = pytest.StashKey[float]()
 #: Seconds between two reminders that a test is past its limit.
 REMINDER = 3.0
+
+
+def pytest_configure() -> None:
+    """Twisted keeps the first 65536 events until logging begins, and each one keeps what logged it:
+    brokers with their stores and disks."""
+    globalLogBeginner.beginLoggingTo([_show_errors], redirectStandardIO=False, discardBuffer=True)
+
+
+@provider(ILogObserver)
+def _show_errors(event: LogEvent) -> None:
+    """Errors that nobody handled are told beside the test's own output."""
+    if event.get("log_level", LogLevel.info) >= LogLevel.critical:
+        print(eventAsText(event, includeTimestamp=False, includeSystem=False), file=sys.stderr)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

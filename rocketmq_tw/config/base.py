@@ -88,6 +88,6 @@ class Config(msgspec.Struct, rename="camel", kw_only=True, frozen=True, dict=Tru
     `rocketmq_tw.config.change.change`."""
 
     @cached_property
-    def _subscribers(self) -> dict[object, OnChange]:
+    def _subscribers(self) -> dict[object, Callable[[], OnChange | None]]:
         # Beside the fields, so that a copy or a comparison takes no notice of them.
         return {}

@@ -6,7 +6,9 @@ Code that keeps something made from an attribute (a timer, a pool) follows it wi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MethodType
 from typing import Any, NamedTuple
+from weakref import WeakMethod
 
 import msgspec
 
@@ -71,9 +73,11 @@ def apply_changes(changes: Iterable[Change]) -> None:
         names.add(key.name)
     errors = []
     for config, names in changed:
-        for callback in tuple(config._subscribers.values()):
+        for subscriber in tuple(config._subscribers.values()):
+            callback = subscriber()
             try:
-                callback(frozenset(names))
+                if callback is not None:
+                    callback(frozenset(names))
             except Exception as error:
                 errors.append(error)
     if errors:
@@ -82,9 +86,13 @@ def apply_changes(changes: Iterable[Change]) -> None:
 
 def on_change(config: Config, callback: OnChange) -> Callable[[], None]:
     """Calls `callback` with the names of the keys after each change of `config`; returns what ends
-    that."""
+    that. A method is called for as long as its object lives."""
     subscription = object()
-    config._subscribers[subscription] = callback
+    # What a struct has beside its fields is not seen by the garbage collector: an object that holds
+    # the configuration would never be freed.
+    config._subscribers[subscription] = (
+        WeakMethod(callback) if isinstance(callback, MethodType) else lambda: callback
+    )
 
     def unsubscribe() -> None:
         config._subscribers.pop(subscription, None)

@@ -1,6 +1,8 @@
 """A whole broker on files in memory, a clock and a network in memory."""
 
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -33,7 +35,7 @@ from rocketmq_tw.wire.headers.offsets import (
 )
 from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
-from tests.support.broker import Threads
+from tests.support.broker import BrokerInMemory, Threads
 from tests.support.network import MemoryNetwork
 from tests.support.stores import START_MS, make_message, small_config
 from tests.support.wait import result_of
@@ -385,3 +387,12 @@ def test_a_broker_that_cannot_start_can_be_stopped(world: World) -> None:
         world.result(second.start())
     world.result(second.stop())
     assert world.send(b"one").code == ResponseCode.SUCCESS
+
+
+def test_a_broker_that_nobody_holds_is_freed() -> None:
+    broker = BrokerInMemory()
+    broker.send(b"one")
+    gone = ref(broker.broker)
+    del broker
+    gc.collect()
+    assert gone() is None

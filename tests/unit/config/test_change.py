@@ -1,5 +1,8 @@
 """A configuration that was read stays as it is, but for the keys that may change."""
 
+import gc
+from weakref import ref
+
 import msgspec
 import pytest
 
@@ -95,3 +98,25 @@ def test_a_copy_has_values_of_its_own() -> None:
     change(copy, {"traceOn": "false"})
     assert config.trace_on
     assert heard == []
+
+
+class Follower:
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.heard: list[frozenset[str]] = []
+        on_change(config, self.changed)
+
+    def changed(self, names: frozenset[str]) -> None:
+        self.heard.append(names)
+
+
+def test_what_follows_a_configuration_is_told_and_not_kept_alive() -> None:
+    config = BrokerConfig()
+    follower = Follower(config)
+    change(config, {"traceOn": "false"})
+    assert follower.heard == [{"traceOn"}]
+    gone = ref(follower)
+    del follower
+    gc.collect()
+    assert gone() is None
+    change(config, {"traceOn": "true"})
