@@ -1,9 +1,9 @@
 """Which of the oldest files are removed, by age and by how full the disk is, and their removal
-together with what points to them in queues and index."""
+together with what points to them in queues and index. What waits is not removed by age."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
 from itertools import pairwise
@@ -15,6 +15,7 @@ from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.still_needed import Need, StillNeeded
 from rocketmq_tw.store.time_search import log_store_time
 
 _HOUR = 3_600_000
@@ -72,6 +73,8 @@ class Removal(NamedTuple):
 
     expired: int
     forced: int = 0
+    #: So many that are past their time stay, since what waits stands there.
+    kept: int = 0
 
 
 def files_to_remove(
@@ -82,10 +85,12 @@ def files_to_remove(
     *,
     at_any_hour: bool = False,
     files_beyond_limit: int = 0,
+    unneeded: int | None = None,
 ) -> Removal:
     """`last_writes` has the time in milliseconds of the last write to each file that may go, oldest
     first. `files_beyond_limit`: so many have to go until the disk is no longer too full; no more
-    are removed by force."""
+    are removed by force. `unneeded`: in so many of the first nothing waits, in the others something
+    may; None: in all."""
     is_time = at_any_hour or is_delete_hour(config.delete_when, now_ms)
     if pressure is Pressure.NONE and not is_time:
         return Removal(0)
@@ -94,10 +99,11 @@ def files_to_remove(
     expired = 0
     while expired < len(may_go) and may_go[expired] <= reserved_since:
         expired += 1
+    free = expired if unneeded is None else min(expired, unneeded)
     if not config.clean_file_forcibly_enable or pressure.value < Pressure.FORCE.value:
-        return Removal(expired)
-    most = max(min(files_beyond_limit, len(may_go)), expired)
-    return Removal(expired, most - expired)
+        return Removal(free, 0, expired - free)
+    most = max(min(files_beyond_limit, len(may_go)), free)
+    return Removal(free, most - free, max(expired - most, 0))
 
 
 #: Queues that one step looks at; in each some twenty units may be read.
@@ -119,6 +125,8 @@ class Retention:
         checkpointing: Checkpointing,
     ) -> None:
         self.is_disk_full = False
+        #: Who keeps messages that wait.
+        self.still_needed = StillNeeded()
         self._config = config
         self._files = files
         self._root = root
@@ -126,12 +134,29 @@ class Retention:
         self._queues = queues
         self._index = index
         self._checkpointing = checkpointing
-        #: Told in words of each removal of files that were not past their time.
+        #: Told in words of each removal of files that were not past their time, or in which
+        #: something waits, and of files that stay for that.
         self.warn: Callable[[str], None] = lambda text: None
+        #: What waits in files that stayed the last time.
+        self._kept_for: list[str] = []
 
     def run(self, dispatched: int, now_ms: int, *, at_any_hour: bool) -> Iterator[int]:
         """Removes what may go of a log whose queues have it up to `dispatched`; see
         `IMessageStore.clean`. In steps between which the store may change."""
+        removal = self._choose(dispatched, now_ms, at_any_hour, ())
+        if removal.expired or removal.forced:
+            needs: list[Need] = []
+            for _ in self.still_needed.find(needs):
+                yield 0
+            # Again, since the store may have changed.
+            removal = self._choose(dispatched, now_ms, at_any_hour, needs)
+            self._report(removal, needs)
+        count = removal.expired + removal.forced
+        yield from _remove_oldest(count, self._log, self._queues, self._index, self._checkpointing)
+
+    def _choose(
+        self, dispatched: int, now_ms: int, at_any_hour: bool, needs: Collection[Need]
+    ) -> Removal:
         log, config = self._log, self._config
         # The log may lie on a disk of its own.
         disks = {self._files.usage(path) for path in (log.directory, self._root)}
@@ -140,22 +165,40 @@ class Retention:
         # What queues and index have in memory only must come from the log again after a crash.
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)
         times = _last_writes(log, done, config.delete_file_batch_max)
-        removal = files_to_remove(
+        first = min((need.offset for need in needs), default=done)
+        return files_to_remove(
             config,
             times,
             pressure,
             now_ms,
             at_any_hour=at_any_hour,
             files_beyond_limit=-(-bytes_beyond_limit(config, disks) // log.file_size),
+            unneeded=sum(following <= first for following in log.file_starts[1:]),
         )
+
+    def _report(self, removal: Removal, needs: Collection[Need]) -> None:
+        """Says which files go by force, what is lost with them, and for what others stay."""
+        starts, count = self._log.file_starts, removal.expired + removal.forced
         if removal.forced:
+            lost = [need.what for need in needs if need.offset < starts[count]]
             self.warn(
-                f"the disk is fuller than {_forced_percent(config)} %"
+                f"the disk is fuller than {_forced_percent(self._config)} %"
                 f" (diskSpaceCleanForciblyRatio): {removal.forced} files of the log,"
-                f" {removal.forced * log.file_size >> 20} MiB, go before their time"
+                f" {removal.forced * self._log.file_size >> 20} MiB, go before their time"
                 " (fileReservedTime)"
+                + (f"; what waits there is lost: {', '.join(lost)}" if lost else "")
             )
-        yield from _remove_oldest(sum(removal), log, self._queues, self._index, self._checkpointing)
+        kept_for: list[str] = []
+        if removal.kept:
+            end = starts[count + removal.kept]
+            kept_for = [need.what for need in needs if need.offset < end]
+            if kept_for != self._kept_for:
+                self.warn(
+                    f"{removal.kept} files of the log or more are past their time"
+                    f" (fileReservedTime) and stay, since messages wait there:"
+                    f" {', '.join(kept_for)}"
+                )
+        self._kept_for = kept_for
 
 
 def _last_writes(log: ILog, done: int, most: int) -> list[int]:

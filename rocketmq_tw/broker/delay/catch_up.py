@@ -66,7 +66,7 @@ class CatchUp:
         level = delivered_level(head)
         # Without an id nobody knows that it is this one.
         if level is not None and b"UNIQ_KEY" in head.properties:
-            self._delivered[_key(min(level, self._levels.max_level), head.properties)] += 1
+            self._delivered[_key(self._levels.waited_at(level, self._store), head.properties)] += 1
 
     def _pass_over(self, level: int) -> Iterator[None]:
         known = self._offsets.get(level)

@@ -81,7 +81,7 @@ class DelayDelivery:
             queue_of(level): _Level(
                 level, levels.delay_ms(level), offsets.get(level), clock, self._wake
             )
-            for level in range(1, levels.max_level + 1)
+            for level in levels.in_use(store)
         }
         self._idle = Waiters[None]()
         for each in self._levels.values():

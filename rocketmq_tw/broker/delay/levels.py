@@ -20,6 +20,7 @@ from rocketmq_tw.message.properties import (
 )
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.dispatch_entries import parse_delay_levels
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -37,8 +38,19 @@ class DelayLevels:
         return len(self._delays)
 
     def delay_ms(self, level: int) -> int:
-        """Returns the delay of a level in ms."""
-        return self._delays[level - 1]
+        """Returns the delay of a level in ms; a level beyond the last has the last one's."""
+        return self._delays[min(level, self.max_level) - 1]
+
+    def in_use(self, store: IMessageStore) -> list[int]:
+        """Returns the levels there are, and those for which the store has messages from when there
+        were more."""
+        left = {queue_id + 1 for queue_id in store.queue_ids(SCHEDULE_TOPIC)}
+        return sorted(left.union(range(1, self.max_level + 1)))
+
+    def waited_at(self, level: int, store: IMessageStore) -> int:
+        """Returns the level at which a message waited that says that it was `level`."""
+        is_left = store.max_queue_offset(SCHEDULE_TOPIC, queue_of(level)) > 0
+        return level if is_left else min(level, self.max_level)
 
     def redirect(self, draft: Draft) -> bool:
         """Moves a message that asks for a level into that level's queue and returns True; see

@@ -100,13 +100,13 @@ class _Rewind:
         self._since = head.store_timestamp if since is None else min(since, head.store_timestamp)
         level = delivered_level(head)
         if level is not None:
-            self._delivered[min(level, self._levels.max_level)] += 1
+            self._delivered[self._levels.waited_at(level, self._store)] += 1
 
     def steps(self) -> Iterator[None]:
         """Takes each level back by as many messages as were delivered behind the cut, and by all
         that were due since the first record there."""
         if self._since is not None:
-            for level in range(1, self._levels.max_level + 1):
+            for level in self._levels.in_use(self._store):
                 yield from self._rewind_level(level, self._since - self._levels.delay_ms(level))
         followed_at = self._offsets.followed_at
         if followed_at is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import DELAY
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.store.still_needed import place_of
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -46,6 +47,7 @@ class Delay(Part):
         #: The work of the present role, from the moment when it begins to deliver.
         self.delivery: DelayDelivery | None = None
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)
+        writing.store.retention.still_needed.register("delayed messages", self._places)
         writing.truncation.register(
             DerivedOffsets(
                 "delay offsets",
@@ -106,6 +108,12 @@ class Delay(Part):
                 self._host.now_ms,
                 scope,
             )
+
+    def _places(self) -> Iterator[int]:
+        """Yields where in the log the first message of each level stands that waits."""
+        store = self._writing.store
+        for level in self.levels.in_use(store):
+            yield from place_of(store, SCHEDULE_TOPIC, queue_of(level), self.offsets.get(level))
 
     def _save(self) -> Deferred[None]:
         return self._write_offsets().addErrback(

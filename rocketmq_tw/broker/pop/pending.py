@@ -14,6 +14,8 @@ from rocketmq_tw.broker.pop.check_points import CheckPointKey, PoppedQueue, popp
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
+#: Behind every place in a log.
+NOWHERE = 1 << 63
 #: Check points of one key that an acknowledgement is for: anybody may send more.
 MOST_ALIKE = 100
 
@@ -137,6 +139,7 @@ class PendingCheckPoints:
         self._count = 0
         self._in_order: deque[PendingCheckPoint] = deque()
         self._by_time: list[tuple[int, int, PendingCheckPoint]] = []
+        self._by_place: list[tuple[int, int, PendingCheckPoint]] = []
 
     def __len__(self) -> int:
         return self._count
@@ -149,7 +152,21 @@ class PendingCheckPoints:
             in_order.popleft()
         return in_order[0].revive_offset if in_order else self.read_offset
 
-    def add(self, key: CheckPointKey, point: PopCheckPoint, revive_offset: int) -> None:
+    @property
+    def first_place(self) -> int:
+        """Where in the log the first message stands that waits; `NOWHERE` without one."""
+        by_place = self._by_place
+        while by_place and not by_place[0][2].waiting:
+            heappop(by_place)
+        return by_place[0][0] if by_place else NOWHERE
+
+    def add(
+        self,
+        key: CheckPointKey,
+        point: PopCheckPoint,
+        revive_offset: int,
+        first_place: int = NOWHERE,
+    ) -> None:
         """Takes in a check point. Each counts for itself, also where one of the same key waits:
         behind a reset or a crash a queue may be popped again in the same millisecond, and what
         cannot be revived is stored again."""
@@ -162,6 +179,8 @@ class PendingCheckPoints:
             self._count += 1
             self._in_order.append(pending)
             heappush(self._by_time, (pending.due_ms, revive_offset, pending))
+            if first_place != NOWHERE:
+                heappush(self._by_place, (first_place, revive_offset, pending))
             self._in_flight.enter(pending)
 
     def acknowledge(self, key: CheckPointKey, offsets: Collection[int]) -> None:
@@ -218,6 +237,8 @@ class PendingCheckPoints:
         consumers they would be most of what is kept."""
         if len(self._by_time) > 1000 and len(self._by_time) > 4 * self._count:
             self._by_time = sorted(entry for entry in self._by_time if entry[2].waiting)
+        if len(self._by_place) > 1000 and len(self._by_place) > 4 * self._count:
+            self._by_place = sorted(entry for entry in self._by_place if entry[2].waiting)
         if len(self._in_order) > 1000 and len(self._in_order) > 4 * self._count:
             # They stand behind one that waits long.
             self._in_order = deque(pending for pending in self._in_order if pending.waiting)

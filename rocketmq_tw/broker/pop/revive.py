@@ -22,9 +22,10 @@ from rocketmq_tw.broker.pop.check_points import (
     acknowledged_offsets,
     check_point_key,
     decode_revive_message,
+    popped_offsets,
     revive_queue_ids,
 )
-from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
+from rocketmq_tw.broker.pop.pending import NOWHERE, InFlight, PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages, Unreachable
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import Attempt, PutResult, attempt
@@ -32,6 +33,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.still_needed import place_of
 from rocketmq_tw.wire.bodies.pop import AckMsg
 from rocketmq_tw.wire.errors import BodyError, RequestError
 
@@ -87,11 +89,21 @@ class Revival:
         in_flight.clear()
         self._configured = host.config.revive_queue_num
         self._queues: dict[int, _Queue] = {}
+        #: Whether all were read to their ends once.
+        self._are_read = False
         self._round: Deferred[Any] | None = None
 
     def __len__(self) -> int:
         """Returns how many check points wait."""
         return sum(len(queue.books) for queue in self._queues.values())
+
+    def places(self) -> Iterator[int]:
+        """Yields where in the log the first popped message of each revive queue stands that waits;
+        all of the log may be needed until the queues are read."""
+        if not self._are_read:
+            yield 0
+        for queue in list(self._queues.values()):
+            yield queue.books.first_place
 
     def revive(self) -> Deferred[Any] | None:
         """Takes in what is new, and revives what is due; the work of a `Periodic`."""
@@ -135,6 +147,7 @@ class Revival:
             self._save_offset(queue)
         if not scope.is_over:
             self._in_flight.all_read()
+            self._are_read = True
 
     # Reading
 
@@ -173,7 +186,10 @@ class Revival:
         if isinstance(point, AckMsg):
             books.acknowledge(key, acknowledged_offsets(point))
         elif point.topic and point.group:
-            books.add(key, point, message.queue_offset)
+            # The oldest one that was popped: what a filter left out may lie in front of it.
+            first = min(popped_offsets(point), default=0)
+            places = place_of(self._store, point.topic, point.queue_id, first)
+            books.add(key, point, message.queue_offset, next(places, NOWHERE))
 
     # Reviving
 

@@ -9,13 +9,14 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.part import Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
-from rocketmq_tw.broker.pop.check_points import revive_queue_ids
+from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP, revive_queue_ids
 from rocketmq_tw.broker.pop.context import PopContext
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revive import Revival
 from rocketmq_tw.broker.pop.rewind import PopRewind
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.write_behind import write_progress
+from rocketmq_tw.store.still_needed import place_of
 
 
 class Reviving:
@@ -26,6 +27,7 @@ class Reviving:
         self._pop = pop
         self._retries = retries
         self._revival: Revival | None = None
+        pop.writing.store.retention.still_needed.register("popped messages", self._places)
         pop.writing.truncation.register(
             DerivedOffsets("revived and popped messages", self._rewind, self._save_offsets)
         )
@@ -64,6 +66,17 @@ class Reviving:
 
     def _revive(self) -> Deferred[Any] | None:
         return None if self._revival is None else self._revival.revive()
+
+    def _places(self) -> Iterator[int]:
+        """Yields log offsets that still are needed: check points that are not dealt with, and the
+        messages that wait for acknowledgements, as far as that is known here."""
+        pop = self._pop
+        store, topic = pop.writing.store, pop.revive_log.topic
+        for queue_id in revive_queue_ids(store, topic, pop.host.config.revive_queue_num):
+            done = pop.tables.offsets.query(REVIVE_GROUP, topic, queue_id)
+            yield from place_of(store, topic, queue_id, done + 1)
+        if self._revival is not None:
+            yield from self._revival.places()
 
     def _rewind(self, cut: LogCut) -> Iterator[None]:
         pop = self._pop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
@@ -14,6 +14,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.broker.timer.keeping import TimerKeeper
+from rocketmq_tw.broker.timer.places import TimedPlaces
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.broker.timer.rewind import CutRewind
 from rocketmq_tw.broker.timer.work import DeliveringTimer, FollowingTimer, TimerWork
@@ -35,6 +36,7 @@ class TimerEngine:
         self.books = TimerBooks(host, writing.store)
         self.keeper = TimerKeeper(host, writing.commit, self.books)
         self._rewind = CutRewind(host, writing.store, self.books, self.keeper)
+        self._places = TimedPlaces(writing.store, self.books)
         #: None while the broker has no role.
         self.work: TimerWork | None = None
         self._work_scope = Scope()
@@ -98,6 +100,17 @@ class TimerEngine:
         books.counts.keep_only(self._topics.all().keys())
         steps = books.files.remove_expired(self._writing.store.min_physical_offset, books.read_ms)
         return self.keeper.alone(lambda: self._host.in_slices(steps))
+
+    def places(self) -> Iterator[int]:
+        """Yields log offsets that still are needed, the first waiting message's among them: all of
+        the log until it is known what waits, and where there is no timer what is not read."""
+        if self._is_loaded:
+            yield from self._places.all()
+        elif self._host.store_config.timer_wheel_enable:
+            yield 0
+        else:
+            checkpoint = self.books.progress.checkpoint or TimerCheckpoint()
+            yield from self._places.of_topic(checkpoint.queue_offset)
 
     # Truncation
 

@@ -46,6 +46,7 @@ class Timer(Part):
         self.progress = self.books.progress
         redirect = TimerRedirect(host, self.books.rules, self.books.files.number)
         writing.redirects.by_property(Stage.TIMER, TIMER_PROPERTIES, redirect.redirect)
+        writing.store.retention.still_needed.register("timed messages", self.engine.places)
         if self.enabled:
             writing.truncation.register(self.engine.derived_offsets())
             writing.truncation.after_cut.add(self.engine.go_on_after_cut)

@@ -61,6 +61,7 @@ class Transactions(Part):
         #: What it does in the present role, where that delivers, from `enter` to `leave`.
         self.work: TransactionWork | None = None
         writing.redirects.by_property(Stage.TRANSACTION, (TRAN_MSG,), self._redirect)
+        writing.store.retention.still_needed.register("half messages", self.progress.places)
         writing.truncation.register(
             DerivedOffsets("settled half messages", self.progress.rewind, self._save_offsets)
         )

@@ -13,6 +13,7 @@ from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, settled_
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.still_needed import place_of
 
 #: More than any queue offset.
 _MAX_OFFSET = (1 << 63) - 1
@@ -38,6 +39,13 @@ class SettledProgress:
         if offset > self._store.max_queue_offset(topic, QUEUE):
             return None
         return max(offset, self._store.min_queue_offset(topic, QUEUE))
+
+    def places(self) -> Iterator[int]:
+        """Yields where in the log the first half message stands that is not settled; nothing where
+        only a master knows and has not told it."""
+        offset = self._kept_offset(HALF_TOPIC)
+        if offset is not None or not self.is_copied:
+            yield from place_of(self._store, HALF_TOPIC, QUEUE, offset or 0)
 
     def taken_over(self, op_start: int) -> None:
         """Takes the offsets for this broker's own; op messages were read from `op_start` on."""
