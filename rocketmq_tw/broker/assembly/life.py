@@ -114,12 +114,18 @@ class Life:
 
     @inlineCallbacks
     def stop(self) -> Steps:
-        """Stops in the order that loses nothing: takes no new requests, leaves the role (which
-        makes the log durable and answers held requests), saves the tables, releases everything.
+        """Stops in the order that loses nothing: lets slaves copy the tables, takes no new
+        requests, leaves the role (which makes the log durable and answers held requests), saves the
+        tables, releases everything.
 
         A step that fails is logged, and the others are done all the same; then `stop` fails with
         the first failure.
         """
+        failures: list[Exception] = []
+        if self._holder.role is not Role.ISOLATED:
+            for part in reversed(self._parts):
+                name = f"{type(part).__name__} before its stop"
+                yield from self._attempt(name, part.stopping, failures)
         # A start that is under way finds none to begin.
         calls, self._periodic = self._periodic, []
         periodic_stopped = DeferredList([call.stop() for call in calls])
@@ -127,7 +133,6 @@ class Life:
         yield self._changing.acquire()
         self._stopped = True
         self._changing.release()
-        failures: list[Exception] = []
         yield from self._isolate(failures)
         steps: list[tuple[str, Callable[[], Any]]] = [
             ("closing connections", lambda: served),

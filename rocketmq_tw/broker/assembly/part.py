@@ -55,6 +55,7 @@ class Part:
     `handlers`    each role, behind `enter`          says who answers which request in this role
     `ready`       each role, forwards                makes the object that does this role's work,
                                                      for as long as `RoleHolder.scope` lasts
+    `stopping`    once, backwards; still the role    lets others have what only this broker knows
     scope's end   each role, at once                 ends what would append or answer as that role
     `leave`       each role, backwards; it is over   waits for what is under way, drops that object
     `stop`        once, backwards; tables are saved  releases what `start` took
@@ -93,6 +94,10 @@ class Part:
 
     def ready(self, state: RoleState) -> None:
         """Begins the work of a role: every part has entered it, and requests are answered."""
+
+    def stopping(self) -> Deferred[Any] | None:
+        """Does what has to be done before a broker with a role stops, while it still serves; fires
+        within some seconds, whatever others do."""
 
     def leave(self, state: RoleState) -> Deferred[Any] | None:
         """Ends the work of the role `state`, before the parts that this one uses; fires once it is

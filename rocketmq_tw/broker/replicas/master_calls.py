@@ -29,6 +29,8 @@ B = TypeVar("B")
 
 #: Seconds.
 TIMEOUT = 5.0
+#: Of a request that is held; it is sent again behind the next copy.
+HELD_TIMEOUT = 3600.0
 
 
 class LogRange(NamedTuple):
@@ -121,6 +123,18 @@ class MasterCalls:
 
         header = ExchangeHAInfoRequestHeader()
         return self._ask(address, RequestCode.EXCHANGE_BROKER_HA_INFO, header).addCallback(read)
+
+    def until_stop(self, address: str) -> Deferred[bool]:
+        """Fires with whether the master stops: when it does, where it tells, else at once."""
+
+        def read(response: RemotingCommand) -> bool:
+            if response.code != ResponseCode.SUCCESS:
+                return False
+            return bool(response.header(ExchangeHAInfoResponseHeader).stops)
+
+        header = ExchangeHAInfoRequestHeader(until_stop=True)
+        command = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO, header)
+        return self._client.request(address, command, HELD_TIMEOUT).addCallback(read)
 
     def record(self, address: str, offset: int) -> Deferred[bytes]:
         """Fires with the record that the master has at an offset of its log; empty where there is

@@ -16,6 +16,7 @@ from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.requests import ReplicaRequests
 from rocketmq_tw.broker.replicas.slave import MasterFollower, TableCopier
+from rocketmq_tw.broker.replicas.stop_notice import StopNotices
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
@@ -27,6 +28,7 @@ from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.service import HAService
 from rocketmq_tw.replication.links.settings import HASettings, ha_settings
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 
 #: Seconds between a slave's copies of what its master decides, and between its questions to the
@@ -86,6 +88,8 @@ class Replicas(Part):
         self.endpoint_for: EndpointFor | None = None
         self.master: MasterLinks | None = None
         self.slave: TableCopier | None = None
+        #: Slaves that want to be told before this broker stops, while it is the master.
+        self._notices: StopNotices | None = None
         settings = ha_settings(host.store_config, host.config)
         #: The epochs, and what a group with a controller needs.
         self.switching = Switching(host, role, writing, settings)
@@ -105,7 +109,11 @@ class Replicas(Part):
             self.switching,
             self._runtime_info,
         )
-        return requests.handlers()
+        handlers = requests.handlers()
+        if role is Role.MASTER and self._notices is not None:
+            code = RequestCode.EXCHANGE_BROKER_HA_INFO
+            handlers[code] = self._notices.asked(handlers[code])
+        return handlers
 
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("copying from the master", COPY_SECONDS, self._copy, COPYING_ROLES)
@@ -127,7 +135,10 @@ class Replicas(Part):
         self._addresses.ha_port = self._host.store_config.ha_listen_port or self._addresses.port + 1
         if state.role is Role.SLAVE:
             self._follow(state)
-        elif state.role is Role.MASTER and self._protocol is not None:
+        elif state.role is Role.MASTER:
+            self._notices = notices = StopNotices(self._host.reactor)
+            self._role.scope.on_end(notices.end)
+        if state.role is Role.MASTER and self._protocol is not None:
             made = self._protocol.make_service(state)
             return made.addCallback(lambda service: self._lead(state, service))
         return None
@@ -164,6 +175,9 @@ class Replicas(Part):
         links: MasterLinks | TableCopier | None = self.master or self.slave
         self.master = self.slave = None
         return succeed(None) if links is None else links.stop()
+
+    def stopping(self) -> Deferred[None] | None:
+        return None if self._notices is None else self._notices.stop()
 
     def master_is_near(self) -> bool:
         """Returns whether a client that this broker cannot serve will find the master."""

@@ -13,6 +13,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.log_matching import LogMatching
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
+from rocketmq_tw.broker.replicas.stop_notice import StopWatch
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.net.client import EndpointFor, host_endpoints
@@ -55,6 +56,7 @@ class TableCopier:
         self._own_address = own_address
         self._master = Master(address, "")
         self._copying = Serial()
+        self._stop_watch = StopWatch(metadata.calls.until_stop, self.keep_copying, scope)
         #: Queues that were asked about since the topics had `_asked_version`.
         self._asked: set[tuple[str, int]] = set()
         self._asked_version = self._topics.data_version
@@ -92,9 +94,16 @@ class TableCopier:
 
     def copy(self) -> Deferred[None]:
         """Copies the tables that only masters change; see `SlaveMetadata.copy`."""
-        if not self._master.address or not self.master_is_near:
+        address = self._master.address
+        if not address or not self.master_is_near:
             return succeed(None)
-        return self._copying.run(self._metadata.copy, self._master.address)
+
+        def copied(result: Failure | None) -> Failure | None:
+            if address == self._master.address:
+                self._stop_watch.copied(address)
+            return result
+
+        return self._copying.run(self._metadata.copy, address).addBoth(copied)
 
     def arrived(self, runs: Sequence[Arrived]) -> None:
         """The store's arrival callback: where a topic or its number of queues is new to this slave,

@@ -34,19 +34,21 @@ class RemoveBrokerRequestHeader(Header):
 
 
 class ExchangeHAInfoRequestHeader(Header):
-    """906."""
+    """906. `until_stop` is ours: it is answered when the master stops."""
 
     master_ha_address: str | None = None
     master_flush_offset: Long | None = None
     master_address: str | None = None
+    until_stop: bool | None = None
 
 
 class ExchangeHAInfoResponseHeader(Header):
-    """Answer to 906."""
+    """Answer to 906. `stops` is ours: the master stops."""
 
     master_ha_address: str | None = None
     master_flush_offset: Long | None = None
     master_address: str | None = None
+    stops: bool | None = None
 
 
 class ResetMasterFlushOffsetHeader(Header):
