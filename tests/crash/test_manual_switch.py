@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.fastjson import loads
+from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader, GetTopicConfigRequestHeader
 from tests.support.cluster import make_name_server
 from tests.support.load import Acked, Load, read_topic, send_request
 from tests.support.processes import BrokerProcess, NameServerProcess
@@ -87,6 +90,41 @@ def test_a_planned_switch_loses_nothing_and_moves_no_store(
         return b"late" in [record.body for record in read_topic(new.address, TOPIC)]
 
     wait_until(delivered, "the new master to deliver what is due")
+
+
+@pytest.mark.parametrize(("end", "queues"), [("stop", {7}), ("kill", {7, 8})])
+def test_a_topic_of_the_last_moment_is_at_the_new_master(
+    name_server: NameServerProcess, pair: Replicas, end: str, queues: set[int]
+) -> None:
+    """A stop lets the slave copy it as it is; behind a kill its message shows that it is there, and
+    the topic may have as many queues as new ones get."""
+    former, new = pair.master, pair.slave
+    # Meanwhile the slave has made its first copy, and is told of a stop from then on.
+    write(former, "before", 300)
+    header = CreateTopicRequestHeader(
+        topic="late",
+        default_topic="TBW102",
+        read_queue_nums=7,
+        write_queue_nums=7,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        order=False,
+    )
+    made = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+    assert ask(former.address, made).code == ResponseCode.SUCCESS
+    assert ask(former.address, send_request("late", 6, b"m")).code == ResponseCode.SUCCESS
+    if end == "kill":
+        pair.wait_equal(new)
+    getattr(former, end)()
+    new.stop()
+    turn(new, "ASYNC_MASTER", 0)
+    new.start()
+    wait_until(lambda: name_server.routes("late", [new]), "the route to the new master")
+    asked = RemotingCommand.request(
+        RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic="late")
+    )
+    assert loads(ask(new.address, asked).body)["readQueueNums"] in queues
+    assert [record.body for record in read_topic(new.address, "late", 7)] == [b"m"]
 
 
 def test_a_master_that_was_lost_comes_back_empty(
