@@ -39,6 +39,9 @@ class TopicQueues:
         self._sorted: list[str] = []
         self._came: list[str] = []
         self._has_lost = False
+        #: More came than there are: topics that come and go while nobody asks. They are sorted
+        #: from the beginning then.
+        self._is_unsorted = False
 
     def __len__(self) -> int:
         return self._entries
@@ -78,7 +81,7 @@ class TopicQueues:
         brokers = self._topics.get(topic)
         if brokers is None:
             brokers = self._topics[topic] = {}
-            self._came.append(topic)
+            self._note_new(topic)
             self.size += TOPIC_BYTES + len(topic)
         name = queues.broker_name
         if name not in brokers:
@@ -158,11 +161,22 @@ class TopicQueues:
 
     def names(self, found: list[str]) -> Iterator[None]:
         """Adds all topics to `found`, sorted; one call's steps after the other's."""
-        if self._came or self._has_lost:
+        if self._came or self._has_lost or self._is_unsorted:
             yield from self._sort()
         found += self._sorted
 
+    def _note_new(self, topic: str) -> None:
+        if self._is_unsorted:
+            return
+        self._came.append(topic)
+        if len(self._came) > len(self._topics) + _RUN:
+            self._is_unsorted = True
+            self._sorted, self._came = [], []
+
     def _sort(self) -> Iterator[None]:
+        if self._is_unsorted:
+            self._is_unsorted = False
+            self._sorted, self._came = [], list(self._topics)
         came, self._came, self._has_lost = self._came, [], False
         try:
             self._sorted = yield from self._merged(came)

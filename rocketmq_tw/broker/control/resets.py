@@ -203,14 +203,14 @@ class ResetRequests:
             offsets[queue_id] = wanted if header.is_force else min(wanted, consumed)
             if every(queue_id):
                 yield
-        self._tell(clients, header, offsets)
+        yield from self._tell(clients, header, offsets)
 
     def _tell(
         self, clients: list[Client], header: ResetOffsetRequestHeader, offsets: dict[int, int]
-    ) -> None:
+    ) -> Iterator[None]:
         table = {self._queue(header.topic, queue): offset for queue, offset in offsets.items()}
         bodies: dict[bool, bytes] = {}
-        for client in clients:
+        for number, client in enumerate(clients):
             is_java = client.language == "JAVA"
             if is_java not in bodies:
                 told = ResetOffsetBody(offset_table=table) if is_java else queue_offsets(table)
@@ -225,6 +225,8 @@ class ResetRequests:
                 oneway=True,
             )
             client.peer.send_oneway(order)
+            if every(number):
+                yield
 
     def _at_time(self, topic: str, queue_id: int, timestamp: int) -> int:
         """Returns the offset of the first message stored at or after a time in milliseconds; the

@@ -7,7 +7,6 @@ back is found again. Of two versions of a subscription the newer one counts, as 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
@@ -91,7 +90,8 @@ class FilterTable(WriteBehindTable):
         self._topics_of: dict[str, set[str]] = {}
         #: (topic, group) of those whose consumers left, the first to leave in front.
         self._dead: dict[tuple[str, str], GroupFilter] = {}
-        self._unchecked: deque[GroupFilter] = deque()
+        #: Those whose expression nobody has compiled yet, by topic and group.
+        self._unchecked: dict[tuple[str, str], GroupFilter] = {}
         self.changes: Listeners[str] = Listeners("an expression of a group changed")
         #: Store time in ms of the newest message that came into its queue. The bits of messages up
         #: to it say nothing of expressions that are added later.
@@ -116,9 +116,9 @@ class FilterTable(WriteBehindTable):
     def check(self) -> Iterator[None]:
         """Removes wrong expressions; a step for each that was not checked before."""
         while self._unchecked:
-            known = self._unchecked.popleft()
-            data = known.data
-            if not known.checked and self._find(data.topic, data.consumer_group) is known:
+            key = next(iter(self._unchecked))
+            known = self._unchecked.pop(key)
+            if not known.checked:
                 self._check(known)
                 yield
 
@@ -251,7 +251,7 @@ class FilterTable(WriteBehindTable):
         self._room -= made.size
         self._topics.setdefault(data.topic, {})[data.consumer_group] = made
         self._topics_of.setdefault(data.consumer_group, set()).add(data.topic)
-        self._unchecked.append(made)
+        self._unchecked[data.topic, data.consumer_group] = made
         self._changed(data.topic)
         return True
 
@@ -259,6 +259,7 @@ class FilterTable(WriteBehindTable):
         topic, group = known.data.topic, known.data.consumer_group
         self._room += known.size
         self._dead.pop((topic, group), None)
+        self._unchecked.pop((topic, group), None)
         groups, topics = self._topics[topic], self._topics_of[group]
         del groups[group]
         topics.remove(topic)

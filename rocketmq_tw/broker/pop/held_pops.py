@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from heapq import heapify, heappop, heappush
-from itertools import count, islice
+from itertools import islice
 
 from twisted.internet.interfaces import IReactorTime
 
@@ -19,6 +18,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.lazy_heap import LazyHeap
 from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.store.interface import Arrived, MessageFilter
 
@@ -28,8 +28,6 @@ EARLY_MS = 50
 LONGEST_LOOK = 1.0
 #: Deadlines that are looked at in one turn of the reactor.
 _STEP = 500
-#: Deadlines of requests that are held no more: so many may be kept, and as many as are held.
-_MOST_OVER = 1000
 
 #: Topic and group.
 PoppedBy = tuple[str, str]
@@ -64,10 +62,14 @@ class HeldPops(HeldRequests[PoppedQueue]):
         #: A topic, or a retry topic -> groups that want its messages, and the queues for which
         #: their requests wait.
         self._groups_of: dict[str, dict[PoppedBy, dict[int, None]]] = {}
-        #: A heap: the time to answer in ms, a number in the order of arrival, the request.
-        self._deadlines: list[tuple[int, int, HeldRequest[PoppedQueue]]] = []
-        self._numbers = count()
+        #: By the time to answer.
+        self._deadlines: LazyHeap[HeldRequest[PoppedQueue]] = LazyHeap(self._is_held)
         self._alarm = Alarm(clock, self._resume_due)
+
+    @property
+    def deadlines(self) -> int:
+        """How many deadlines are kept, also of requests that are not held any more."""
+        return len(self._deadlines)
 
     def hold(
         self,
@@ -87,10 +89,7 @@ class HeldPops(HeldRequests[PoppedQueue]):
             return HoldResult.FULL
         held = HeldRequest(queue, wanted, deadline_ms, peer, resume)
         self._add(held)
-        heappush(self._deadlines, (deadline_ms - EARLY_MS, next(self._numbers), held))
-        if len(self._deadlines) > 2 * self._count + _MOST_OVER:
-            self._deadlines = [entry for entry in self._deadlines if self._is_held(entry[2])]
-            heapify(self._deadlines)
+        self._deadlines.push(deadline_ms - EARLY_MS, held)
         self._set_alarm()
         return HoldResult.HELD
 
@@ -149,23 +148,20 @@ class HeldPops(HeldRequests[PoppedQueue]):
                     del self._groups_of[topic]
 
     def _set_alarm(self) -> None:
-        seconds = max(self._deadlines[0][0] - self._now_ms(), 0) / 1000
-        self._alarm.set_no_later(min(seconds, LONGEST_LOOK))
+        due = self._deadlines.front
+        if due is not None:
+            self._alarm.set_no_later(min(max(due - self._now_ms(), 0) / 1000, LONGEST_LOOK))
 
     def _resume_due(self) -> None:
         """Resumes requests whose time is up, some of them in each turn of the reactor."""
-        now, looked = self._now_ms(), 0
-        while self._deadlines and looked < _STEP:
-            looked += 1
-            deadline, _, held = self._deadlines[0]
-            is_held = self._is_held(held)
-            if is_held and deadline > now:
+        now = self._now_ms()
+        for _ in range(_STEP):
+            held = self._deadlines.take(now)
+            if held is None:
                 break
-            heappop(self._deadlines)
-            if is_held:
+            if self._is_held(held):
                 self._wake([held])
-        if self._deadlines:
-            self._set_alarm()
+        self._set_alarm()
         self.resume_woken()
 
 

@@ -109,6 +109,7 @@ class Pop(Part):
 
     def metrics(self) -> Iterable[Metric]:
         yield gauge("rocketmq_pop_check_points_pending", self.pending())
+        yield gauge("rocketmq_pop_check_points_kept", self._reviving.kept())
         yield from self._service.metrics()
 
     def _write_order(self) -> Deferred[None]:

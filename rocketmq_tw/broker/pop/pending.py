@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from heapq import heappop, heappush
 
 from rocketmq_tw.broker.pop.check_points import CheckPointKey, PoppedQueue, popped_offsets
+from rocketmq_tw.runtime.lazy_heap import LEAST_KEPT, LazyHeap, most_kept
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
@@ -137,12 +137,20 @@ class PendingCheckPoints:
         #: The newest one of each key leads to the others.
         self._by_key: dict[CheckPointKey, PendingCheckPoint] = {}
         self._count = 0
+        #: Those that are dealt with stay in the deque behind one that waits long, and in the heaps
+        #: until their time, but not more of them than of the others.
         self._in_order: deque[PendingCheckPoint] = deque()
-        self._by_time: list[tuple[int, int, PendingCheckPoint]] = []
-        self._by_place: list[tuple[int, int, PendingCheckPoint]] = []
+        self._most_in_order = LEAST_KEPT
+        self._by_time: LazyHeap[PendingCheckPoint] = LazyHeap(_waits)
+        self._by_place: LazyHeap[PendingCheckPoint] = LazyHeap(_waits)
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def kept(self) -> int:
+        """How many entries the books have, also of check points that are dealt with."""
+        return len(self._in_order) + len(self._by_time) + len(self._by_place)
 
     @property
     def done_offset(self) -> int:
@@ -155,10 +163,8 @@ class PendingCheckPoints:
     @property
     def first_place(self) -> int:
         """Where in the log the first message stands that waits; `NOWHERE` without one."""
-        by_place = self._by_place
-        while by_place and not by_place[0][2].waiting:
-            heappop(by_place)
-        return by_place[0][0] if by_place else NOWHERE
+        place = self._by_place.first()
+        return NOWHERE if place is None else place
 
     def add(
         self,
@@ -178,9 +184,12 @@ class PendingCheckPoints:
             self._by_key[key] = pending
             self._count += 1
             self._in_order.append(pending)
-            heappush(self._by_time, (pending.due_ms, revive_offset, pending))
+            if len(self._in_order) > self._most_in_order:
+                self._in_order = deque(filter(_waits, self._in_order))
+                self._most_in_order = most_kept(self._in_order)
+            self._by_time.push(pending.due_ms, pending)
             if first_place != NOWHERE:
-                heappush(self._by_place, (first_place, revive_offset, pending))
+                self._by_place.push(first_place, pending)
             self._in_flight.enter(pending)
 
     def acknowledge(self, key: CheckPointKey, offsets: Collection[int]) -> None:
@@ -217,28 +226,18 @@ class PendingCheckPoints:
     def take_due(self, now_ms: int) -> PendingCheckPoint | None:
         """Returns the check point of which messages wait and that has been due longest; it is
         returned once, and again after `put_back`."""
-        by_time = self._by_time
-        while by_time and by_time[0][0] <= now_ms:
-            pending = heappop(by_time)[2]
+        while (pending := self._by_time.take(now_ms)) is not None:
             if pending.waiting:
                 pending.is_reviving = True
                 return pending
-        self._compact()
         return None
 
     def put_back(self, pending: PendingCheckPoint, due_ms: int) -> None:
         """Makes what is left of a check point due once more, at `due_ms`."""
         pending.is_reviving = False
         if pending.waiting:
-            heappush(self._by_time, (due_ms, pending.revive_offset, pending))
+            self._by_time.push(due_ms, pending)
 
-    def _compact(self) -> None:
-        """Forgets those that were acknowledged before their time: with long times and fast
-        consumers they would be most of what is kept."""
-        if len(self._by_time) > 1000 and len(self._by_time) > 4 * self._count:
-            self._by_time = sorted(entry for entry in self._by_time if entry[2].waiting)
-        if len(self._by_place) > 1000 and len(self._by_place) > 4 * self._count:
-            self._by_place = sorted(entry for entry in self._by_place if entry[2].waiting)
-        if len(self._in_order) > 1000 and len(self._in_order) > 4 * self._count:
-            # They stand behind one that waits long.
-            self._in_order = deque(pending for pending in self._in_order if pending.waiting)
+
+def _waits(pending: PendingCheckPoint) -> bool:
+    return bool(pending.waiting)

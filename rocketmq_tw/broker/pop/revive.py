@@ -105,6 +105,11 @@ class Revival:
         for queue in list(self._queues.values()):
             yield queue.books.first_place
 
+    @property
+    def kept(self) -> int:
+        """How many entries the books have, also of check points that are dealt with."""
+        return sum(queue.books.kept for queue in self._queues.values())
+
     def revive(self) -> Deferred[Any] | None:
         """Takes in what is new, and revives what is due; the work of a `Periodic`."""
         if self._scope.is_over or self._round is not None:

@@ -36,6 +36,10 @@ class Reviving:
         """Returns how many check points wait for acknowledgements."""
         return 0 if self._revival is None else len(self._revival)
 
+    def kept(self) -> int:
+        """Returns how many entries the books on check points have."""
+        return 0 if self._revival is None else self._revival.kept
+
     def periodic(self) -> Periodic:
         """Returns the work that takes in check points and revives messages."""
         seconds = self._pop.host.config.revive_interval / 1000

@@ -65,9 +65,11 @@ class PopService:
         offsets.was_reset.add(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
 
     def metrics(self) -> Iterable[Metric]:
-        """Yields how many pops and notifications wait for a message."""
+        """Yields how many pops and notifications wait for a message, and their deadlines."""
         yield gauge("rocketmq_pop_requests_held", len(self._pops))
         yield gauge("rocketmq_pop_notifications_held", len(self._notifications))
+        kept = self._pops.deadlines + self._notifications.deadlines
+        yield gauge("rocketmq_pop_deadlines_kept", kept)
 
     def answer_held(self) -> None:
         """Answers all held requests now. The role is over, so they are refused, and consumers may

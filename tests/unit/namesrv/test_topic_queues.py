@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.namesrv import topic_queues
 from rocketmq_tw.namesrv.brokers import Registration
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.topic_queues import TopicQueues
@@ -68,6 +69,26 @@ def test_both_sides_always_agree(steps: list[tuple[str, str, str]]) -> None:
     for name in "abc":
         all_steps(queues.remove_broker(name))
     assert queues.size == len(queues) == 0
+
+
+@given(STEPS)
+def test_topics_are_in_order_however_many_came_and_went(steps: list[tuple[str, str, str]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topic_queues, "_RUN", 1)
+        test_both_sides_always_agree.hypothesis.inner_test(steps)  # type: ignore[attr-defined]
+
+
+def test_topics_that_come_and_go_take_no_room_while_nobody_asks_for_them() -> None:
+    queues = TopicQueues()
+    queues.put("stays", QueueData(broker_name="a"))
+    for number in range(30_000):
+        queues.put(f"T{number}", QueueData(broker_name="a"))
+        queues.remove(f"T{number}", "a")
+        assert len(queues._came) <= 5_002
+    queues.put("new", QueueData(broker_name="a"))
+    assert names(queues) == ["new", "stays"]
+    queues.put("last", QueueData(broker_name="a"))
+    assert names(queues) == ["last", "new", "stays"]
 
 
 def all_steps(steps: Iterator[None]) -> None:

@@ -13,6 +13,7 @@ from rocketmq_tw.wire.headers.offsets import (
 )
 from tests.support.asked import commit_offset, query_offset, refused
 from tests.support.broker import BrokerInMemory
+from tests.support.network import FakePeer
 
 
 def test_a_commit_does_not_undo_a_reset(plane: BrokerInMemory) -> None:
@@ -76,6 +77,20 @@ def test_without_server_side_reset_the_clients_are_told() -> None:
     (order,) = plane.peer.oneways
     assert order.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
     assert order.is_oneway
+
+
+def test_many_clients_are_told_of_a_reset_bit_by_bit() -> None:
+    broker = BrokerInMemory(broker={"use_server_side_reset_offset": False})
+    broker.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    peers = [FakePeer() for _ in range(500)]
+    for peer in peers:
+        broker.subscribe("G", peer, topic="T")
+    broker.offsets.commit("G", "T", 0, 5)
+    header = ResetOffsetRequestHeader(group="G", topic="T", timestamp=0)
+    broker.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    assert sum(len(peer.oneways) for peer in peers) < 500, "others are served in between"
+    broker.clock.pump([0] * 20)
+    assert [len(peer.oneways) for peer in peers] == [1] * 500
 
 
 def test_offsets_are_cloned_to_a_group_that_is_there(plane: BrokerInMemory) -> None:

@@ -213,6 +213,16 @@ def test_expressions_of_one_heartbeat_are_made_one_by_one(
     assert list(table.check()) == []
 
 
+def test_expressions_that_were_replaced_are_not_kept_to_be_checked() -> None:
+    table, _ = new_table()
+    for version in range(1_000):
+        table.subscribed("g", [wanted(f"a = {version}", version)])
+    assert len(list(table.check())) == 1
+    for version in range(2_000, 3_000):
+        table.subscribed("g", [wanted(f"a = {version}", version)])
+    assert len(table._unchecked) == 1
+
+
 def test_what_is_too_long_takes_no_room() -> None:
     table, _ = new_table(max_size=5000)
     table.subscribed("g", [wanted(f"a = '{'x' * MAX_EXPRESSION}'", version=1)])

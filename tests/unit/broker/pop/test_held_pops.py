@@ -185,6 +185,19 @@ class TestHeld:
             b"%d" % n for n in range(20)
         )
 
+    def test_what_was_woken_leaves_no_deadline(self) -> None:
+        broker = empty(max_pop_polling_size=100)
+        popper = Popper(broker, poll_time=15_000)
+        for _ in range(3_000):
+            assert popper.ask() is None
+            ok(broker.send(b"x"))
+            turns(broker)
+            popper.peer.replies.clear()
+        figures = {figure.name: figure.value for figure in broker.broker.metrics()}
+        assert figures["rocketmq_pop_requests_held"] == 0
+        kept = figures["rocketmq_pop_deadlines_kept"]
+        assert isinstance(kept, int) and kept <= 1001
+
 
 class TestNotification:
     def ask(self, broker: BrokerInMemory, peer: FakePeer, **fields: Any) -> RemotingCommand | None:

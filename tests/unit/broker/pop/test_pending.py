@@ -27,6 +27,20 @@ def test_one_that_waits_long_does_not_keep_those_behind_it() -> None:
     assert books.done_offset == 5000
 
 
+def test_what_was_acknowledged_takes_no_room_however_long_it_was_hidden() -> None:
+    books = PendingCheckPoints(0, InFlight())
+    for number in range(20_000):
+        # None is taken meanwhile: the broker has too much to do.
+        hours = 12 * 3600 * 1000
+        point = new_check_point("T", "G", 0, [number], number, number, hours, "b")
+        key = check_point_key(point, "b")
+        books.add(key, point, number)
+        if number:
+            books.acknowledge(key, [number])
+        assert books.kept <= 2 * 1001
+    assert len(books) == 1
+
+
 def test_one_that_is_stored_again_waits_beside_its_former_self() -> None:
     books = PendingCheckPoints(0, InFlight())
     point = new_check_point("T", "G", 0, [0, 1], 0, 1000, 10, "b")
