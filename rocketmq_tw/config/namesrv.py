@@ -30,6 +30,7 @@ class NamesrvConfig(Config, frozen=True):
     return_order_topic_config_to_broker: Live[bool] = True
     scan_not_active_broker_interval: Annotated[int, Range(10, LONG[1])] = 5_000
     support_acting_master: AdminLive[bool] = False
+    notify_min_broker_id_changed: AdminLive[bool] = False
     delete_topic_with_broker_registration: AdminLive[bool] = False
     enable_all_topic_list: AdminLive[bool] = True
     enable_topic_list: AdminLive[bool] = True

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable
 
-from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.election import BrokerLife
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.net.notices import LatestNotices
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody, SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode
@@ -29,9 +28,8 @@ class RoleNotifier:
     log = Logger()
 
     def __init__(self, client: IRemotingClient, life: BrokerLife) -> None:
-        self._client = client
         self._life = life
-        self._on_their_way: dict[str, Deferred[None]] = {}
+        self._notices = LatestNotices(client, MAX_ON_THEIR_WAY)
 
     def elected(self, decision: Decision) -> None:
         """Tells of an election that has a new master; nothing of any other decision."""
@@ -71,31 +69,7 @@ class RoleNotifier:
             )
         )
         for address in addresses:
-            old = self._on_their_way.pop(address, None)
-            if old is not None:
-                # What still waits for the connection is old by now.
-                old.cancel()
-            if len(self._on_their_way) >= MAX_ON_THEIR_WAY:
-                self.log.warn(
-                    "{address} is not told: {count} others are not reached yet",
-                    address=address,
-                    count=MAX_ON_THEIR_WAY,
-                )
-                return
             code = RequestCode.NOTIFY_BROKER_ROLE_CHANGED
-            command = RemotingCommand.request(code, news, members_body, oneway=True)
-            sending = self._client.send_oneway(address, command)
-            self._on_their_way[address] = sending
-            sending.addErrback(self._not_told, address).addBoth(self._done, address, sending)
-
-    def _not_told(self, failure: Failure, address: str) -> None:
-        if failure.check(CancelledError) is None:
-            self.log.warn(
-                "{address} is not told: {reason}",
-                address=address,
-                reason=failure.getErrorMessage(),
+            self._notices.tell(
+                address, RemotingCommand.request(code, news, members_body, oneway=True)
             )
-
-    def _done(self, _: object, address: str, sending: "Deferred[None]") -> None:
-        if self._on_their_way.get(address) is sending:
-            del self._on_their_way[address]

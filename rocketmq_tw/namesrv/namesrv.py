@@ -1,6 +1,6 @@
 """A name server out of its parts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -11,9 +11,9 @@ from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
-from rocketmq_tw.namesrv.brokers import MinIdChange
 from rocketmq_tw.namesrv.kv_config import KvConfig, KvRequests
 from rocketmq_tw.namesrv.liveness import Liveness
+from rocketmq_tw.namesrv.notifications import MinIdNotifier
 from rocketmq_tw.namesrv.requests.admin import NamesrvAdminRequests
 from rocketmq_tw.namesrv.requests.registration import RegistrationRequests
 from rocketmq_tw.namesrv.requests.routes import RouteRequests
@@ -23,6 +23,7 @@ from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import (
     Handler,
     IListener,
+    IRemotingClient,
     IRemotingServer,
 )
 from rocketmq_tw.net.live_config import kept_config
@@ -36,8 +37,8 @@ class NameServer:
     """Tells clients which brokers have a topic.
 
     `handlers` is all that it answers, for tests without a network; `start` gives it a listener of
-    a server. `on_min_id_change` hears of broker names whose smallest id changed. `in_thread` runs
-    what blocks, and what takes long.
+    a server. Brokers are told of a new smallest id of their group through `client`. `in_thread`
+    runs what blocks, and what takes long.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class NameServer:
         config: NamesrvConfig,
         *,
         other_configs: Sequence[Config] = (),
-        on_min_id_change: Callable[[MinIdChange], None] = lambda change: None,
+        client: IRemotingClient | None = None,
         in_thread: InThread = at_once,
     ) -> None:
         self.config = config
@@ -57,7 +58,9 @@ class NameServer:
         self.kv = KvConfig(files, config.kv_config_path, in_thread)
         self.table = RouteTable(
             config,
-            on_min_id_change=on_min_id_change,
+            on_min_id_change=(
+                (lambda change: None) if client is None else MinIdNotifier(config, client).changed
+            ),
             in_slices=partial(in_slices.unwatched, purpose="forgetting topics of a broker"),
         )
         self.liveness = Liveness(

@@ -150,7 +150,7 @@ class RouteTable:
             return
         if group.enable_acting_master and min(addresses) != MASTER_ID:
             self._in_slices(self.set_writable(broker_name, False)[1])
-        if min(addresses) != smallest_before:
+        if group.enable_acting_master and min(addresses) != smallest_before:
             self._on_min_id_change(
                 MinIdChange(broker_name, dict(addresses), offline_address=address)
             )

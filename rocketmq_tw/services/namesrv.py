@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 from twisted.application import service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
@@ -18,6 +18,7 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.administrators import AdministratorCheck
+from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
@@ -71,13 +72,10 @@ class NamesrvService(service.Service):
         self._reactor = reactor
         self._server: RemotingServer | None = None
 
-        self._name_server = NameServer(
-            reactor,
-            PosixFiles(),
-            config,
-            other_configs=(self._net, self._tls),
-            in_thread=in_pool(reactor),
-        )
+        self._config = config
+        self._client_config = loaded[NettyClientConfig]
+        self._name_server: NameServer | None = None
+        self._client: RemotingClient | None = None
         self._controller: ControllerService | None = None
         if config.enable_controller_in_namesrv:
             self._controller = ControllerService(
@@ -91,6 +89,15 @@ class NamesrvService(service.Service):
                 self._net,
                 tls=ServerTls(self._tls),
                 access=AccessChecks(requests=[AdministratorCheck(self._net)]),
+            )
+            self._client = RemotingClient(self._reactor, self._client_config, tls=self._tls)
+            self._name_server = NameServer(
+                self._reactor,
+                PosixFiles(),
+                self._config,
+                other_configs=(self._net, self._tls),
+                client=self._client,
+                in_thread=in_pool(self._reactor),
             )
             port = self._name_server.start(self._server)
         except (CannotListenError, StoreError, TlsConfigError, OSError) as error:
@@ -117,9 +124,15 @@ class NamesrvService(service.Service):
 
     def stopService(self) -> Deferred[None]:
         super().stopService()
-        stopped, server, controller = self._name_server.stop(), self._server, self._controller
+        stopped: Deferred[None] = succeed(None)
+        name_server, controller = self._name_server, self._controller
+        if name_server is not None:
+            stopped = name_server.stop()
+        server, client = self._server, self._client
         if server is not None:
             stopped.addCallback(lambda _: server.stop())
+        if client is not None:
+            stopped.addCallback(lambda _: client.close())
         if controller is not None and controller.running:
             stopped.addCallback(lambda _: controller.stopService())
         return stopped

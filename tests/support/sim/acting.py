@@ -42,7 +42,10 @@ class NameServerProcess(Process):
         config = NamesrvConfig(
             kv_config_path="/kv.json", config_store_path="/ns.properties", **self._keys
         )
-        self.server = server = NameServer(clock, self.disk, config, in_thread=threads)
+        client = self.simulation.network.client(self.host, clock=clock)
+        self.server = server = NameServer(
+            clock, self.disk, config, client=client, in_thread=threads
+        )
         server.liveness.start()
         self.simulation.network.serve(self.address, server.handlers)
         return server

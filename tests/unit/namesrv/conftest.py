@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import Threads, fired
 from tests.support.network import FakePeer
@@ -27,14 +28,21 @@ class Asked:
         self.config = NamesrvConfig(
             kv_config_path="/ns/kv.json", config_store_path="/ns/ns.properties", **config
         )
-        self.changes: list[Any] = []
+        #: Address and fields of the requests that the name server sends to brokers.
+        self.sent: list[tuple[str, dict[str, str]]] = []
         self.server = NameServer(
             self.clock,
             self.files,
             self.config,
-            on_min_id_change=self.changes.append,
+            client=self,  # type: ignore[arg-type]
             in_thread=self.threads,
         )
+
+    def send_oneway(self, address: str, command: RemotingCommand) -> Deferred[None]:
+        """Takes what the name server sends to a broker."""
+        assert command.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE and command.is_oneway
+        self.sent.append((address, dict(command.ext_fields)))
+        return succeed(None)
 
     def ask(
         self,

@@ -8,7 +8,6 @@ import pytest
 from twisted.logger import capturedLogs
 
 from rocketmq_tw.namesrv import route_table
-from rocketmq_tw.namesrv.brokers import MinIdChange
 from rocketmq_tw.net.administrators import ADMINISTRATOR
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -154,17 +153,48 @@ def test_brokers_of_one_name_are_bounded(namesrv: Any, monkeypatch: Any) -> None
     assert namesrv.register(broker_id=1, port=10921).code == 0
 
 
-def test_who_left_and_came_as_the_smallest_id_is_told(namesrv: Any) -> None:
+@pytest.mark.parametrize(
+    "keys", [{"support_acting_master": True}, {"notify_min_broker_id_changed": True}]
+)
+def test_a_group_is_told_of_its_smallest_id(make_namesrv: Any, keys: dict[str, bool]) -> None:
+    """Request 905: who left and who came, to the others."""
+    namesrv = make_namesrv(**keys)
+    master, first, second = (f"127.0.0.1:{port}" for port in (10911, 10921, 10931))
     namesrv.register(broker_id=0, enableActingMaster="true")
     namesrv.register(broker_id=1, port=10921, enableActingMaster="true")
-    assert namesrv.changes == []
+    namesrv.register(broker_id=2, port=10931, enableActingMaster="true")
+    namesrv.sent.clear()
     leaving = {"clusterName": "C", "brokerName": "broker-a", "brokerId": 0}
-    namesrv.ask(104, leaving | {"brokerAddr": "127.0.0.1:10911"})
-    left = {1: "127.0.0.1:10921"}
-    assert namesrv.changes == [MinIdChange("broker-a", left, offline_address="127.0.0.1:10911")]
+    namesrv.ask(104, leaving | {"brokerAddr": master})
+    left = {
+        "minBrokerId": "1",
+        "brokerName": "broker-a",
+        "minBrokerAddr": first,
+        "offlineBrokerAddr": master,
+    }
+    assert namesrv.sent == [(first, left), (second, left)]
+    namesrv.sent.clear()
     namesrv.register(broker_id=0, enableActingMaster="true")
-    both = {0: "127.0.0.1:10911", 1: "127.0.0.1:10921"}
-    assert namesrv.changes[1:] == [MinIdChange("broker-a", both, ha_address="127.0.0.1:10912")]
+    back = {
+        "minBrokerId": "0",
+        "brokerName": "broker-a",
+        "minBrokerAddr": master,
+        "haBrokerAddr": "127.0.0.1:10912",
+    }
+    assert namesrv.sent == [(first, back), (second, back)]
+
+
+def test_without_the_keys_and_without_acting_masters_nobody_is_told(make_namesrv: Any) -> None:
+    namesrv, plain = make_namesrv(), make_namesrv(support_acting_master=True)
+    namesrv.register(broker_id=0, enableActingMaster="true")
+    namesrv.register(broker_id=1, port=10921, enableActingMaster="true")
+    plain.register(broker_id=0)
+    plain.register(broker_id=1, port=10921)
+    plain.sent.clear()
+    leaving = {"clusterName": "C", "brokerName": "broker-a", "brokerId": 0}
+    for each in (namesrv, plain):
+        each.ask(104, leaving | {"brokerAddr": "127.0.0.1:10911"})
+        assert each.sent == []
 
 
 @pytest.mark.parametrize(("supported", "shown"), [(True, "0"), (False, "1")])
