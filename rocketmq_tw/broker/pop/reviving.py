@@ -76,7 +76,7 @@ class Reviving:
         messages that wait for acknowledgements, as far as that is known here."""
         pop = self._pop
         store, topic = pop.writing.store, pop.revive_log.topic
-        for queue_id in revive_queue_ids(store, topic, pop.host.config.revive_queue_num):
+        for queue_id in store.queue_ids(topic):
             done = pop.tables.offsets.query(REVIVE_GROUP, topic, queue_id)
             yield from place_of(store, topic, queue_id, done + 1)
         if self._revival is not None:

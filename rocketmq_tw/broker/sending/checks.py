@@ -11,6 +11,9 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.batch import Batch
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.room import MOST_SENT
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT, TOPIC_UNIT_SUB, TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
@@ -127,6 +130,20 @@ def any_queue(topic: TopicConfig) -> int:
             f"{topic.topic_name} has no queue to write to: give it some (rmqadmin updateTopic)",
         )
     return randrange(topic.write_queue_nums)
+
+
+def check_room(message: StoredMessage, batch: Batch | None) -> None:
+    """Raises `RequestError` (MESSAGE_ILLEGAL) where the properties of a message, or of one of a
+    batch, leave no room for what brokers add when it is delayed, asked about or given back."""
+    size = len(message.properties)
+    if batch is not None:
+        size += max(map(len, batch.properties), default=0)
+    if size > MOST_SENT:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"properties of {size} bytes, with the broker's own, leave no room for what a retry"
+            f" adds: send {size - MOST_SENT} bytes less of them",
+        )
 
 
 def message_type(properties: Mapping[str, str]) -> str:

@@ -13,7 +13,12 @@ from functools import lru_cache, partial
 from operator import itemgetter
 
 from rocketmq_tw.broker.assembly.host import Addresses
-from rocketmq_tw.broker.sending.checks import SendChecks, any_queue, check_message_type
+from rocketmq_tw.broker.sending.checks import (
+    SendChecks,
+    any_queue,
+    check_message_type,
+    check_room,
+)
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.announcements import Reply
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
@@ -46,6 +51,9 @@ _REMARKS = {
     ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but too few replicas keep up with the master",
     ResponseCode.SYSTEM_ERROR: "the broker could not store the message; its log says why",
 }
+
+#: Messages for these topics were consumed before, and may use the room that was left for that.
+_GIVEN_BACK = (names.RETRY_PREFIX, names.DLQ_PREFIX)
 
 _last_byte = itemgetter(slice(-1, None))
 _born_host = lru_cache(maxsize=4096)(split_address)
@@ -138,6 +146,8 @@ class SendRequests:
             else:
                 unique_id = properties[props.UNIQ_KEY]
                 handle = self._recall_handle(draft)
+        if not target.startswith(_GIVEN_BACK):
+            check_room(message, batch)
         reply = self._announcements.replying(peer.reply, target)
         if logic_queue is not None:
             reply = _in_logic_queue(reply, logic_queue)

@@ -9,6 +9,7 @@ from random import randrange
 
 import msgspec
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.tables.groups.table import GroupTable
@@ -24,6 +25,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.message.room import fits, without_longest
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT_SUB
@@ -36,6 +38,10 @@ from rocketmq_tw.wire.permissions import READ, WRITE, is_writable
 #: The first retry waits for this level, each further one for the next.
 FIRST_RETRY_LEVEL = 3
 DEAD_LETTER_QUEUES = 1
+#: Bytes for what a send writes behind the properties of a client that gives a message back itself.
+_ADDED = 512
+
+log = Logger()
 
 
 class Retries:
@@ -54,8 +60,19 @@ class Retries:
         group."""
         return self._groups.known(name)
 
-    def bury(self, message: StoredMessage, group: str) -> None:
-        """Sends `message` to the group's dead-letter queue, which is made where it is missing."""
+    def bury(self, draft: Draft, group: str, *, room: int = 0) -> None:
+        """Sends a message to the group's dead-letter queue, which is made where it is missing;
+        without its longest properties where these find no place in a record with `room`."""
+        message = draft.message
+        draft.properties, gone = without_longest(draft.properties, room=room)
+        if gone:
+            log.warn(
+                "a message of {topic} goes to the dead-letter queue of {group} without its"
+                " properties {names}: a record has no room for them",
+                topic=draft.properties.get(props.RETRY_TOPIC),
+                group=group,
+                names=gone,
+            )
         message.topic = names.dlq_topic(group)
         message.queue_id = randrange(DEAD_LETTER_QUEUES)
         self._topics.create_on_send_back(message.topic, DEAD_LETTER_QUEUES, READ | WRITE)
@@ -73,9 +90,13 @@ class Retries:
         name = names.retry_group(message.topic)
         group = self.group(name)
         most = group.retry_max_times if draft.retry_limit is None else draft.retry_limit
-        if message.reconsume_times > most or self._consumes_orderly(name):
+        if (
+            message.reconsume_times > most
+            or self._consumes_orderly(name)
+            or not fits(draft.properties, room=_ADDED)
+        ):
             draft.properties[props.DELAY] = "-1"
-            self.bury(message, name)
+            self.bury(draft, name, room=_ADDED)
 
 
 class SendBackRequests:
@@ -138,18 +159,22 @@ class SendBackRequests:
             reconsume_times=message.reconsume_times + 1,
         )
         draft = Draft(again, properties)
-        if message.reconsume_times >= most or level < 0:
-            self._retries.bury(again, header.group)
-            target = again.topic
-            properties[props.DELAY] = "0"
-        else:
+        is_dead = message.reconsume_times >= most or level < 0
+        if not is_dead:
             properties[props.DELAY] = str(level or FIRST_RETRY_LEVEL + message.reconsume_times)
             self._redirects.route_by_property(draft)
+            if not fits(properties):
+                # Stored by a broker that leaves no room for this.
+                is_dead, draft.properties = True, self._marked(message)
+        if is_dead:
+            draft.properties[props.DELAY] = "0"
+            self._retries.bury(draft, header.group)
+            target = again.topic
         draft.write_properties()
 
         def ended(result: PutResult) -> RemotingCommand | Deferred[RemotingCommand]:
             if result.is_stored:
-                self._given_back(properties[props.RETRY_TOPIC], header.group)
+                self._given_back(draft.properties[props.RETRY_TOPIC], header.group)
             if result.is_safe:
                 return self._announcements.hold(request.response(), target)
             what = "is given back, but not safe yet" if result.is_stored else "was not given back"

@@ -14,6 +14,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import join_properties, number, parse_properties
+from rocketmq_tw.message.room import fits
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.timer_log import TimerLogReader
@@ -129,7 +130,8 @@ def as_delivered(
         waiting,
         topic=topic,
         queue_id=queue_id,
-        properties=join_properties(properties),
+        # Without the times rather than never, where stock has left no room for them.
+        properties=join_properties(properties) if fits(properties) else waiting.properties,
         parsed=None,
     )
 

@@ -22,7 +22,12 @@ from rocketmq_tw.broker.transactions.check_schedule import (
     CheckSchedule,
     due_at,
 )
-from rocketmq_tw.broker.transactions.halves import QUEUE, Half, shown_to_producer
+from rocketmq_tw.broker.transactions.halves import (
+    QUEUE,
+    Half,
+    may_be_asked_again,
+    shown_to_producer,
+)
 from rocketmq_tw.broker.transactions.settling import Settling
 from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.message.ids import offset_message_id
@@ -221,6 +226,7 @@ class DecisionChecks:
             return None
         if (
             half.checks >= self._config.transaction_check_max
+            or not may_be_asked_again(half)
             or now - half.born_by() > self._host.store_config.file_reserved_time * _HOUR_MS
         ):
             log.warn(

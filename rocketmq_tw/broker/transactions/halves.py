@@ -13,6 +13,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.room import MOST_STORED, without_brokers_own
 
 #: The group whose consumer offsets say how far half and op messages are settled, as in stock.
 SYSTEM_GROUP = "CID_RMQ_SYS_TRANS"
@@ -22,6 +23,8 @@ QUEUE = 0
 SETTLED_TAG = "d"
 
 _LARGEST = (1 << 63) - 1
+#: Bytes that the counts of a copy take at most.
+_COUNTS = 100
 _OP_PROPERTIES = join_properties({props.TAGS: SETTLED_TAG, props.WAIT: "true"})
 
 
@@ -143,6 +146,13 @@ def asked_again(half: Half, checks: int) -> StoredMessage:
     return _put_back(half, properties)
 
 
+def may_be_asked_again(half: Half) -> bool:
+    """Returns whether a copy of `half` has room for the count of its checks: stock leaves none."""
+    if len(half.message.properties) <= MOST_STORED - _COUNTS:
+        return True
+    return len(asked_again(half, half.checks + 1).properties) <= MOST_STORED
+
+
 def resumed(half: Half) -> StoredMessage:
     """Returns the copy of a half message, given up or waiting, whose checks are counted from 0
     again."""
@@ -157,7 +167,7 @@ def _put_back(half: Half, properties: dict[str, str]) -> StoredMessage:
         half.message,
         topic=HALF_TOPIC,
         queue_id=QUEUE,
-        properties=join_properties(properties),
+        properties=join_properties(without_brokers_own(properties)),
         store_timestamp=0,
     )
 
