@@ -217,10 +217,11 @@ class ServerConnection(RemotingProtocol):
         if self._opaques and number in self._opaques:
             response.opaque = self._opaques.pop(number)
         length = self._answer(response)
-        if code is not None and self._observer is not None:
+        observer = self._observer
+        if observer is not None and code is not None:
             result = (code, response.code if length else None)
             try:
-                self._observer(result, (self._clock.seconds() - since) * 1000)
+                observer(result, (self._clock.seconds() - since) * 1000)
             except Exception:
                 self.log.failure("observing request {code}", code=code)
 

@@ -6,6 +6,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate, compress
+from operator import add, sub
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.record import are_sound, is_sound
@@ -41,9 +42,11 @@ def _runs(
     last = len(positions) - 1
     start = end = positions[0]
     file_end = start - start % file_size + file_size
-    if positions[last] < file_end and positions == tuple(accumulate(sizes[:-1], initial=start)):
-        # All next to each other, as a batch or a topic on its own is.
-        return [(0, last)]
+    if positions[last] < file_end:
+        gaps = list(map(sub, positions[1:], map(add, positions, sizes)))
+        if not gaps or (min(gaps) >= 0 and max(gaps) <= _GAP):
+            # All are neighbours, as nearly always.
+            return [(0, last)]
     runs = []
     first = 0
     for index, (position, size) in enumerate(zip(positions, sizes, strict=True)):

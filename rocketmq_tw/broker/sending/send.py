@@ -212,9 +212,11 @@ class SendRequests:
         fields: dict[str, str] = {}
         if code in STORED:
             # What `header_to_fields` makes of a SendMessageResponseHeader, without the way there.
-            fields["msgId"] = appended.message_ids
-            fields["queueId"] = str(queue_id)
-            fields["queueOffset"] = str(appended.queue_offset)
+            fields = {
+                "msgId": appended.message_ids,
+                "queueId": str(queue_id),
+                "queueOffset": str(appended.queue_offset),
+            }
             if unique_id is not None:
                 fields["transactionId"] = unique_id
             if handle is not None:
