@@ -11,6 +11,7 @@ from rocketmq_tw.config.base import (
     Format,
     Live,
     LocalPath,
+    NetworkList,
     NonNegative,
     Percent,
     Port,
@@ -115,6 +116,8 @@ class MessageStoreConfig(Config, frozen=True):
     #: 0: the one above the broker's, as stock's start makes it.
     ha_listen_port: Port = 0
     ha_master_address: AddressList = ""
+    #: Ours: from where slaves may connect. Their connections count, wherever they are registered.
+    ha_addresses: NetworkList = ""
     ha_transfer_batch_size: Annotated[int, Range(1, _MAX_HA_BATCH)] = 32_768
     ha_send_heartbeat_interval: Positive = 5_000
     ha_housekeeping_interval: Positive = 20_000

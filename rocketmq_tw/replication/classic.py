@@ -12,6 +12,7 @@ as in stock 4.9, SYNC_MASTER means one slave at the least.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from struct import Struct
 from typing import NamedTuple
 
@@ -177,10 +178,24 @@ class ClassicHAService(HAService[ClassicMasterLink]):
         return offsets[replicas - 2] if replicas <= len(offsets) + 1 else -1
 
     def _is_in_sync(self, link: ClassicMasterLink) -> bool:
-        return in_sync([link.acknowledged], self._log.end_offset, self._settings.max_gap) > 1
+        return (
+            link.counts
+            and in_sync([link.acknowledged], self._log.end_offset, self._settings.max_gap) > 1
+        )
 
     def _acknowledged(self) -> list[int]:
-        return [slave.link.acknowledged for slave in self.slaves]
+        """Of each host as many as members are registered there, those that have most: a slave may
+        have a former link too, which is not known to be dead yet."""
+        offsets: dict[str, list[int]] = {}
+        for slave in self.slaves:
+            if slave.link.counts:
+                offsets.setdefault(slave.host, []).append(slave.link.acknowledged)
+        if self._members.is_known:
+            for host, each in offsets.items():
+                places = max(1, self._members.places(host))
+                if len(each) > places:
+                    offsets[host] = sorted(each)[-places:]
+        return list(chain.from_iterable(offsets.values()))
 
 
 #: Fires where this log may follow the master's; fails with a `LinkError` that says why not.

@@ -24,6 +24,7 @@ from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
+from rocketmq_tw.replication.links.slave_addresses import SlaveAddressCheck
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
@@ -71,7 +72,10 @@ class BrokerService(service.Service):
         except TlsConfigError as error:
             refuse_to_start(self._reactor, error, KeysToChange())
             return
-        access = AccessChecks(requests=[AdministratorCheck(self._net)])
+        access = AccessChecks(
+            requests=[AdministratorCheck(self._net)],
+            connections=[SlaveAddressCheck(self.store_config.ha_addresses)],
+        )
         server = RemotingServer(self._reactor, self._net, tls=tls, access=access)
         self._client, self._server = client, server
         self.broker = Broker(

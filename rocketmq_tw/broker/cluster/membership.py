@@ -7,9 +7,10 @@ until it has everything. What name servers answer about the master and ordered t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.cluster.group_members import GroupMembers
@@ -23,6 +24,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.net.address import split_addresses
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.namesrv import UnRegisterBrokerRequestHeader
@@ -81,6 +83,26 @@ class Membership:
         if force is None:
             force = self._config.force_register
         return self._registration.register(force=force)
+
+    @inlineCallbacks
+    def members(self) -> Generator[Any, Any, frozenset[tuple[int, str]] | None]:
+        """Fires with the ids and addresses of the group's slaves, as the name servers tell that
+        know this broker; None where none does."""
+        config, own = self._config, self._addresses.broker
+        asked = [
+            link.members(config.broker_cluster_name, config.broker_name)
+            for link in self._links.values()
+        ]
+        answers = yield DeferredList(asked)
+        found = [members for _, members in answers if own in members.values()]
+        if not found:
+            return None
+        return frozenset(
+            (broker_id, address)
+            for members in found
+            for broker_id, address in members.items()
+            if address != own and broker_id != MASTER_ID
+        )
 
     def retry(self) -> Deferred[None]:
         """Registers everything with the name servers that could not be reached last time."""

@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.listeners import Listeners
@@ -26,13 +27,20 @@ from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
-from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
+from rocketmq_tw.wire.bodies.route import (
+    BrokerMemberGroupBody,
+    ClusterInfo,
+    QueueData,
+    TopicRouteData,
+)
 from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.namesrv import (
+    GetBrokerMemberGroupRequestHeader,
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
@@ -42,6 +50,8 @@ from rocketmq_tw.wire.headers.namesrv import (
 
 #: Seconds; as stock waits.
 REGISTER_TOPIC_TIMEOUT = 3.0
+#: Seconds for the question which brokers are in the group.
+MEMBERS_TIMEOUT = 3.0
 #: Topics of one registration: stock's frames have 16 MiB, and a topic takes 600 bytes at most.
 MAX_TOPICS = 20_000
 
@@ -93,6 +103,25 @@ class NameServerLink:
         """Fires with the answer, whatever its code; fails where none comes within `timeout`
         seconds."""
         return self._client.request(self.address, command, timeout)
+
+    @inlineCallbacks
+    def members(self, cluster: str, name: str) -> Generator[Any, Any, Mapping[int, str]]:
+        """Fires with the addresses of the brokers of a name, by id; none where this name server
+        does not answer. Never fails."""
+        header = GetBrokerMemberGroupRequestHeader(cluster_name=cluster, broker_name=name)
+        command = RemotingCommand.request(RequestCode.GET_BROKER_MEMBER_GROUP, header)
+        try:
+            answer = yield self.query(command, MEMBERS_TIMEOUT)
+            if answer.code == ResponseCode.SUCCESS:
+                group = decode_body(BrokerMemberGroupBody, answer.body).broker_member_group
+                return {} if group is None else group.broker_addrs
+            # 4.9's name servers tell of the whole cluster only.
+            command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+            answer = yield self.query(command, MEMBERS_TIMEOUT)
+            brokers = decode_body(ClusterInfo, answer.body).broker_addr_table
+            return brokers[name].broker_addrs if name in brokers else {}
+        except (RemotingError, WireError):
+            return {}
 
     def tell(
         self,

@@ -32,6 +32,7 @@ from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.fairness import Coalesced, Serial
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.wire.bodies.controller import BrokerReplicasInfo, ReplicasInfo
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
@@ -167,6 +168,23 @@ class ControllerFollower:
         if self._identity is None or self._scope.is_over:
             return succeed(None)
         return self._attempt(self._renounce(self._identity))
+
+    @inlineCallbacks
+    def members(self) -> Generator[Any, Any, frozenset[tuple[int, str]] | None]:
+        """Fires with the ids and addresses of the other brokers that are registered in the group;
+        None where the controllers do not know this one. Fails where they cannot be asked."""
+        me = self._identity
+        if me is None:
+            return None
+        told: BrokerReplicasInfo = yield self._leader.sync_state_data([me.broker_name])
+        group = told.replicas_info_table.get(me.broker_name, ReplicasInfo())
+        known = {
+            (one.broker_id, one.broker_address)
+            for one in (*group.in_sync_replicas, *group.not_in_sync_replicas)
+            if one.broker_id is not None and one.broker_address
+        }
+        others = frozenset(each for each in known if each[0] != me.broker_id)
+        return others if len(others) < len(known) else None
 
     @inlineCallbacks
     def _renounce(self, me: Identity) -> Generator[Any, Any, None]:

@@ -74,6 +74,7 @@ class ElectedRole(Part):
         )
         self._switching.propose = self.follower.propose
         self._switching.renounce = self.follower.renounce
+        self._switching.tell_members = self.follower.members
         # What is another broker's is refused before anything is opened.
         return host.in_thread(files.identity)
 

@@ -12,6 +12,7 @@ from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.master import MasterLinks
+from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.requests import ReplicaRequests
@@ -52,14 +53,19 @@ class HAProtocol(Protocol):
 class ClassicHA:
     """Master and slaves whose configuration gives them their roles."""
 
-    def __init__(self, host: Host, writing: Writing, settings: HASettings) -> None:
+    def __init__(
+        self, host: Host, writing: Writing, settings: HASettings, tell_members: TellMembers
+    ) -> None:
+        self._host = host
+        self._tell_members = tell_members
         self._log = StoreLog(writing, host.store_config)
         self._settings = settings
         self._clock = host.reactor
 
     def make_service(self, state: RoleState) -> Deferred[Any]:
         """See `HAProtocol`."""
-        return succeed(ClassicHAService(self._log, self._settings, self._clock))
+        members = members_of_group(self._host, self._tell_members)
+        return succeed(ClassicHAService(self._log, self._settings, self._clock, members))
 
     def make_client(self, state: RoleState, slave: MasterFollower) -> HAClient[Any]:
         """See `HAProtocol`."""
@@ -97,7 +103,11 @@ class Replicas(Part):
         self._protocol: HAProtocol | None = None
         if not host.store_config.enable_dledger_commit_log:
             is_controlled = host.config.enable_controller_mode
-            self._protocol = self.switching if is_controlled else ClassicHA(host, writing, settings)
+            self._protocol = (
+                self.switching
+                if is_controlled
+                else ClassicHA(host, writing, settings, self._membership.members)
+            )
         self._membership.masters.add(self._learned)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:

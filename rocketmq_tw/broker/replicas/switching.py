@@ -1,8 +1,8 @@
 """Auto-switch HA of a broker (docs/formats/auto-switch-ha.md): the epochs of its log, and both ends
 of links in a group with a controller.
 
-Roles come by way of `Broker.change_role`. What asks the controller sets `propose` and `renounce`,
-and calls `apply` and `renew`.
+Roles come by way of `Broker.change_role`. What asks the controller sets `propose`, `renounce` and
+`tell_members`, and calls `apply` and `renew`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group, told_by_nobody
 from rocketmq_tw.broker.replicas.replicated_log import SwitchedLog
 from rocketmq_tw.broker.replicas.slave import MasterFollower
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -53,6 +54,8 @@ class Switching:
         self.propose: Callable[[frozenset[int]], Deferred[SyncStateSet]] = _no_controller
         #: Has the controller elect anew; never fails.
         self.renounce: Callable[[], Deferred[None]] = lambda: succeed(None)
+        #: Tells the brokers that the controllers know in this group.
+        self.tell_members: TellMembers = told_by_nobody
         self.epochs = KeptEpochs(EpochFile(host.files, writing.store.paths.epochs), host.in_thread)
         self._host = host
         self._role = role
@@ -81,6 +84,7 @@ class Switching:
             controller=ControllerCalls(
                 propose=lambda wanted: self.propose(wanted), renounce=lambda: self.renounce()
             ),
+            members=members_of_group(self._host, lambda: self.tell_members()),
         )
         self._role.scope.on_end(self._left)
         return service

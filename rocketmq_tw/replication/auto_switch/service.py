@@ -17,6 +17,7 @@ from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
 from rocketmq_tw.replication.interfaces import ISwitchedLog
 from rocketmq_tw.replication.links.ends import LinkError
 from rocketmq_tw.replication.links.group_transfer import EVERY_REPLICA
+from rocketmq_tw.replication.links.members import GroupMembers
 from rocketmq_tw.replication.links.service import HAService, SlaveConnection
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
@@ -84,8 +85,9 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         epochs: KeptEpochs,
         begin: EpochBegin,
         controller: ControllerCalls,
+        members: GroupMembers | None = None,
     ) -> None:
-        super().__init__(switched, settings, clock)
+        super().__init__(switched, settings, clock, members)
         self.states = SyncStates(
             begin.own_id, begin.in_sync, not_caught_up_ms=lambda: settings.not_caught_up_ms
         )
@@ -155,15 +157,44 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         changed = super().received(slave, data)
         if link.slave is None:
             return changed
-        broker_id, now_ms, end = link.slave.broker_id, self._now_ms(), self._log.end_offset
         if not was_named:
-            if broker_id == self._own_id:
-                raise LinkError(f"the slave has this broker's own id {broker_id}")
-            former = self._slaves_by_id.get(broker_id)
-            self._slaves_by_id[broker_id] = slave
-            self.states.connected(broker_id, end, now_ms, is_learner=link.slave.is_learner)
-            if former is not None:
-                former.close(f"slave {broker_id} has a newer link")
+            if link.slave.broker_id == self._own_id:
+                raise LinkError(f"the slave has this broker's own id {link.slave.broker_id}")
+            self.judge(slave)
+        self._note_report(slave)
+        return changed
+
+    def id_of(self, link: AutoSwitchMasterLink) -> int | None:
+        """See `HAService`."""
+        return None if link.slave is None else link.slave.broker_id
+
+    def judge(self, slave: SlaveConnection[AutoSwitchMasterLink]) -> None:
+        """See `HAService`; a slave that has not said its id yet is nobody."""
+        if slave.link.slave is not None and not slave.is_closing:
+            super().judge(slave)
+
+    def _set_counts(self, slave: SlaveConnection[AutoSwitchMasterLink], counts: bool) -> None:
+        name, counted = slave.link.slave, slave.link.counts
+        super()._set_counts(slave, counts)
+        if name is None or counts == counted:
+            return
+        if not counts:
+            self._forget(slave)
+            return
+        former = self._slaves_by_id.get(name.broker_id)
+        self._slaves_by_id[name.broker_id] = slave
+        end, now_ms = self._log.end_offset, self._now_ms()
+        self.states.connected(name.broker_id, end, now_ms, is_learner=name.is_learner)
+        if former is not None:
+            former.close(f"slave {name.broker_id} has a newer link")
+        self._note_report(slave)
+
+    def _note_report(self, slave: SlaveConnection[AutoSwitchMasterLink]) -> None:
+        """Takes what a slave that counts has reported into the books."""
+        link = slave.link
+        if link.slave is None:
+            return
+        broker_id, now_ms, end = link.slave.broker_id, self._now_ms(), self._log.end_offset
         if link.acknowledged >= 0 and self._slaves_by_id.get(broker_id) is slave:
             last = self._epochs.table.last
             start = last.start if last is not None else 0
@@ -177,11 +208,13 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
             )
             self._expand()
             self._advance()
-        return changed
 
     def lost(self, slave: SlaveConnection[AutoSwitchMasterLink]) -> None:
         """See `HAService`; a member is to leave the set at once."""
         super().lost(slave)
+        self._forget(slave)
+
+    def _forget(self, slave: SlaveConnection[AutoSwitchMasterLink]) -> None:
         name = slave.link.slave
         if name is not None and self._slaves_by_id.get(name.broker_id) is slave:
             del self._slaves_by_id[name.broker_id]
@@ -200,7 +233,8 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         return self.states.copies(replicas)
 
     def _is_in_sync(self, link: AutoSwitchMasterLink) -> bool:
-        return link.slave is not None and link.slave.broker_id in self.states.applied.members
+        name = link.slave
+        return link.counts and name is not None and name.broker_id in self.states.applied.members
 
     def _slaves_in_sync(self) -> int:
         return len(self.states.applied.members) - 1

@@ -68,6 +68,9 @@ class MasterLink(ABC):
     def __init__(self, read_log: ReadLog, settings: HASettings, now_ms: int) -> None:
         self.acknowledged = -1
         self.next_offset = -1
+        #: Whether the slave counts as a replica, and whether it does for good: it is registered.
+        self.counts = False
+        self.is_registered = False
         self.flow = FlowMeter(settings.bytes_per_second)
         self._read_log = read_log
         self._file_size = settings.file_size

@@ -19,11 +19,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from rocketmq_tw.net.address import format_address
 from rocketmq_tw.net.interfaces import ANONYMOUS, IIdentified
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.net.outbox import send_now
 from rocketmq_tw.replication.interfaces import IReplicatedLog, IReplicator
 from rocketmq_tw.replication.links.ends import LinkError, MasterLink
 from rocketmq_tw.replication.links.group_transfer import GroupTransfer
+from rocketmq_tw.replication.links.members import GroupMembers
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
@@ -52,15 +55,17 @@ class SlaveConnection(Protocol, Generic[L]):
 
     def __init__(self, service: HAService[L]) -> None:
         self._service = service
+        #: Whether the log says that it is no replica.
+        self.was_refused = False
         self._writable = True
         #: What a check of the connection waits for; nothing is read or written meanwhile.
         self._check: Deferred[None] | None = None
         self.is_closing = False
-        self.address = ""
+        self.address = self.host = ""
 
     def connectionMade(self) -> None:
-        peer = self.transport.getPeer()
-        self.address = f"{peer.host}:{peer.port}"
+        self.address = format_address(self.transport.getPeer())
+        self.host = host_of(self.address)
         self.link = self._service.new_link()
         self.transport.setTcpNoDelay(True)
         self.transport.registerProducer(self, True)
@@ -135,6 +140,7 @@ class SlaveConnection(Protocol, Generic[L]):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.is_closing = True
+        self._log.info("HA link with {peer} ended", peer=self.address)
         if self._check is not None:
             self._check.cancel()
         self._service.lost(self)
@@ -166,13 +172,17 @@ class HAService(Factory, Generic[L]):
         log: IReplicatedLog,
         settings: HASettings,
         clock: IReactorTime,
+        members: GroupMembers | None = None,
     ) -> None:
+        """Without `members` every slave is a replica."""
         self.slaves: list[SlaveConnection[L]] = []
         #: Looks at each connection before it is served; see `IRemotingServer.check`.
         self.check: Callable[[IIdentified], Deferred[None] | None] = lambda connection: None
         self._log = log
         self._settings = settings
         self._clock = clock
+        self._members = members or GroupMembers(self._now_ms)
+        self._members.on_news = self._judge_all
         self._waiting: GroupTransfer[Deferred[int]] = GroupTransfer()
         self._stopping: Deferred[None] | None = None
         self._stop_at = 0
@@ -184,6 +194,7 @@ class HAService(Factory, Generic[L]):
     def doStart(self) -> None:
         super().doStart()
         self._ticker.start()
+        self._members.look()
 
     def stop(self) -> Deferred[None]:
         """Waits a moment until every slave has the whole log, so that each may take over; then
@@ -199,7 +210,8 @@ class HAService(Factory, Generic[L]):
         if stopped is None:
             return
         end = self._log.end_offset
-        behind = any(0 <= slave.link.acknowledged < end for slave in self.slaves)
+        links = [slave.link for slave in self.slaves if slave.link.counts]
+        behind = any(0 <= link.acknowledged < end for link in links)
         if behind and self._ticker.is_running and self._now_ms() < self._stop_at:
             return
         self._stopping = None
@@ -216,12 +228,13 @@ class HAService(Factory, Generic[L]):
         return SlaveConnection(self)
 
     def _make_room(self) -> bool:
-        """Closes the oldest link that has not reported yet; whether there is one: connections that
-        say nothing must not keep slaves out."""
-        for slave in self.slaves:
-            if slave.link.next_offset < 0 and not slave.is_closing:
-                slave.close("it has not reported, and others wait for its place")
-                return True
+        """Closes the oldest link that has not reported yet, or of one that is no replica; whether
+        there is one: connections of strangers must not keep slaves out."""
+        open_ones = [slave for slave in self.slaves if not slave.is_closing]
+        silent = [slave for slave in open_ones if slave.link.next_offset < 0]
+        for slave in [*silent, *(each for each in open_ones if not each.link.counts)]:
+            slave.close("others wait for its place, and it has not reported or is no replica")
+            return True
         return False
 
     # What the broker asks
@@ -299,6 +312,10 @@ class HAService(Factory, Generic[L]):
 
     def connected(self, slave: SlaveConnection[L]) -> None:
         self.slaves.append(slave)
+        self._logger.info("HA link with {peer} opened", peer=slave.address)
+        self.judge(slave)
+        if not slave.link.is_registered:
+            self._members.look(for_new=True)
 
     def lost(self, slave: SlaveConnection[L]) -> None:
         self.slaves.remove(slave)
@@ -326,8 +343,54 @@ class HAService(Factory, Generic[L]):
             self._answer(answered, ResponseCode.SUCCESS)
         self._finish_stop()
 
+    # Who is a replica
+
+    def id_of(self, link: L) -> int | None:
+        """The id that the slave of a link says it has; None in protocols without ids."""
+        return None
+
+    def judge(self, slave: SlaveConnection[L]) -> None:
+        """Finds out whether a slave counts: if it is registered, and while nobody knows who is."""
+        link = slave.link
+        if link.is_registered:
+            return
+        members = self._members
+        is_member = members.is_known and members.has(slave.host, self.id_of(link))
+        if is_member or not members.is_known:
+            link.is_registered = is_member
+            if is_member:
+                self._logger.info(
+                    "the slave {peer} is a registered member of the group and counts",
+                    peer=slave.address,
+                )
+            self._set_counts(slave, True)
+        else:
+            if link.counts or not slave.was_refused:
+                slave.was_refused = True
+                self._logger.warn(
+                    "the slave {peer}{named} is no registered member of the group: no send waits"
+                    " for it, and it is in sync with nobody, until it is registered from that"
+                    " address. The members are: {members}. Where it is one of them behind another"
+                    " address, name that in haAddresses of this broker",
+                    peer=slave.address,
+                    named="" if self.id_of(link) is None else f" with id {self.id_of(link)}",
+                    members=members,
+                )
+            self._set_counts(slave, False)
+
+    def _judge_all(self) -> None:
+        for slave in list(self.slaves):
+            self.judge(slave)
+        self.acknowledged()
+
+    def _set_counts(self, slave: SlaveConnection[L], counts: bool) -> None:
+        """A slave counts from now on, or does not any more; each call may change nothing."""
+        slave.link.counts = counts
+
     def _tick(self) -> None:
         now_ms = self._now_ms()
+        if not all(slave.link.is_registered for slave in self.slaves):
+            self._members.look()
         for slave in list(self.slaves):
             slave.tick(now_ms)
         self._answer(self._waiting.expired(now_ms), ResponseCode.FLUSH_SLAVE_TIMEOUT)

@@ -35,6 +35,7 @@ OURS = {
     # Stock's proxies have it.
     "enableTopicMessageTypeCheck",
     "frameMaxLength",
+    "haAddresses",
     "maxBytesInFlight",
     "maxConnections",
     "maxTopicBytes",

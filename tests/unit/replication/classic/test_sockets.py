@@ -192,13 +192,13 @@ def test_a_link_is_refused_at_once_or_later() -> None:
     with capturedLogs() as logs, checked(refuse) as (service, _, link):
         link.reactor.advance(0)
         assert not service.slaves
-    assert "nobody" in logs[0]["reason"]
+    assert any("nobody" in log.get("reason", "") for log in logs)
     accounts = Accounts()
     with capturedLogs() as logs, checked(accounts) as (service, _, link):
         accounts.answer.errback(RequestError(ResponseCode.NO_PERMISSION, "nobody"))
         link.reactor.advance(0)
         assert not service.slaves
-    assert "nobody" in logs[0]["reason"]
+    assert any("nobody" in log.get("reason", "") for log in logs)
 
 
 def test_a_link_that_is_lost_gives_its_check_up() -> None:
@@ -206,4 +206,4 @@ def test_a_link_that_is_lost_gives_its_check_up() -> None:
     with capturedLogs() as logs, checked(accounts) as (service, _, link):
         link.protocol.connectionLost()
         assert accounts.answer.called and not service.slaves
-    assert logs == []
+    assert not any("reason" in log or "log_failure" in log for log in logs)
