@@ -1,5 +1,6 @@
 """Options of the test run, its time limit; fixtures that more than one kind of test needs."""
 
+import gc
 import signal
 import sys
 import time
@@ -21,6 +22,8 @@ settings.load_profile("project")
 
 #: When a test's time limit is over, by the monotonic clock.
 DEADLINE = pytest.StashKey[float]()
+#: Python's own thresholds of the garbage collector.
+THRESHOLDS = gc.get_threshold()
 #: Seconds between two reminders that a test is past its limit.
 REMINDER = 3.0
 
@@ -29,6 +32,14 @@ def pytest_configure() -> None:
     """Twisted keeps the first 65536 events until logging begins, and each one keeps what logged it:
     brokers with their stores and disks."""
     globalLogBeginner.beginLoggingTo([_show_errors], redirectStandardIO=False, discardBuffer=True)
+
+
+def pytest_collection_finish() -> None:
+    """The garbage of tests is large rings: groups of servers with their disks. It is looked for as
+    in any program, not as rarely as `rocketmq_tw.services` has it, and not in all modules."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
 
 
 @provider(ILogObserver)

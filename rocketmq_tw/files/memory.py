@@ -8,7 +8,7 @@ names is kept too, since a disk may write any of them early.
 import errno
 import posixpath
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from zope.interface import implementer
@@ -39,15 +39,25 @@ class _Image:
         return copied
 
     def read(self, size: int, offset: int) -> bytes:
-        end = offset + min(size, self.size - offset)
-        parts = []
-        while offset < end:
-            number, start = divmod(offset, _PAGE)
-            stop = min(_PAGE, start + end - offset)
-            page = self._pages.get(number)
-            parts.append(bytes(stop - start) if page is None else page[start:stop])
-            offset += stop - start
-        return b"".join(parts)
+        end = offset + max(min(size, self.size - offset), 0)
+        first, last = offset // _PAGE, (end - 1) // _PAGE
+        if first == last:
+            page, start = self._pages.get(first), first * _PAGE
+            return bytes(end - offset if page is None else page[offset - start : end - start])
+        found = bytearray(end - offset)
+        for number in self._written(first, last):
+            start = number * _PAGE
+            part = self._pages[number][max(offset - start, 0) : end - start]
+            at = max(start - offset, 0)
+            found[at : at + len(part)] = part
+        return bytes(found)
+
+    def _written(self, first: int, last: int) -> Iterator[int]:
+        """Yields the numbers of the pages from `first` to `last` that were written."""
+        pages, span = self._pages, range(first, last + 1)
+        if len(pages) < len(span):
+            return (number for number in pages if number in span)
+        return (number for number in span if number in pages)
 
     def write(self, data: bytes, offset: int) -> None:
         self.size = max(self.size, offset + len(data))

@@ -24,6 +24,8 @@ _PAGE_SLOTS = 128
 _PAGE_SIZE = _PAGE_SLOTS * SLOT_SIZE
 #: Pages that are read at once by a start.
 _READ_PAGES = 256
+_EMPTY_PAGE = bytes(_PAGE_SIZE)
+_EMPTY_PAGES = bytes(_READ_PAGES * _PAGE_SIZE)
 _MAX_INT = (1 << 31) - 1
 
 
@@ -93,12 +95,13 @@ class TimerWheel:
         step = _READ_PAGES * _PAGE_SIZE
         for start in range(0, self.slots * SLOT_SIZE, step):
             block = self._file.pread(step, start)
+            if block == _EMPTY_PAGES:
+                continue
             for at in range(0, len(block), _PAGE_SIZE):
                 number = (start + at) // _PAGE_SIZE
-                page = block[at : at + _PAGE_SIZE]
-                if page.count(0) == len(page) or number in self._pages:
+                page = block[at : at + _PAGE_SIZE].ljust(_PAGE_SIZE, b"\0")
+                if page == _EMPTY_PAGE or number in self._pages:
                     continue
-                page = page.ljust(_PAGE_SIZE, b"\0")
                 if any(slot[0] >= since for slot in _SLOT.iter_unpack(page)):
                     self._pages[number] = bytearray(page)
 
@@ -208,8 +211,8 @@ class TimerWheel:
         page = self._pages.get(at)
         if page is None:
             assert self._file is not None, "load comes first"
-            data = self._file.pread(_PAGE_SIZE, at * _PAGE_SIZE)
-            if data.count(0) == len(data):
+            data = self._file.pread(_PAGE_SIZE, at * _PAGE_SIZE).ljust(_PAGE_SIZE, b"\0")
+            if data == _EMPTY_PAGE:
                 return None
-            page = self._pages[at] = bytearray(data.ljust(_PAGE_SIZE, b"\0"))
+            page = self._pages[at] = bytearray(data)
         return page
