@@ -78,7 +78,9 @@ class TimerWork:
     def let_in(self) -> None:
         """Lets the messages into the wheel that are not there yet, in slices."""
         intake = self._intake
-        if intake is not None and self.is_open and not self._is_entering and intake.is_behind:
+        if intake is None or self._stretch.is_over or self._is_entering:
+            return
+        if intake.is_behind:
             self._is_entering = True
             before = self._books.queue_offset
             steps = self._stretch.steps(self._while_allowed(intake.steps()))

@@ -153,6 +153,9 @@ class Redirects:
         """Asks the redirects of the message's properties in the order of their stages; to be called
         with all its properties. Returns whether one took it; raises `RequestError` where the
         message is refused."""
+        if self.properties.isdisjoint(draft.properties):
+            # As nearly always.
+            return False
         for names, redirect in self._by_stage:
             if not names.isdisjoint(draft.properties) and redirect(draft):
                 return True
