@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 from twisted.logger import ILogObserver, LogEvent, LogLevel, eventAsText, globalLogBeginner
 from zope.interface import provider
 
+from tests.support.threads import watched_threads
+
 # A busy machine is no failure, and a failing example has to be told so that it can be run again.
 settings.register_profile(
     "project", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
@@ -84,7 +86,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fails a test that came to its end because such code dropped the error."""
-    with _not_reminded_any_more(item):
+    with _not_reminded_any_more(item), watched_threads():
         result = yield
     if time.monotonic() > item.stash.get(DEADLINE, inf):
         pytest.fail("Timeout: the test came to its end behind its time limit")

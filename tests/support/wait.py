@@ -10,6 +10,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.wire.errors import WireError
+from tests.support.threads import check_threads
 
 T = TypeVar("T")
 
@@ -35,10 +36,12 @@ def wait_until(
     """The first truthy value of `condition()`, asked every `interval` seconds.
 
     A condition does not hold yet where it cannot be asked, since the server is not there or
-    refuses. Raises `TimeoutError` with `what` and what was seen last after `limit` seconds.
+    refuses. Raises `ThreadDied` where a thread of the test has died, and `TimeoutError` with
+    `what` and what was seen last after `limit` seconds.
     """
     deadline = time.monotonic() + limit
     while True:
+        check_threads()
         seen: T | Exception
         try:
             seen = value = condition()
