@@ -129,12 +129,16 @@ class Broker:
         ip1 = self.config.broker_ip1
         self.addresses.ip = yield self._host.in_thread(lambda: resolve(ip1))
         yield self._life.start()
-        self.addresses.port = self.listener.listen(self.net_config.listen_port)
-        self._listen_vip()
+        # A port that is taken fails the start before anything is told of the broker; requests wait
+        # until the configured role answers them.
+        accepts = state is None
+        self.addresses.port = self.listener.listen(self.net_config.listen_port, accepts=accepts)
+        self._listen_vip(accepts=accepts)
         self._life.opened()
         self._metrics_log.start()
         if state is not None:
             yield self._life.change(state)
+            self.listener.accept()
         log.info(
             "broker {name} serves at {address}"
             if state is not None
@@ -163,10 +167,10 @@ class Broker:
         }
         return labelled((metric for part in self.parts for metric in part.metrics()), labels)
 
-    def _listen_vip(self) -> None:
+    def _listen_vip(self, *, accepts: bool) -> None:
         """A port of the kernel's choice may have a neighbour; a configured one must not."""
         try:
-            self.listener.listen(self.addresses.port - VIP_DISTANCE)
+            self.listener.listen(self.addresses.port - VIP_DISTANCE, accepts=accepts)
         except CannotListenError as error:
             if self.net_config.listen_port:
                 raise

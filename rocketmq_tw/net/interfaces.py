@@ -110,12 +110,16 @@ class IListener(Interface):
     def register(code: int, handler: Handler) -> None:
         """Answers requests with `code` by `handler`."""
 
-    def listen(port: int | None = None) -> int:
+    def listen(port: int | None = None, *, accepts: bool = True) -> int:
         """Listens on `port` of the server's address, on the configured port by default; 0 lets the
-        kernel choose. May be called for several ports.
+        kernel choose. May be called for several ports. Without `accepts` the port is taken, and its
+        connections wait until `accept` is called.
 
         Returns the port. Raises `twisted.internet.error.CannotListenError`.
         """
+
+    def accept() -> None:
+        """Accepts connections at all ports, also those that wait."""
 
     def serve(handlers: Mapping[int, Handler]) -> None:
         """Answers requests by these handlers and by no others from now on."""

@@ -4,6 +4,7 @@ limits, TLS, checks of access."""
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from twisted.internet.abstract import FileDescriptor
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succeed
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.protocol import Factory
@@ -143,6 +144,8 @@ class Listener:
         self.handlers: dict[int, Handler] = {}
         self.before_request = list(before_request)
         self._ports: list[IListeningPort] = []
+        #: Those of them that do not accept connections yet.
+        self._waiting: list[FileDescriptor] = []
         self.connections = OpenConnections(resources.clock, resources.connections)
         self.factory = ConnectionFactory(
             resources,
@@ -165,7 +168,7 @@ class Listener:
     def observe(self, observer: RequestObserver) -> None:
         self.factory.observer = observer
 
-    def listen(self, port: int | None = None) -> int:
+    def listen(self, port: int | None = None, *, accepts: bool = True) -> int:
         config = self._resources.config
         listening = self._reactor.listenTCP(
             config.listen_port if port is None else port,
@@ -174,11 +177,20 @@ class Listener:
             interface=config.bind_address,
         )
         self._ports.append(listening)
+        if not accepts and isinstance(listening, FileDescriptor):
+            listening.stopReading()
+            self._waiting.append(listening)
         self._resources.connections.tell_limit()
         return listening.getHost().port
 
+    def accept(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for port in waiting:
+            port.startReading()
+
     def stop_listening(self) -> Deferred[None]:
         ports, self._ports = self._ports, []
+        self._waiting.clear()
         closed = DeferredList([maybeDeferred(port.stopListening) for port in ports])
         return closed.addCallback(lambda _: None)
 

@@ -56,7 +56,7 @@ class Control(Part):
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER:
             return self._handlers
-        remark = f"this broker is {role.value} and its offsets are the master's: move them there"
+        remark = f"this broker is {role.words} and its offsets are the master's: move them there"
         return {**self._handlers, **refusing(MOVING, ResponseCode.SYSTEM_ERROR, remark)}
 
     def _shown(self) -> Mapping[str, str]:

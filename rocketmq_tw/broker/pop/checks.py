@@ -20,7 +20,7 @@ _LONGEST_TOPIC = len(RETRY_PREFIX) + MAX_GROUP_LENGTH
 
 def not_popped(role: Role) -> str:
     """Returns the remark for requests to a broker in a role from which nothing can be popped."""
-    return f"a broker that is {role.value} stores no check points: pop from the master"
+    return f"a broker that is {role.words} stores no check points: pop from the master"
 
 
 class PopChecks:

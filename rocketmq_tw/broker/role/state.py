@@ -28,6 +28,11 @@ class Role(Enum):
     ACTING_MASTER = "acting master"
 
     @property
+    def words(self) -> str:
+        """Returns what a refusal says of a broker in this role."""
+        return "starting or changing its role" if self is Role.ISOLATED else self.value
+
+    @property
     def writes_log(self) -> bool:
         """Whether the broker appends messages to a log of its own."""
         return self is Role.MASTER

@@ -69,7 +69,7 @@ class Sending(Part):
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER:
             return self._handlers
-        remark = f"this broker is {role.value} and stores nothing: ask the master"
+        remark = f"this broker is {role.words} and stores nothing: ask the master"
         return refusing(STORING, ResponseCode.SYSTEM_BUSY, remark)
 
     def _next_unique_id(self) -> str:

@@ -56,7 +56,7 @@ class RecallRequests:
             if role.copies_log:
                 code = ResponseCode.SLAVE_NOT_AVAILABLE
             raise RequestError(
-                code, f"this broker is {role.value} and recalls no messages: ask the master"
+                code, f"this broker is {role.words} and recalls no messages: ask the master"
             )
 
         return {RequestCode.RECALL_MESSAGE: self.recall if role is Role.MASTER else refuse}

@@ -126,7 +126,7 @@ class Transactions(Part):
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER and self.work is not None:
             return TransactionRequests(self._host, self._writing.store, self.work).handlers()
-        remark = f"this broker is {role.value} and decides nothing: ask the master"
+        remark = f"this broker is {role.words} and decides nothing: ask the master"
         code = ResponseCode.SERVICE_NOT_AVAILABLE
         if role.copies_log:
             code = ResponseCode.SLAVE_NOT_AVAILABLE
