@@ -180,7 +180,7 @@ class ConsumeQueue:
         try:
             self.write_out()
         except OSError as error:
-            self.failure = str(error)
+            self.failure = self._unwritten.failures[self] = str(error)
 
     def write_out(self) -> None:
         """Writes the units that are in memory only; where that raises `OSError` they stay there."""

@@ -70,7 +70,7 @@ class MessageStore(StoreReads):
         self.report: RecoveryReport | None = None
         # Sockets may take all descriptors while the log needs its next file. Queues and index do
         # without the reserve, since they can wait.
-        self._files = reserving = ReservingFiles(files)
+        self.files = reserving = ReservingFiles(files)
         self._clock = clock
         if log is None:
             size = config.mapped_file_size_commit_log
@@ -125,7 +125,7 @@ class MessageStore(StoreReads):
         # In front of the first change: a crash in the middle of one leaves what only an unclean
         # start accepts.
         self._ownership.mark_open()
-        self._files.keep(self.paths.abort)
+        self.files.keep(self.paths.abort)
         try:
             checkpoint = self._open_files(clean)
         except StoreError:
@@ -206,7 +206,7 @@ class MessageStore(StoreReads):
         self._log.close()
         self._queues.close()
         self._deleted.close()
-        self._files.give_up()
+        self.files.give_up()
         if self._index:
             self._index.close()
         self._ownership.release()
@@ -246,6 +246,20 @@ class MessageStore(StoreReads):
     @property
     def min_physical_offset(self) -> int:
         return self._log.min_offset
+
+    @property
+    def failure(self) -> str:
+        """Why nothing can be stored before a restart; empty while that is not so."""
+        if self._log.failure or self._is_broken:
+            return self._log.failure or self._refusal
+        if self._checkpointing.failed:
+            return "queues or index could not be synced: check the disk and restart"
+        return ""
+
+    @property
+    def queue_failure(self) -> str:
+        """Why a queue could not be written when that was tried last; empty where all could."""
+        return self._queues.failure
 
     @property
     def refusal(self) -> str:

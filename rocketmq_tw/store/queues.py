@@ -191,6 +191,11 @@ class QueueTable:
         if self._unwritten.units > _MOST_UNWRITTEN:
             self._unwritten.write_all()
 
+    @property
+    def failure(self) -> str:
+        """Why a queue could not be written when that was tried last; empty where all could."""
+        return next(iter(self._unwritten.failures.values()), "")
+
     def write_out(self) -> None:
         """Writes all units that are in memory only; those that raise `OSError` stay there."""
         self._unwritten.write_all()

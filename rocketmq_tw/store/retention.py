@@ -111,8 +111,8 @@ _STEP = 50
 
 
 class Retention:
-    """Removes the oldest files of one store. `is_disk_full`, as the last run found it: nothing more
-    is stored."""
+    """Removes the oldest files of one store. `is_disk_full`, as the last look found it: nothing
+    more is stored."""
 
     def __init__(
         self,
@@ -140,6 +140,13 @@ class Retention:
         #: What waits in files that stayed the last time.
         self._kept_for: list[str] = []
 
+    def look(self) -> set[DiskUsage]:
+        """Finds out whether the disk is full; returns the use of the disks that the store is on."""
+        # The log may lie on a disk of its own.
+        disks = {self._files.usage(path) for path in (self._log.directory, self._root)}
+        self.is_disk_full = worst_pressure(self._config, disks) is Pressure.FULL
+        return disks
+
     def run(self, dispatched: int, now_ms: int, *, at_any_hour: bool) -> Iterator[int]:
         """Removes what may go of a log whose queues have it up to `dispatched`; see
         `IMessageStore.clean`. In steps between which the store may change."""
@@ -158,10 +165,8 @@ class Retention:
         self, dispatched: int, now_ms: int, at_any_hour: bool, needs: Collection[Need]
     ) -> Removal:
         log, config = self._log, self._config
-        # The log may lie on a disk of its own.
-        disks = {self._files.usage(path) for path in (log.directory, self._root)}
+        disks = self.look()
         pressure = worst_pressure(config, disks)
-        self.is_disk_full = pressure is Pressure.FULL
         # What queues and index have in memory only must come from the log again after a crash.
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)
         times = _last_writes(log, done, config.delete_file_batch_max)

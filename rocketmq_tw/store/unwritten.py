@@ -29,6 +29,8 @@ class Unwritten:
     def __init__(self, limit: int = UNWRITTEN_LIMIT) -> None:
         #: How many units there are.
         self.units = 0
+        #: Why queues could not be written when that was tried last.
+        self.failures: dict[UnitsInMemory, str] = {}
         self._limit = limit
         self._queues: OrderedDict[UnitsInMemory, None] = OrderedDict()
 
@@ -41,6 +43,7 @@ class Unwritten:
         """The queue has so many less, and none where they `are_last`."""
         if are_last:
             del self._queues[queue]
+            self.failures.pop(queue, None)
         self.units -= units
 
     def write_most(self) -> None:
@@ -61,6 +64,7 @@ class Unwritten:
                 queue.write_out()
             except OSError as error:
                 problem = problem or error
+                self.failures[queue] = str(error)
         if problem is not None:
             raise problem
 

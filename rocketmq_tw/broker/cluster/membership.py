@@ -20,10 +20,12 @@ from rocketmq_tw.broker.cluster.registration import (
     RoleRegistration,
     tell_all,
 )
+from rocketmq_tw.broker.role.health import Health
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.net.address import split_addresses
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode
@@ -36,10 +38,18 @@ UNREGISTER_TIMEOUT = 3.0
 class Membership:
     """Registers the broker in each role, and takes that back at the end."""
 
-    def __init__(self, host: Host, addresses: Addresses, tables: Tables, role: RoleHolder) -> None:
+    def __init__(
+        self,
+        host: Host,
+        addresses: Addresses,
+        tables: Tables,
+        role: RoleHolder,
+        health: Health,
+    ) -> None:
         self._config = host.config
         self._addresses = addresses
         self._role = role
+        self._health = health
         self._announcements = tables.announcements
         #: Told of the master's address in answers to registrations.
         self.masters = Listeners[Master]("a name server told of the master")
@@ -52,7 +62,7 @@ class Membership:
         self.group = GroupMembers(host, addresses, role, tables.topics, tuple(self._links))
         self._registration: RoleRegistration | None = None
         self._begin: Callable[[], RoleRegistration] = lambda: RoleRegistration(
-            host, addresses, tables, role, links, self.masters
+            host, addresses, tables, role, links, self.masters, self._permission
         )
         self._left = False
         tables.topics.changed.add(self._topics_changed)
@@ -109,10 +119,14 @@ class Membership:
         return succeed(None) if self._registration is None else self._registration.retry()
 
     def leave(self) -> Deferred[None]:
-        """Takes the registration back where this broker was, or may have been, registered: another
-        one may have its name, as where the port was taken. Fires when all name servers that were
-        told have answered or failed."""
+        """Takes the registration back for good, as `unregister` does."""
         self._left = True
+        return self.unregister()
+
+    def unregister(self) -> Deferred[None]:
+        """Takes the registration back, until `begin` is called, where this broker was, or may have
+        been, registered: another one may have its name, as where the port was taken. Fires when all
+        name servers that were told have answered or failed."""
         self._end()
         header = UnRegisterBrokerRequestHeader(
             broker_name=self._config.broker_name,
@@ -122,6 +136,12 @@ class Membership:
         )
         links = tuple(link for link in self._links.values() if link.may_have_broker)
         return tell_all(links, RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT)
+
+    def _permission(self) -> int:
+        """What clients may do with this broker: no sends go to a master that cannot store them."""
+        permitted = self._config.broker_permission
+        is_unable = self._role.is_master and self._health.cannot_write
+        return permitted & ~permissions.WRITE if is_unable else permitted
 
     def _end(self) -> None:
         if self._registration is not None:

@@ -12,6 +12,7 @@ from rocketmq_tw.broker.cluster.membership import Membership
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.change import on_change
 
 #: Seconds between tries to register where a name server could not be reached.
@@ -21,12 +22,23 @@ RETRY_SECONDS = 3.0
 class Cluster(Part):
     """Registers the broker in its role with all name servers, and takes that back at the end."""
 
-    def __init__(self, host: Host, role: RoleHolder, addresses: Addresses, tables: Tables) -> None:
+    def __init__(
+        self,
+        host: Host,
+        role: RoleHolder,
+        addresses: Addresses,
+        writing: Writing,
+        tables: Tables,
+    ) -> None:
         self._config = host.config
+        self._role = role
+        self._health = writing.health
+        self._is_writable = True
         self._forget_config = on_change(host.config, self._config_changed)
         self._topics = tables.topics
-        self.membership = Membership(host, addresses, tables, role)
+        self.membership = Membership(host, addresses, tables, role, writing.health)
         role.changed.add(self._role_changed)
+        self._forget_health = writing.health.changed.add(self._health_changed)
 
     def periodic(self) -> Iterable[Periodic]:
         config, membership = self._config, self.membership
@@ -53,9 +65,20 @@ class Cluster(Part):
 
     def _config_changed(self, keys: frozenset[str]) -> None:
         if "brokerPermission" in keys:
-            self._topics.touch()
-            self.membership.register(force=True)
+            self._permission_changed()
+
+    def _health_changed(self) -> None:
+        is_writable = not self._health.cannot_write
+        if is_writable is not self._is_writable:
+            self._is_writable = is_writable
+            if self._role.is_master:
+                self._permission_changed()
+
+    def _permission_changed(self) -> None:
+        self._topics.touch()
+        self.membership.register(force=True)
 
     def stop(self) -> Deferred[None]:
+        self._forget_health()
         self._forget_config()
         return self.membership.leave()

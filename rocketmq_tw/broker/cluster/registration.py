@@ -199,7 +199,9 @@ class RoleRegistration:
         role: RoleHolder,
         links: Links,
         masters: Listeners[Master],
+        permission: Callable[[], int],
     ) -> None:
+        """`permission`: what clients may do with this broker now, whatever its topics allow."""
         self._config = host.config
         self._in_thread = host.in_thread
         self._in_slices = host.in_slices
@@ -209,6 +211,7 @@ class RoleRegistration:
         self._role = role
         self._links = links
         self._masters = masters
+        self._permission = permission
         self._scope = Scope()
         self.end = self._scope.end
         #: What is registered is encoded one after the other, and so leaves in order.
@@ -331,7 +334,7 @@ class RoleRegistration:
         table = self._topics.table(topics)
         table.topic_queue_mapping_info_map = self._mappings.shown(topics)
         self._sent_version = table.data_version
-        compressed, permitted = self._config.compressed_register, self._config.broker_permission
+        compressed, permitted = self._config.compressed_register, self._permission()
 
         def encode() -> tuple[bytes, int]:
             if permissions.is_readable(permitted) and permissions.is_writable(permitted):
@@ -375,7 +378,7 @@ class RoleRegistration:
         return tell_all(links, code, header, body, timeout, self._registered)
 
     def _send_topic(self, topic: TopicConfig) -> Deferred[None]:
-        config = _as_permitted(topic, self._config.broker_permission)
+        config = _as_permitted(topic, self._permission())
         route = TopicRouteData(
             queue_datas=[
                 QueueData(

@@ -121,6 +121,8 @@ class Commit:
         self.times = AppendTimes()
         self._last_appends: list[Callable[[AppendLast], None]] = []
         self._stopped = False
+        #: Why the last write of the log failed; empty where it did not.
+        self.failure = ""
         # With SYNC_FLUSH the store shows messages only once they are durable.
         flusher.on_round(dispatcher.dispatch)
 
@@ -208,7 +210,7 @@ class Commit:
             return fail(NotWritableError("the broker is stopping"))
         try:
             self._store.append_raw(offset, data)
-            self._store.write_pending()
+            self._write()
         except StoreError as error:
             return fail(error)
         self._dispatcher.dispatch_later()
@@ -291,7 +293,7 @@ class Commit:
         appends, self._appends = self._appends, []
         began = self._turn_began
         try:
-            self._store.write_pending()
+            self._write()
         except Exception:
             log.failure("writing the log failed; {n} appends are refused", n=len(appends))
             self._answer_all(appends, ResponseCode.SYSTEM_ERROR, began)
@@ -305,6 +307,14 @@ class Commit:
             self._answer_or_wait(appends, began)
         # Senders go on meanwhile.
         self._gather(self._dispatcher.dispatch)
+
+    def _write(self) -> None:
+        try:
+            self._store.write_pending()
+        except Exception as error:
+            self.failure = str(error)
+            raise
+        self.failure = ""
 
     def _answer_or_wait(self, appends: list[_Entry], began: float) -> None:
         entries = appends if self.all_wait else [entry for entry in appends if entry[2]]
@@ -371,7 +381,7 @@ def refusal_of(role: Role) -> RequestError:
     """Returns the refusal of a message in a role that stores none."""
     return RequestError(
         ResponseCode.SERVICE_NOT_AVAILABLE,
-        f"a broker that is {role.value} stores nothing: send to the master",
+        f"a broker that is {role.words} stores nothing: send to the master",
     )
 
 

@@ -31,6 +31,8 @@ class Dispatcher:
         self._retry = Alarm(clock, self.dispatch)
         self._later = Alarm(clock, self.dispatch)
         self._stopped = False
+        #: Why the last dispatch failed; empty where it did not.
+        self.failure = ""
 
     def stop(self) -> None:
         """Ends retries and what would follow in later turns; `dispatch` still works."""
@@ -68,7 +70,7 @@ class Dispatcher:
         failure, which is logged."""
         self._later.cancel()
         try:
-            if not self._store.dispatch():
+            if not self._dispatch():
                 return
         except Exception:
             # The messages are in the log, and the store goes on from there the next time.
@@ -94,8 +96,17 @@ class Dispatcher:
     def dispatch_all(self) -> Generator[Deferred[None], None, None]:
         """Dispatches all that the log has, and lets others in between; fails with what the store
         raises where some of it cannot be dispatched."""
-        while self._store.dispatch():
+        while self._dispatch():
             self._dispatched.tell()
             if self._store.is_dispatched:
                 break
             yield deferLater(self._clock, 0)
+
+    def _dispatch(self) -> int:
+        try:
+            dispatched = self._store.dispatch()
+        except Exception as error:
+            self.failure = f"messages do not come into their queues: {error}"
+            raise
+        self.failure = ""
+        return dispatched

@@ -89,6 +89,10 @@ class Flusher:
         #: The checkpoint that is being written, or waits for the log in front of it.
         self._checkpoint: ICheckpointWrite | None = None
         self._paused = False
+        #: Why the last sync of the log failed; empty where it did not.
+        self.failure = ""
+        #: Why there was no checkpoint when one was due; empty where there was.
+        self.checkpoint_failure = ""
         #: Deferreds that fire once nothing is being synced and no caller waits for a sync.
         self._paused_waiters = Waiters[None]()
         self._stopped_waiters = Waiters[None]()
@@ -155,6 +159,7 @@ class Flusher:
 
     def _round_ended(self, _result: Any) -> None:
         self._running = False
+        self.failure = ""
         self._round_failures.succeeded()
         reached = self._store.flushed_offset
         self._rounds.tell()
@@ -170,6 +175,7 @@ class Flusher:
 
     def _round_failed(self, failure: Failure) -> None:
         self._running = False
+        self.failure = f"the log cannot be made durable: {failure.getErrorMessage()}"
         self._round_failures.failed(failure)
         waiting, self._waiting = self._waiting, []
         for _, flushed in waiting:
@@ -192,7 +198,7 @@ class Flusher:
         try:
             write = store.prepare_checkpoint(thorough=thorough)
         except Exception:
-            self._checkpoint_failures.failed(Failure())
+            self._checkpoint_failed(Failure())
             return
         if write is None:
             return
@@ -205,16 +211,21 @@ class Flusher:
     def _write_checkpoint(self, write: ICheckpointWrite, durable: bool) -> None:
         if durable:
             written = self._in_thread(write)
-            written.addCallbacks(self._checkpoint_written, self._checkpoint_failures.failed)
+            written.addCallbacks(self._checkpoint_written, self._checkpoint_failed)
             written.addCallback(self._checkpoint_ended)
         else:
             self._checkpoint_ended(None)
 
     def _checkpoint_written(self, is_written: bool) -> None:
+        self.checkpoint_failure = ""
         if is_written:
             self._checkpoint_failures.succeeded()
         else:
             self.checkpoint_soon()
+
+    def _checkpoint_failed(self, failure: Failure) -> None:
+        self.checkpoint_failure = f"no checkpoint can be written: {failure.getErrorMessage()}"
+        self._checkpoint_failures.failed(failure)
 
     def _checkpoint_ended(self, _result: Any) -> None:
         self._checkpoint = None

@@ -19,6 +19,7 @@ from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.group_log import end_older_log, group_settings, make_group_log
+from rocketmq_tw.broker.writing.health_checks import LOOK_SECONDS, HealthChecks
 from rocketmq_tw.broker.writing.log_end import LogEnd
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
 from rocketmq_tw.broker.writing.redirects import Redirects, Stage, reject_transactions
@@ -67,6 +68,10 @@ class Writing(Part):
             role,
             gather=host.listener.gather,
         )
+        self._checks = HealthChecks(
+            host, role, self.store, self.commit, self.flusher, self.dispatcher
+        )
+        self.health = self._checks.health
         #: For all messages that the broker makes itself.
         self.sink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
         self.redirects = Redirects()
@@ -95,6 +100,7 @@ class Writing(Part):
             self.store.dispatch_limit = self.group_log.committed_offset
         for note in recovered.notes:
             log.warn("recovery: {note}", note=note)
+        yield self._checks.start()
         self.flusher.start()
 
     def _check_kinds(self) -> None:
@@ -115,6 +121,7 @@ class Writing(Part):
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
+        yield self._checks.stop()
         if self._loaded:
             yield self.truncation.over()
             yield self.commit.stop()
@@ -123,6 +130,7 @@ class Writing(Part):
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.store_config.clean_resource_interval / 1000
         yield Periodic("the retention", seconds, self._clean)
+        yield Periodic("the look at the disk", LOOK_SECONDS, self._checks.look)
         yield Periodic("timing appends", MINUTE_SECONDS, self.commit.times.begin_minute)
 
     def _clean(self) -> Deferred[Any]:
@@ -163,6 +171,7 @@ class Writing(Part):
         yield gauge("rocketmq_storage_flush_behind_bytes", store.end_offset - store.flushed_offset)
         behind = store.written_offset - store.dispatched_offset
         yield gauge("rocketmq_storage_dispatch_behind_bytes", behind)
+        yield gauge("rocketmq_storage_writable", int(not self.health.cannot_write))
 
 
 def _with_unit(size: int) -> str:

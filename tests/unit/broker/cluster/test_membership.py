@@ -9,6 +9,7 @@ from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.cluster import registration
 from rocketmq_tw.broker.cluster.membership import Membership
 from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.role.health import Health
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.topics.announcements import Announcements
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
@@ -118,7 +119,8 @@ class World:
             announcements=self.announcements,
         )
         self.role = a_master()
-        self.membership = Membership(host, addresses, tables, self.role)
+        self.health = Health()
+        self.membership = Membership(host, addresses, tables, self.role, self.health)
         self.membership.begin()
 
     def settle(self, deferred) -> bool:
