@@ -202,10 +202,11 @@ class ControllerClient:
         *,
         designate: bool = False,
         ended_epoch: int | None = None,
+        never_begun: bool = False,
     ) -> "Deferred[ElectionResult]":
         """1002: the broker asks for a master, itself where there never was one; an administrator
         designates one. `ended_epoch`: in place of the master of that epoch, of no later one, where
-        the controller is not stock's."""
+        the controller is not stock's; `never_begun` is told to such a one only."""
         header = ElectMasterRequestHeader(
             cluster_name=cluster,
             broker_name=name,
@@ -213,6 +214,7 @@ class ControllerClient:
             designate_elect=designate,
             invoke_time=self._now_ms(),
             master_epoch=ended_epoch,
+            never_begun=never_begun or None,
         )
         return self._ask(
             RequestCode.CONTROLLER_ELECT_MASTER,
@@ -221,10 +223,21 @@ class ControllerClient:
             also=(ResponseCode.CONTROLLER_MASTER_STILL_EXIST,),
         )
 
-    def end_epoch(self, cluster: str, name: str, epoch: int) -> "Deferred[None]":
+    def end_epoch(
+        self, cluster: str, name: str, epoch: int, *, never_begun: bool = False
+    ) -> "Deferred[None]":
         """Ends a master's epoch, if it is not over: the group has no master then (1002 for no
-        broker). Where stock's controllers lead, it ends the epoch that there is when it comes."""
-        asked = self.elect_master(cluster, name, NO_BROKER, designate=True, ended_epoch=epoch)
+        broker). Where stock's controllers lead, it ends the epoch that there is when it comes.
+        `never_begun`: that master could not begin its epoch, so the brokers in sync before it was
+        elected have all that was acknowledged, and may be elected."""
+        asked = self.elect_master(
+            cluster,
+            name,
+            NO_BROKER,
+            designate=True,
+            ended_epoch=epoch,
+            never_begun=never_begun,
+        )
         return asked.addCallbacks(lambda _: None, _check_epoch_is_over)
 
     def alter_sync_state_set(

@@ -68,6 +68,10 @@ class BrokerLiveness:
             self.log.info("{broker} is alive: {standing}", broker=key, standing=standing)
         return request.response(remark="Heart beat success")
 
+    def owns(self, peer: IPeer, key: ReplicaKey) -> bool:
+        """Whether the heartbeats of a broker come over the connection of `peer`."""
+        return key in self._live.owned_by(peer)
+
     def scan(self) -> None:
         """Takes out the brokers that were silent for too long."""
         gone = self._live.expire()

@@ -8,6 +8,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.live_brokers import ReplicaKey
 from rocketmq_tw.controller.core.requests import Parse, read_requests, write_requests
 from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.controller.liveness import BrokerLiveness
@@ -15,6 +16,7 @@ from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.net.administrators import is_designation
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -36,6 +38,9 @@ MAX_FIELD = 16 * 1024
 
 #: Characters of a request's values that one line of the log shows.
 MAX_SHOWN = 200
+
+#: The field by which a master says that it could not begin its epoch.
+_NEVER_BEGUN = "neverBegun"
 
 #: What administrators order; each is in the log with who asked.
 _ORDERS: Mapping[int, Callable[[RemotingCommand], bool]] = {
@@ -75,6 +80,8 @@ class ControllerRequests:
         }
         for code, parse in write_requests(self._config).items():
             handlers[code] = self._handler(parse, is_write=True)
+        elect = handlers[RequestCode.CONTROLLER_ELECT_MASTER]
+        handlers[RequestCode.CONTROLLER_ELECT_MASTER] = self._of_its_own_epoch(elect)
         for code, is_order in _ORDERS.items():
             handlers[code] = self._noted(handlers[code], is_order)
         for code, parse in read_requests().items():
@@ -153,6 +160,25 @@ class ControllerRequests:
             return answer
 
         return handle
+
+    def _of_its_own_epoch(self, handler: Handler) -> Handler:
+        """Returns `handler` of elections, which hears only from a master itself that it never began
+        its epoch: what it acknowledged would be lost."""
+
+        def handle(request: RemotingCommand, peer: IPeer) -> Any:
+            if _NEVER_BEGUN in request.ext_fields and not self._is_from_master(request, peer):
+                del request.ext_fields[_NEVER_BEGUN]
+            return handler(request, peer)
+
+        return handle
+
+    def _is_from_master(self, request: RemotingCommand, peer: IPeer) -> bool:
+        group = self._decider.machine.state.group(request.ext_fields.get("brokerName", ""))
+        if group is None or group.sync.master is None:
+            return False
+        address = group.table.address(group.sync.master)
+        key = ReplicaKey(group.cluster, group.name, group.sync.master)
+        return host_of(address or "") == host_of(peer.address) or self._liveness.owns(peer, key)
 
     def _noted(self, handler: Handler, is_order: Callable[[RemotingCommand], bool]) -> Handler:
         """Returns `handler`, which says in the log who asked for what `is_order` tells of."""

@@ -11,9 +11,14 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.replicas.switching import LogProgress
+from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
+
+#: What the last heartbeat before a silence says of how long the broker counts as alive, in
+#: milliseconds: the least that is heard.
+FAREWELL_MS = 1
 
 log = Logger()
 
@@ -21,7 +26,11 @@ log = Logger()
 class GroupControllers:
     """Keeps the addresses of `client` at those that controllerAddr of `host.config` stands for."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, candidacy: Candidacy) -> None:
+        #: Whether the broker may be elected: without that it sends no heartbeats.
+        self.candidacy = candidacy
+        #: Whether the controllers were told that they will hear no more of it.
+        self._is_silent = False
         self._config = host.config
         self._in_thread = host.in_thread
         #: Asks the controller that leads.
@@ -48,8 +57,13 @@ class GroupControllers:
 
     def heartbeat(self, broker_id: int, address: str, progress: LogProgress) -> None:
         """Tells every controller that the broker of this lasting id is alive at `address`, and how
-        far its log is (904)."""
+        far its log is (904). One that does not stand for election says so once, and nothing after
+        that."""
         config = self._config
+        stands = not self.candidacy.refusal
+        if self._is_silent and not stands:
+            return
+        self._is_silent = not stands
         self.client.heartbeat(
             BrokerHeartbeatRequestHeader(
                 cluster_name=config.broker_cluster_name,
@@ -59,7 +73,9 @@ class GroupControllers:
                 epoch=progress.epoch,
                 max_offset=progress.end,
                 confirm_offset=progress.confirmed,
-                heartbeat_timeout_mills=config.controller_heart_beat_timeout_mills,
+                heartbeat_timeout_mills=(
+                    config.controller_heart_beat_timeout_mills if stands else FAREWELL_MS
+                ),
                 election_priority=config.broker_election_priority,
             ),
             config.send_heartbeat_timeout_millis / 1000,

@@ -88,6 +88,7 @@ class ControllerFollower:
         self._clock = host.reactor
         self._is_learner = host.store_config.async_learner
         self._controllers = controllers
+        self._candidacy = controllers.candidacy
         self._leader = controllers.client
         self._enrolment = enrolment
         self._addresses = addresses
@@ -102,10 +103,14 @@ class ControllerFollower:
         self._heard_epoch = 0
         #: The newest master epoch when this process first asked; None before.
         self._former_epoch: int | None = None
+        #: The epoch that it is about to begin as the master, and the last one that it never will.
+        self._entering_epoch: int | None = None
+        self._given_up_epoch: int | None = None
         self._failures = 0
         #: Until this time of the clock, in seconds, the controllers are known to know the broker.
         self._registered_until = 0.0
         self._scope = Scope()
+        self._candidacy.changed.add(self._candidacy_changed)
 
     @property
     def broker_id(self) -> int:
@@ -260,7 +265,15 @@ class ControllerFollower:
             # a SyncStateSet that this process knows nothing of.
             log.info("a former process was master in epoch {epoch}", epoch=group.master_epoch)
             group = yield self._without_master(me, group)
+        if self._is_this_one(group) and self._may_not_lead(group):
+            # The controllers would take it for a master that is alive.
+            group = yield self._give_up(me, group)
         if self._step(group) is Step.ELECT:
+            if self._candidacy.refusal:
+                raise NoMasterError(
+                    "the group has no master, and this broker does not stand for election:"
+                    f" {self._candidacy.refusal}"
+                )
             if self._is_learner:
                 # It would be the first master of a new group, and only it in sync from then on.
                 raise NoMasterError(
@@ -270,7 +283,32 @@ class ControllerFollower:
             self._heard_epoch = max(self._heard_epoch, group.master_epoch)
             election = yield self._leader.elect_master(me.cluster, me.broker_name, me.broker_id)
             group = election.group
-        yield self._changing.run(self._change, group)
+        try:
+            yield self._changing.run(self._change, group)
+        except Exception as error:
+            if self._is_this_one(group):
+                # Which has the epoch ended.
+                self._candidacy.failed(str(error))
+            raise
+
+    def _may_not_lead(self, group: GroupState) -> bool:
+        return bool(self._candidacy.refusal) or group.master_epoch == self._given_up_epoch
+
+    @inlineCallbacks
+    def _give_up(self, me: Identity, group: GroupState) -> Generator[Any, Any, GroupState]:
+        """Ends the epoch of this broker, which cannot lead; fires as `_without_master` does. Where
+        it did not begin that epoch, the others are elected as if it had not been."""
+        epoch = group.master_epoch
+        never_begun = self._entering_epoch != epoch and self._role.state.epoch != epoch
+        if never_begun:
+            # Nor will it.
+            self._given_up_epoch = epoch
+        yield self._leader.end_epoch(me.cluster, me.broker_name, epoch, never_begun=never_begun)
+        return group._replace(master_id=None)
+
+    def _is_this_one(self, group: GroupState) -> bool:
+        """Whether the controllers take this broker for the master."""
+        return (group.master_id, group.master_address) == (self.broker_id, self._addresses.broker)
 
     def _is_former_self(self, group: GroupState) -> bool:
         """Whether the master is the process that this broker was before."""
@@ -280,13 +318,18 @@ class ControllerFollower:
         step = self._step(group)
         if self._scope.is_over or self._is_former_self(group):
             return None
+        if group.master_epoch == self._given_up_epoch:
+            return None
         if step is Step.SYNC_STATE_SET:
             self._switching.apply(group.in_sync)
         elif step is Step.MASTER:
-            self._heard_epoch = group.master_epoch
+            self._heard_epoch = self._entering_epoch = group.master_epoch
             if self._role.is_master:
-                return self._switching.renew(group)
-            return self._changes.change(RoleState(Role.MASTER, 0, synchronous=True, group=group))
+                leading = self._switching.renew(group)
+            else:
+                state = RoleState(Role.MASTER, 0, synchronous=True, group=group)
+                leading = self._changes.change(state)
+            return leading.addBoth(self._entered)
         elif step is Step.SLAVE:
             self._heard_epoch = group.master_epoch
             if group.master_id == self.broker_id:
@@ -299,6 +342,17 @@ class ControllerFollower:
                 )
             return self._changes.change(RoleState(Role.SLAVE, self.broker_id, group=group))
         return None
+
+    def _entered(self, result: Failure | None) -> Failure | None:
+        self._entering_epoch = None
+        if result is None:
+            self._candidacy.succeeded()
+        return result
+
+    def _candidacy_changed(self) -> None:
+        """The controllers hear of it at once."""
+        self.beat()
+        self.poll()
 
     def _step(self, group: GroupState) -> Step:
         return next_step(

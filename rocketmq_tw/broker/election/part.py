@@ -13,9 +13,12 @@ from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import ControllerFollower
 from rocketmq_tw.broker.election.identity import IdentityFiles
 from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -36,6 +39,7 @@ class ElectedRole(Part):
         role: RoleHolder,
         addresses: Addresses,
         changes: RoleChanges,
+        writing: Writing,
         replicas: Replicas,
     ) -> None:
         self._host = host
@@ -43,7 +47,9 @@ class ElectedRole(Part):
         self._role = role
         self._addresses = addresses
         self._changes = changes
+        self._health = writing.health
         self._switching = replicas.switching
+        self._candidacy: Candidacy | None = None
         self._controllers: GroupControllers | None = None
         self.follower: ControllerFollower | None = None
 
@@ -62,7 +68,8 @@ class ElectedRole(Part):
             config.broker_cluster_name,
             config.broker_name,
         )
-        self._controllers = controllers = GroupControllers(host)
+        self._candidacy = Candidacy(host.reactor, self._health, self._role)
+        self._controllers = controllers = GroupControllers(host, self._candidacy)
         self.follower = ControllerFollower(
             host,
             controllers,
@@ -87,6 +94,8 @@ class ElectedRole(Part):
     def stop(self) -> None:
         if self.follower is not None:
             self.follower.stop()
+        if self._candidacy is not None:
+            self._candidacy.stop()
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._role_changed}
@@ -109,6 +118,9 @@ class ElectedRole(Part):
             may_hang=True,
         )
         yield Periodic("the controllers' name", LOOK_UP_SECONDS, controllers.look_up, may_hang=True)
+
+    def metrics(self) -> Iterable[Metric]:
+        return () if self._candidacy is None else self._candidacy.metrics()
 
     def _role_changed(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         if self.follower is None:

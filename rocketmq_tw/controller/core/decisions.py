@@ -246,8 +246,21 @@ def _no_master_elected(group: Group, request: ElectMasterRequestHeader) -> Decis
         code=ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
         remark=f"nobody of the SyncStateSet of broker-set {group.name} is alive: no master",
         header=ElectMasterResponseHeader(),
-        events=(ElectMaster(broker_name=group.name, new_master_elected=False),),
+        events=(
+            *_former_set(group, request),
+            ElectMaster(broker_name=group.name, new_master_elected=False),
+        ),
     )
+
+
+def _former_set(group: Group, request: ElectMasterRequestHeader) -> tuple[ControllerEvent, ...]:
+    """The SyncStateSet of before, where the master never began its epoch: nothing was acknowledged
+    in it, so those members have all that was."""
+    former = group.sync.former
+    ends_own_epoch = request.master_epoch == group.sync.master_epoch
+    if not (request.never_begun and ends_own_epoch and group.sync.master is not None and former):
+        return ()
+    return (AlterSyncStateSet(broker_name=group.name, new_sync_state_set=former),)
 
 
 def _master_header(

@@ -64,13 +64,15 @@ class ReplicaTable(msgspec.Struct):
 
 
 class SyncState(msgspec.Struct):
-    """The master and the SyncStateSet of one group, and how often each has changed."""
+    """The master and the SyncStateSet of one group, and how often each has changed. `former` are
+    the members before the present master was elected, while it has not changed them."""
 
     cluster: str | None
     master: int | None = None
     master_epoch: int = 0
     members: frozenset[int] = frozenset()
     epoch: int = 0
+    former: frozenset[int] = frozenset()
 
     def set_master(self, broker_id: int | None) -> None:
         """Makes a broker the master, or none, in a new master epoch."""
@@ -81,6 +83,7 @@ class SyncState(msgspec.Struct):
         """Makes these the SyncStateSet, in a new epoch of the set."""
         self.members = members
         self.epoch += 1
+        self.former = frozenset()
 
 
 class Group(NamedTuple):
@@ -156,8 +159,10 @@ class ControllerState(msgspec.Struct):
             # The set stays: it says who may be the next master.
             group.sync.set_master(None)
         elif master is not None:
+            former = group.sync.members
             group.sync.set_master(master)
             group.sync.set_members(frozenset((master,)))
+            group.sync.former = former
 
     def _update_address(self, event: UpdateBrokerAddress) -> None:
         table = self.replica_tables.get(event.broker_name)
@@ -177,6 +182,7 @@ class ControllerState(msgspec.Struct):
         for broker_id in ids:
             group.table.replicas.pop(broker_id, None)
         group.sync.members -= ids
+        group.sync.former -= ids
         if not group.table.replicas:
             del self.replica_tables[name]
         if not group.sync.members:

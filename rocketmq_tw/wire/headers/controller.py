@@ -27,7 +27,8 @@ class AlterSyncStateSetResponseHeader(Header, kw_only=True):
 class ElectMasterRequestHeader(Header, kw_only=True):
     """1002. A broker gives its own id, which a group without any master before gets for its first;
     an administrator designates one. -1: the best one. `master_epoch`: of the master that is to
-    be one no more, and of no later one; stock knows no such field and passes it over."""
+    be one no more, and of no later one; `never_begun`: it has not begun that epoch. Stock knows no
+    such fields and passes them over."""
 
     cluster_name: str = ""
     broker_name: str = ""
@@ -35,6 +36,7 @@ class ElectMasterRequestHeader(Header, kw_only=True):
     designate_elect: bool = False
     invoke_time: Long | None = None
     master_epoch: Int | None = None
+    never_begun: bool | None = None
 
 
 class ElectMasterResponseHeader(Header, kw_only=True):

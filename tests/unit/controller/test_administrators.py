@@ -91,3 +91,16 @@ def test_a_controller_that_does_not_lead_says_so_and_judges_nobody(named: Contro
     named.asker = STRANGER
     answer = named.ask(follower, ELECT, **END_EPOCH)
     assert answer.code == ResponseCode.CONTROLLER_NOT_LEADER
+
+
+@pytest.mark.parametrize(("asker", "members"), [("10.0.0.3", {2}), ("10.0.0.2", {1, 2, 3})])
+def test_only_a_master_itself_says_that_it_never_began_its_epoch(
+    named: Controllers, asker: str, members: set[int]
+) -> None:
+    assert code_of(named, ADMIN, ELECT, DESIGNATE) == 0
+    group = named.leader().machine.state.group("g")
+    assert group is not None and (group.sync.master, group.sync.members) == (2, {2})
+    end = END_EPOCH | {"masterEpoch": group.sync.master_epoch, "neverBegun": "true"}
+    code_of(named, asker, ELECT, end)
+    group = named.leader().machine.state.group("g")
+    assert group is not None and (group.sync.master, group.sync.members) == (None, members)

@@ -41,6 +41,8 @@ from rocketmq_tw.wire.headers.controller import (
     GetNextBrokerIdResponseHeader,
 )
 
+ELECT = RequestCode.CONTROLLER_ELECT_MASTER
+
 
 class Alive:
     """Who is alive, by id, at the addresses of `state_of`."""
@@ -221,6 +223,46 @@ def test_the_first_master_is_one_of_the_group() -> None:
     assert stranger.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED and not stranger.events
     first = ask(state, RequestCode.CONTROLLER_ELECT_MASTER, brokerName="g", brokerId=3)
     assert first.code == ResponseCode.SUCCESS and first.events
+
+
+def test_the_set_of_before_is_back_where_a_master_never_began_its_epoch() -> None:
+    state = state_of(master=1, members=(1, 2, 3))
+
+    def carry_out(life: Any = ALL, **fields: object) -> None:
+        for event in ask(state, ELECT, life, brokerName="g", **fields).events:
+            state.apply(event)
+
+    dead = Alive(b2=(1, 10, 1), b3=(1, 10, 1))
+    carry_out(dead)
+    sync = state.sync_states["g"]
+    assert (sync.master, sync.master_epoch, sync.members) == (2, 5, {2})
+    end = {"brokerId": -1, "designateElect": True, "neverBegun": True}
+    # Of another epoch nobody knows that.
+    carry_out(dead, **end, masterEpoch=4)
+    carry_out(dead, **end)
+    assert (sync.master, sync.members) == (None, {2})
+    carry_out(dead, brokerId=2)
+    assert (sync.master, sync.master_epoch, sync.members) == (2, 7, {2})
+    state = state_of(master=1, members=(1, 2, 3))
+    carry_out(dead)
+    carry_out(dead, **end, masterEpoch=5)
+    sync = state.sync_states["g"]
+    assert (sync.master, sync.master_epoch, sync.members) == (None, 6, {1, 2, 3})
+    carry_out(Alive(b3=(1, 10, 1)), brokerId=3)
+    assert (sync.master, sync.members) == (3, {3})
+
+
+def test_a_set_that_the_master_has_changed_stays() -> None:
+    state = state_of(master=1, members=(1, 2, 3))
+    for life, fields in (
+        (Alive(b2=(1, 10, 1)), {}),
+        (ALL, {"brokerId": -1, "designateElect": True, "neverBegun": True, "masterEpoch": 5}),
+    ):
+        for event in ask(state, ELECT, life, brokerName="g", **fields).events:
+            state.apply(event)
+        if not fields:
+            state.apply(AlterSyncStateSet(broker_name="g", new_sync_state_set=frozenset({2, 3})))
+    assert state.sync_states["g"].members == {2, 3}
 
 
 @pytest.mark.parametrize(

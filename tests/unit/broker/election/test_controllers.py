@@ -63,7 +63,8 @@ def controllers(
     host: Any = SimpleNamespace(
         config=config, reactor=clock or Clock(), client=client, in_thread=lambda job: execute(job)
     )
-    return GroupControllers(host)
+    candidacy: Any = SimpleNamespace(refusal="")
+    return GroupControllers(host, candidacy)
 
 
 def beaten(found: GroupControllers, client: Asked) -> list[str]:

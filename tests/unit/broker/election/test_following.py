@@ -16,6 +16,8 @@ from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import RETRY_SECONDS, ControllerFollower, NotMasterError
 from rocketmq_tw.broker.election.identity import IdentityFiles
 from rocketmq_tw.broker.replicas.switching import LogProgress
+from rocketmq_tw.broker.role.candidacy import FIRST_PAUSE, Candidacy
+from rocketmq_tw.broker.role.health import Health
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.client.controller import ElectionResult
@@ -42,6 +44,7 @@ class Controllers:
         self.elections = 0
         #: The epochs that were ended.
         self.deposed: list[int] = []
+        self.never_begun: list[int] = []
         self.keeps_its_master = False
         #: What a registration is answered, where that is not all that is known.
         self.registration: GroupState | None = None
@@ -91,12 +94,16 @@ class Controllers:
 
         return self._answer(elect)
 
-    def end_epoch(self, cluster: str, name: str, epoch: int) -> Deferred[None]:
+    def end_epoch(
+        self, cluster: str, name: str, epoch: int, *, never_begun: bool = False
+    ) -> Deferred[None]:
         def end() -> None:
             if self.keeps_its_master:
                 raise refused(ResponseCode.SYSTEM_ERROR, "no decision within 5 s")
             assert epoch == self.state.master_epoch
             self.deposed.append(epoch)
+            if never_begun:
+                self.never_begun.append(epoch)
             self.state = self.state._replace(
                 master_id=None, master_epoch=self.state.master_epoch + 1
             )
@@ -150,13 +157,17 @@ class Joining:
         self.sync_state_set: SyncStateSet | None = None
         self.progress = LogProgress(0, 0, 0)
         identity = IdentityFiles(MemoryFiles(), "/store/brokerIdentity", "cluster", "broker-a")
-        known: Any = SimpleNamespace(client=controllers, heartbeat=self._beat)
+        self.health = Health()
+        self.candidacy = Candidacy(self.clock, self.health, self.role)
+        known: Any = SimpleNamespace(
+            client=controllers, heartbeat=self._beat, candidacy=self.candidacy
+        )
         host: Any = SimpleNamespace(
             reactor=self.clock, store_config=SimpleNamespace(async_learner=False)
         )
         addresses: Any = SimpleNamespace(broker=ME)
         replication: Any = self
-        changes = RoleChanges()
+        self.changes = changes = RoleChanges()
         changes.change = self._take
 
         def in_thread(work: Callable[[], Any]) -> Deferred[Any]:
@@ -195,6 +206,10 @@ class Joining:
 
     def _beat(self, broker_id: int, address: str, progress: LogProgress) -> None:
         self.beats += 1
+
+
+def cannot_write(health: Health, why: str) -> None:
+    health.observe(0.0, broken=why, troubles={}, unready="")
 
 
 def test_the_first_broker_of_a_group_asks_to_be_its_master() -> None:
@@ -298,14 +313,74 @@ def test_a_yes_to_a_master_of_an_epoch_that_is_over_counts_for_nothing() -> None
         fired(asked)
 
 
-def test_a_role_that_could_not_be_taken_is_taken_later() -> None:
+@pytest.mark.parametrize("error", [OSError("the disk is full"), ValueError("of any part")])
+def test_a_role_that_could_not_be_taken_is_given_up_and_taken_later(error: Exception) -> None:
+    controllers = electing(group(1, 3, {1}))
+    joining = Joining(controllers)
+    joining.refuse = error
+    joining.follower.start()
+    assert (joining.roles, controllers.deposed) == ([], [3])
+    joining.refuse = None
+    controllers.elected = group(1, 5, {1})
+    joining.clock.pump([RETRY_SECONDS] * 5)
+    fired(joining.follower.poll())
+    assert (joining.roles, controllers.elections) == ([], 1)
+    joining.clock.advance(FIRST_PAUSE)
+    assert joining.roles == [(Role.MASTER, 5)]
+    assert controllers.never_begun == [3]
+
+
+def test_an_epoch_that_was_given_up_is_not_begun_where_that_was_not_heard() -> None:
     controllers = electing(group(1, 3, {1}))
     joining = Joining(controllers)
     joining.refuse = OSError("the disk is full")
+    controllers.keeps_its_master = True
     joining.follower.start()
-    assert joining.roles == []
     joining.refuse = None
-    joining.clock.advance(RETRY_SECONDS)
+    joining.clock.advance(FIRST_PAUSE)
+    assert joining.roles == []
+    controllers.keeps_its_master = False
+    controllers.elected = group(1, 5, {1})
+    fired(joining.follower.poll())
+    assert (joining.roles, controllers.never_begun) == ([(Role.MASTER, 5)], [3])
+
+
+def test_a_master_that_cannot_write_gives_up_an_epoch_that_it_began() -> None:
+    controllers = electing(group(1, 3, {1}))
+    joining = Joining(controllers)
+    joining.follower.start()
+    cannot_write(joining.health, "the disk failed")
+    assert (controllers.deposed, controllers.never_begun) == ([3], [])
+    fired(joining.follower.poll())
+    assert (controllers.elections, joining.roles) == (1, [(Role.MASTER, 3)])
+    controllers.state = group(2, 5)
+    fired(joining.follower.poll())
+    assert joining.roles[1:] == [(Role.SLAVE, 5)]
+
+
+def test_who_cannot_write_takes_no_role_that_it_is_given() -> None:
+    controllers = Controllers(group(2, 3))
+    joining = Joining(controllers)
+    joining.follower.start()
+    cannot_write(joining.health, "the disk failed")
+    controllers.state = group(1, 4, {1})
+    fired(joining.follower.poll())
+    assert (controllers.never_begun, joining.roles) == ([4], [(Role.SLAVE, 3)])
+    controllers.elected = group(1, 6, {1})
+    cannot_write(joining.health, "")
+    assert joining.roles[1:] == [(Role.MASTER, 6)]
+
+
+def test_an_epoch_that_is_being_begun_may_have_begun() -> None:
+    controllers = electing(group(1, 3, {1}))
+    joining = Joining(controllers)
+    entering: Deferred[None] = Deferred()
+    take = joining.changes.change
+    joining.changes.change = lambda state: entering.addCallback(lambda _: take(state))
+    joining.follower.start()
+    cannot_write(joining.health, "the disk failed")
+    assert (controllers.deposed, controllers.never_begun) == ([3], [])
+    entering.callback(None)
     assert joining.roles == [(Role.MASTER, 3)]
 
 
@@ -320,8 +395,8 @@ def test_old_news_do_not_help_a_broker_that_lost_its_role() -> None:
     controllers.state = group(2, 4)
     fired(joining.follower.poll())
     assert joining.role.role is Role.ISOLATED
-    controllers.state = group(1, 5, {1})
-    joining.follower.told(5)
+    controllers.state = group(1, 7, {1})
+    joining.clock.advance(FIRST_PAUSE)
     assert joining.role.is_master
 
 

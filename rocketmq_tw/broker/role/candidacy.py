@@ -1,0 +1,106 @@
+"""Whether a broker stands for election: in a group with controllers, or in one of DLedger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.role.health import Health
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.metrics.instruments import Metric, counter, gauge
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.listeners import Listeners
+
+#: Seconds for which a broker stays out of elections that was elected and could not enter its role:
+#: the first time, and at most. The other replicas have to be elected meanwhile.
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
+
+log = Logger()
+
+
+class Candidacy:
+    """A broker stands unless it could not be a good master now.
+
+    It does not stand while its disk refuses, and for a growing while after it could not enter the
+    role that it was elected for. A master stays one until it cannot write.
+    """
+
+    def __init__(self, clock: IReactorTime, health: Health, role: RoleHolder) -> None:
+        self._clock = clock
+        self._health = health
+        self._role = role
+        #: Told when the broker stands again, or no longer, or for another reason.
+        self.changed = Listeners[()]("a broker stands for election again, or no longer")
+        self._failure = ""
+        self._failures = 0
+        self._pause = FIRST_PAUSE
+        self._pause_over = Alarm(clock, self._try_again)
+        self._told = ""
+        self._forget = [
+            health.changed.add(self._look),
+            role.changed.add(lambda former, now: self._look()),
+        ]
+        self._look()
+
+    @property
+    def refusal(self) -> str:
+        """Why the broker must not lead; empty where it may."""
+        if self._failure:
+            return self._failure
+        health = self._health
+        return health.cannot_write if self._role.is_master else health.cannot_lead
+
+    def failed(self, why: str) -> None:
+        """Keeps the broker out of elections for a while: it was elected, and could not enter its
+        role."""
+        self._failures += 1
+        self._failure = f"it could not become the master: {why}"
+        log.error(
+            "this broker was elected and could not become the master ({why}): it stays out of"
+            " elections for {pause} s",
+            why=why,
+            pause=self._pause,
+        )
+        self._pause_over.set(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._look()
+
+    def succeeded(self) -> None:
+        """The broker is the master: the next failure is a first one again."""
+        self._failure, self._pause = "", FIRST_PAUSE
+        self._pause_over.cancel()
+        self._look()
+
+    def stop(self) -> None:
+        """Tells nobody any more."""
+        for forget in self._forget:
+            forget()
+        self.changed.clear()
+        self._pause_over.cancel()
+
+    def metrics(self) -> Iterable[Metric]:
+        """Yields whether it stands, and how often it could not enter its role."""
+        yield gauge("rocketmq_broker_stands_for_election", int(not self.refusal))
+        yield counter("rocketmq_broker_failed_elections_total", self._failures)
+
+    def _try_again(self) -> None:
+        self._failure = ""
+        self._look()
+
+    def _look(self) -> None:
+        refusal = self.refusal
+        if refusal == self._told:
+            return
+        former, self._told = self._told, refusal
+        if refusal and not self._failure:
+            log.error(
+                "this broker gives up being the master: {why}"
+                if self._role.is_master
+                else "this broker does not stand for election: {why}",
+                why=refusal,
+            )
+        elif former and not refusal:
+            log.info("this broker stands for election again")
+        self.changed.tell()
