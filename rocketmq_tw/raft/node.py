@@ -185,6 +185,11 @@ class RaftNode:
         self.core.propose(bodies)
         self._wake()
 
+    def stand(self, stands: bool) -> None:
+        """Lets this member lead its group, or no longer: then it votes only."""
+        self.core.stand(stands)
+        self._wake()
+
     def drop_files_before(self, position: int) -> None:
         """Removes, soon, the data files that end at or before `position`: the log begins behind
         them. All that they hold must be committed and applied."""

@@ -15,11 +15,13 @@ from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.dledger.member import DLedgerMember
 from rocketmq_tw.broker.dledger.role import RoleOfGroup
 from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.group_log import group_settings, opening_record
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import IListener
 from rocketmq_tw.raft.node import RaftNode, Replicated
@@ -54,6 +56,7 @@ class DLedgerGroup(Part):
         self.listener: IListener | None = None
         self.member: DLedgerMember | None = None
         self._following: RoleOfGroup | None = None
+        self._candidacy: Candidacy | None = None
         self._leader: str | None = None
 
     def start(self) -> None:
@@ -77,6 +80,9 @@ class DLedgerGroup(Part):
             ),
         )
         self.member = DLedgerMember(host.reactor, node, log_of_group, writing.store, writing.commit)
+        self._candidacy = candidacy = Candidacy(host.reactor, writing.health, self._role)
+        candidacy.changed.add(lambda: node.stand(not candidacy.refusal))
+        node.stand(not candidacy.refusal)
         self._following = RoleOfGroup(
             host.reactor,
             self.member,
@@ -84,6 +90,7 @@ class DLedgerGroup(Part):
             self._role,
             self._changes.change,
             settings.broker_id,
+            candidacy,
         )
         node.when_failed.addErrback(self._failed)
         listener = host.server.listener()
@@ -123,6 +130,8 @@ class DLedgerGroup(Part):
         commit.replicator, commit.all_wait = None, False
 
     def stop(self) -> Deferred[None]:
+        if self._candidacy is not None:
+            self._candidacy.stop()
         if self._following is not None:
             self._following.stop()
         listener, self.listener = self.listener, None
@@ -148,8 +157,16 @@ class DLedgerGroup(Part):
             " it is started again",
             why=failure.getErrorMessage(),
         )
+        if self._writing.group_log is not None:
+            self._writing.group_log.failure = (
+                f"this member of the DLedger group has stopped: {failure.getErrorMessage()}; check"
+                " the disk and restart"
+            )
         if self._following is not None:
             self._following.give_up()
+
+    def metrics(self) -> Iterable[Metric]:
+        return () if self._candidacy is None else self._candidacy.metrics()
 
     def runtime_info(self) -> Mapping[str, str]:
         if self.member is None:

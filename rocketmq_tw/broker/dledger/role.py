@@ -11,6 +11,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.dledger.member import DLedgerMember
+from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
@@ -39,6 +40,7 @@ class RoleOfGroup:
         holder: RoleHolder,
         change: Callable[[RoleState], Deferred[None]],
         broker_id: int,
+        candidacy: Candidacy,
     ) -> None:
         self._clock = clock
         self._member = member
@@ -46,6 +48,7 @@ class RoleOfGroup:
         self._holder = holder
         self._change = change
         self._broker_id = broker_id
+        self._candidacy = candidacy
         self._wanted = RoleState(Role.SLAVE, broker_id)
         #: Lasts as long as `_wanted` is wanted.
         self._wish = Scope()
@@ -104,6 +107,8 @@ class RoleOfGroup:
             if state.role is Role.MASTER or state.role is not self._holder.role:
                 yield self._change(state)
             self._taken = wish
+            if state.role is Role.MASTER:
+                self._candidacy.succeeded()
         self._steering = False
 
     @inlineCallbacks
@@ -118,3 +123,6 @@ class RoleOfGroup:
         self._steering = False
         if self._running:
             self._retry.set(RETRY_SECONDS)
+            if self._wanted.role is Role.MASTER:
+                # Another member leads meanwhile.
+                self._candidacy.failed(failure.getErrorMessage())

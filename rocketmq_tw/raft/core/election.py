@@ -215,6 +215,15 @@ class Election:
         self._state.become_candidate(term)
         self.last_parse_result = ParseResult.WAIT_TO_VOTE_NEXT
 
+    def withdraw(self) -> None:
+        """Ends a round that is under way, and this member's leadership; nothing follows while it
+        does not stand."""
+        state = self._state
+        if state.role is RaftRole.LEADER:
+            self.give_way(state.term)
+        self._tally = None
+        self._asked.clear()
+
     def maintain(self) -> None:
         """Finishes a candidate's round that is over and starts the next when it is due."""
         state = self._state
@@ -230,7 +239,7 @@ class Election:
             self._asked.clear()
             self.next_vote_at = self._random_vote_time()
             return
-        if state.now < self.next_vote_at:
+        if state.now < self.next_vote_at or not state.stands:
             return
         if self.last_parse_result is ParseResult.WAIT_TO_VOTE_NEXT:
             state.next_term()

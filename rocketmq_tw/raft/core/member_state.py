@@ -39,6 +39,8 @@ class MemberState:
         self.known_max_term = -1
         self.transferee: str | None = None
         self.term_to_take = -1
+        #: Whether this member may lead: without that it votes, and is never elected.
+        self.stands = True
         self.hard_dirty = False
         self.outbox: list[RaftMessage] = []
         #: Lines for the server's log.

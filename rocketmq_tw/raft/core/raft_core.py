@@ -244,6 +244,12 @@ class RaftCore:
             raise Refused(Code.UNEXPECTED_ARGUMENT, f"a body is over {most} bytes: split it")
         return [state.log.make(state.term, body) for body in bodies]
 
+    def stand(self, stands: bool) -> None:
+        """Lets this member be elected, or no longer: a leader gives its leadership up."""
+        self._state.stands = stands
+        if not stands:
+            self.election.withdraw()
+
     def request_read(self, token: int) -> None:
         """Asks for a linearizable read; a later Ready has `token`. Raises `Refused`."""
         self._reads.request(token)

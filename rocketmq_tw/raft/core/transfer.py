@@ -75,6 +75,9 @@ class LeadershipTransfer:
                 self._hand_over(request.transferee_id, request)
                 return
         elif request.transferee_id == state.self_id:
+            if not state.stands:
+                self._answer(request, Code.TAKE_LEADERSHIP_FAILED)
+                return
             if request.transfer_id == state.leader_id:
                 self._answer_taking(Code.TAKE_LEADERSHIP_FAILED)
                 self._taking, self._started = request, False
