@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.acting.escape import EscapeBridge
 from rocketmq_tw.broker.acting.living import LivingGroup
+from rocketmq_tw.broker.acting.stepping_down import SteppingDown
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
@@ -59,6 +60,7 @@ class Acting(Part):
         self.bridge = EscapeBridge(host, brokers)
         writing.sink.sinks[Role.ACTING_MASTER] = self.bridge
         self._looks = SharedResults(host.in_slices)
+        self._stepping_down = SteppingDown(role, changes, cluster.membership, writing.health)
 
     @property
     def is_enabled(self) -> bool:
@@ -107,6 +109,8 @@ class Acting(Part):
 
     @inlineCallbacks
     def _look(self) -> Generator[Deferred[Any], Any, None]:
+        if not self._config.enable_controller_mode:
+            yield self._stepping_down.look()
         if not self._role.copies_log:
             return
         self.living.heard((yield self._group.ask()))

@@ -1,0 +1,52 @@
+"""A master that cannot write leaves its group to a slave that acts for it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.cluster.membership import Membership
+from rocketmq_tw.broker.role.health import Health
+from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
+from rocketmq_tw.broker.role.state import Role, RoleState
+
+log = Logger()
+
+
+class SteppingDown:
+    """Gives up the configured role of a master while it cannot write and another broker of its
+    group lives; takes it again once it can."""
+
+    def __init__(
+        self, role: RoleHolder, changes: RoleChanges, membership: Membership, health: Health
+    ) -> None:
+        self._role = role
+        self._changes = changes
+        self._membership = membership
+        self._health = health
+        #: The role that was given up.
+        self._given_up: RoleState | None = None
+
+    @inlineCallbacks
+    def look(self) -> Generator[Deferred[Any], Any, None]:
+        """Fires once the role is the one that the disk allows; fails as `RoleChanges.change`
+        does."""
+        health, state = self._health, self._role.state
+        if self._given_up is not None:
+            if not health.cannot_lead:
+                log.info("this broker can write again and takes its role again")
+                given_up, self._given_up = self._given_up, None
+                yield self._changes.change(given_up)
+        elif state.role is Role.MASTER and health.cannot_write:
+            answers = yield self._membership.group.ask()
+            if any(len(members or ()) > 1 for members in answers.values()):
+                log.error("this broker gives up being the master: {why}", why=health.cannot_write)
+                self._given_up = state
+                # What is under way fails, and so do the parts that wait for the disk.
+                left = self._changes.change(RoleState(Role.ISOLATED, state.broker_id))
+                left.addErrback(lambda failure: log.warn("{why}", why=failure.getErrorMessage()))
+                yield left
+                yield self._membership.unregister()

@@ -1,0 +1,99 @@
+"""A master whose disk fails, in a group whose slaves stand in for it, and in one without them."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.files.faulty import Fault
+from rocketmq_tw.wire import permissions
+from rocketmq_tw.wire.bodies.route import MASTER_ID
+from tests.support.sim.acting import ActingCluster
+
+#: Seconds for which something must fail, and within which a slave acts or the master is back.
+SOON = 30.0
+
+
+def send(cluster: ActingCluster, body: bytes) -> list[bytes]:
+    """Sends to the master; the list has the body once it is told SEND_OK."""
+    told: list[bytes] = []
+    cluster.processes["a", 0].send(body, lambda body, _: told.append(body))
+    return told
+
+
+def permission(cluster: ActingCluster) -> int:
+    (queues,) = cluster.route("Topic").queue_datas
+    return queues.perm
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault("fsync", "commitlog", errno.EIO), Fault("create", "", errno.EROFS)],
+    ids=lambda fault: fault.operation,
+)
+def test_a_master_that_cannot_write_lets_a_slave_act_until_it_is_restarted(fault: Fault) -> None:
+    cluster = ActingCluster()
+    cluster.start_group("a")
+    cluster.processes["a", 0].disk.faults = [fault]
+    send(cluster, b"lost")
+    cluster.run_until(lambda: cluster.acts("a", 1), SOON)
+    assert cluster.role("a", 0) is Role.ISOLATED
+    assert MASTER_ID not in cluster.members("a")
+    cluster.run(10)
+    assert cluster.acts("a", 1)
+    cluster.kill("a", 0)
+    cluster.start("a", 0)
+    cluster.run_until(lambda: cluster.follows("a", 1) and not cluster.acts("a", 1), SOON)
+    told = send(cluster, b"goes on")
+    cluster.run_until(lambda: told, SOON)
+
+
+def test_a_master_that_can_write_again_takes_its_role_again() -> None:
+    cluster = ActingCluster()
+    cluster.start_group("a")
+    disk = cluster.processes["a", 0].disk
+    disk.faults = [Fault("create", "", errno.ENOSPC)]
+    cluster.run_until(lambda: cluster.acts("a", 1), SOON)
+    disk.faults.clear()
+    cluster.run_until(lambda: cluster.role("a", 0) is Role.MASTER, SOON)
+    cluster.run_until(lambda: cluster.role("a", 1) is Role.SLAVE, SOON)
+    assert cluster.members("a").keys() == {0, 1}
+
+
+@pytest.mark.parametrize("acting", [True, False])
+def test_a_master_for_which_nobody_acts_is_shown_without_write_permission(acting: bool) -> None:
+    cluster = ActingCluster(settings={"enable_slave_acting_master": acting})
+    master = cluster.start("a", 0)
+    send(cluster, b"first")
+    cluster.run(2)
+    assert permission(cluster) == permissions.READ | permissions.WRITE
+    disk = cluster.processes["a", 0].disk
+    disk.faults = [Fault("pwrite", "commitlog", errno.ENOSPC)]
+    send(cluster, b"lost")
+    cluster.run_until(lambda: permission(cluster) == permissions.READ, SOON)
+    assert cluster.role("a", 0) is Role.MASTER
+    (figure,) = (
+        metric for metric in master.broker.metrics() if metric.name == "rocketmq_storage_writable"
+    )
+    assert figure.value == 0
+    disk.faults.clear()
+    told = send(cluster, b"goes on")
+    cluster.run_until(lambda: told and permission(cluster) == 6, SOON)
+
+
+def test_a_master_whose_disk_failed_for_good_may_write_after_a_restart() -> None:
+    cluster = ActingCluster(settings={"enable_slave_acting_master": False})
+    cluster.start("a", 0)
+    send(cluster, b"first")
+    cluster.run(2)
+    cluster.processes["a", 0].disk.faults = [Fault("fsync", "commitlog", errno.EIO)]
+    send(cluster, b"may be lost")
+    cluster.run_until(lambda: permission(cluster) == permissions.READ, SOON)
+    cluster.processes["a", 0].disk.faults.clear()
+    cluster.run(60)
+    assert permission(cluster) == permissions.READ
+    cluster.kill("a", 0)
+    cluster.start("a", 0)
+    cluster.run_until(lambda: permission(cluster) == 6, SOON)
