@@ -45,12 +45,12 @@ def in_a_hurry() -> Iterator[None]:
         gc.collect()
 
 
-def run_seeds(seeds: Iterable[int]) -> Iterator[Outcome]:
+def run_seeds(seeds: Iterable[int], *, disks_fail: bool = False) -> Iterator[Outcome]:
     """Runs each seed; only what is no broken promise is raised."""
     with in_a_hurry():
         for number, seed in enumerate(seeds, 1):
             try:
-                world = simulate(seed)
+                world = simulate(seed, disks_fail=disks_fail)
             except Broken as broken:
                 yield Outcome(seed, str(broken), 0, 0, "")
             else:

@@ -21,11 +21,14 @@ from tests.support.network import Trouble
 from tests.support.sim.brokers import CLUSTER, NAME, BrokerProcess
 from tests.support.sim.checks import Broken, ControllerChecks, Decided, GroupChecks
 from tests.support.sim.controllers import PEERS, ControllerProcess
+from tests.support.sim.disks import mend, needs_restart, some_fault, spoil_for_good
 from tests.support.sim.simulation import Process, Simulation
 
 STEPS = 14
 #: Seconds within which a group that nothing happens to any more must be well.
 CALM = 180.0
+#: Seconds within which a group goes on whose master lost its disk.
+GOES_ON = 90.0
 #: Calls of the clock within one step: more are an endless loop.
 MAX_CALLS = 200_000
 
@@ -33,7 +36,8 @@ MAX_CALLS = 200_000
 class World(Simulation):
     """Three controllers, two or three brokers, producers and readers."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, disks_fail: bool = False) -> None:
+        self.disks_fail = disks_fail
         chance = Random(seed)
         weather = Trouble(
             chance,
@@ -112,6 +116,12 @@ class World(Simulation):
             (self.disturb_a_proposal, 2),
             (self.designate, 1),
         ]
+        if self.disks_fail:
+            trouble += [
+                (self.spoil_a_disk, 3),
+                (self.mend_disks, 2),
+                (self.lose_the_masters_disk, 1),
+            ]
         actions, weights = zip(*trouble, strict=True)
         for _ in range(steps):
             (action,) = self.chance.choices(actions, weights)
@@ -120,8 +130,8 @@ class World(Simulation):
             self.run(self.chance.choice([0.002, 0.02, 0.1, 0.5, 2.0, 8.0]))
         self.recover()
 
-    def recover(self) -> None:
-        """The trouble is over: all must be well in the end."""
+    def calm_down(self) -> None:
+        """All is repaired, and time goes on until nothing is missing."""
         self.network.heal()
         for process in (*self.controllers, *self.brokers):
             if process.is_paused:
@@ -132,7 +142,12 @@ class World(Simulation):
         for broker in self.brokers:
             if not broker.is_running:
                 self.start_broker(broker)
+        self.mend_disks()
         self.come_together()
+
+    def recover(self) -> None:
+        """The trouble is over: all must be well in the end."""
+        self.calm_down()
         self.send()
         self.run(1.0)
         self.come_together()
@@ -261,6 +276,52 @@ class World(Simulation):
             asked: Deferred[Any] = self._admin.elect_master(CLUSTER, NAME, wanted, designate=True)
             asked.addErrback(lambda _: None)
 
+    def spoil_a_disk(self) -> None:
+        """Some calls of one process on some of its files fail, once or for good."""
+        victim: Any = self._victim(self._running(self.brokers), self._is_master)
+        if self.chance.random() < 0.2:
+            victim = self._victim(self._running(self.controllers), lambda one: one.leads)
+        if victim is not None:
+            fault = some_fault(self.chance, victim)
+            self._note(f"{victim.host} {fault}")
+            victim.disk.faults.append(fault)
+
+    def mend_disks(self) -> None:
+        """All disks work again; who says that it needs it is started again."""
+        mend((*self.controllers, *self.brokers))
+        for controller in self._running(self.controllers):
+            if needs_restart(controller):
+                controller.end(power=False)
+                controller.start()
+        for broker in self._running(self.brokers):
+            if needs_restart(broker):
+                self._note(f"{broker.host} is started again")
+                broker.end(power=False)
+                self.checks.ended(broker, power=False)
+                self.start_broker(broker)
+
+    def lose_the_masters_disk(self) -> None:
+        """The disk of a master whose group is well fails: another one takes messages within a
+        bounded time."""
+        if len(self.brokers) < 2:
+            return
+        self.calm_down()
+        (master,) = self._brokers_that(self._is_master)
+        faults = spoil_for_good(self.chance, master)
+        self._note(f"{master.host} {faults[0]}")
+        known, give_up = len(self.checks.acknowledged), self.clock.seconds() + GOES_ON
+        while True:
+            others = [one for one in self._brokers_that(self._is_master) if one is not master]
+            # It may never touch what it cannot write.
+            able = others or ([] if any(fault.hits for fault in faults) else [master])
+            if able and len(self.checks.acknowledged) > known:
+                break
+            if self.clock.seconds() > give_up:
+                raise Broken(f"the group does not go on when {master.host} has {faults}")
+            self.send()
+            self.run(1.0)
+        self.mend_disks()
+
     def start_broker(self, broker: BrokerProcess) -> None:
         """A broker comes up."""
         broker.start()
@@ -327,9 +388,15 @@ class World(Simulation):
         )
 
 
-def simulate(seed: int, steps: int = STEPS, trace: list[str] | None = None) -> World:
+def simulate(
+    seed: int,
+    steps: int = STEPS,
+    trace: list[str] | None = None,
+    *,
+    disks_fail: bool = False,
+) -> World:
     """One schedule, told in `trace`. Raises `Broken` with the seed in its text."""
-    world = World(seed)
+    world = World(seed, disks_fail=disks_fail)
     world.trace = [] if trace is None else trace
     # What brokers choose for themselves.
     state = random.getstate()
