@@ -167,7 +167,8 @@ def test_connections_take_turns_with_large_registrations(namesrv: Any) -> None:
     assert go_on(namesrv, flood[-1]).code == 0 and all(flood)
 
 
-def test_the_last_one_to_speak_for_a_name_is_believed(namesrv: Any) -> None:
+def test_the_last_one_to_speak_for_a_name_is_believed(make_namesrv: Any) -> None:
+    namesrv = make_namesrv(refuse_taken_broker_ids=False)
     namesrv.threads.eager = False
     old = send(namesrv, registration(perm=4))
     namesrv.threads.run()
