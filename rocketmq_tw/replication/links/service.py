@@ -36,6 +36,8 @@ from rocketmq_tw.wire.errors import RequestError
 MASTER_TICK_SECONDS = 0.1
 #: How long a stop waits for slaves that are behind.
 STOP_MS = 3000
+#: Between two lines in the log that a slave which stays linked is no replica.
+WARN_AGAIN_MS = 60_000
 #: Links of one master; more are closed at once.
 MAX_SLAVES = 256
 
@@ -55,8 +57,8 @@ class SlaveConnection(Protocol, Generic[L]):
 
     def __init__(self, service: HAService[L]) -> None:
         self._service = service
-        #: Whether the log says that it is no replica.
-        self.was_refused = False
+        #: When the log said last that it is no replica; milliseconds.
+        self.warned_at_ms: int | None = None
         self._writable = True
         #: What a check of the connection waits for; nothing is read or written meanwhile.
         self._check: Deferred[None] | None = None
@@ -365,8 +367,9 @@ class HAService(Factory, Generic[L]):
                 )
             self._set_counts(slave, True)
         else:
-            if link.counts or not slave.was_refused:
-                slave.was_refused = True
+            now_ms = self._now_ms()
+            if slave.warned_at_ms is None or now_ms - slave.warned_at_ms >= WARN_AGAIN_MS:
+                slave.warned_at_ms = now_ms
                 self._logger.warn(
                     "the slave {peer}{named} is no registered member of the group: no send waits"
                     " for it, and it is in sync with nobody, until it is registered from that"
