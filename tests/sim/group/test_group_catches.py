@@ -12,6 +12,7 @@ import pytest
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.replicas.replicated_log import SwitchedLog
+from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.controller.core import decisions, requests
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.events import encode_event
@@ -251,3 +252,10 @@ def test_a_broken_rule_is_found(rule: Patch, monkeypatch: pytest.MonkeyPatch) ->
     rule(monkeypatch)
     found = next(filter(None, broken_promises(rule)), "")
     assert re.search(RULES[rule], found) and found, found
+
+
+def test_a_broker_that_leads_on_without_its_disk_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Candidacy, "refusal", "")
+    monkeypatch.setattr(Candidacy, "failed", lambda candidacy, why: None)
+    outcomes = run_seeds(range(1000, 1000 + SEEDS), disks_fail=True)
+    assert any("does not go on" in outcome.broken for outcome in outcomes)
