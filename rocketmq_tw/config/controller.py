@@ -10,6 +10,7 @@ from rocketmq_tw.config.base import (
     Format,
     Live,
     LocalPath,
+    NetworkList,
     NonNegative,
     Positive,
     Range,
@@ -32,6 +33,8 @@ class ControllerConfig(Config, frozen=True):
     #: `id-host:port`, several with `;` between them: the ports of all requests.
     controller_dledger_peers: str = field(default="", name="controllerDLegerPeers")
     controller_dledger_self_id: str = field(default="", name="controllerDLegerSelfId")
+    #: Ours: from where controllers are heard, beside their addresses in `controllerDLegerPeers`.
+    member_addresses: NetworkList = ""
     #: Empty: DLedgerController in the home directory.
     controller_store_path: LocalPath = ""
     #: All controllers of a group have files of one size.

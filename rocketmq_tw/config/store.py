@@ -118,6 +118,8 @@ class MessageStoreConfig(Config, frozen=True):
     ha_master_address: AddressList = ""
     #: Ours: from where slaves may connect. Their connections count, wherever they are registered.
     ha_addresses: NetworkList = ""
+    #: Ours: from where members of the DLedger group are heard, beside their addresses.
+    member_addresses: NetworkList = ""
     ha_transfer_batch_size: Annotated[int, Range(1, _MAX_HA_BATCH)] = 32_768
     ha_send_heartbeat_interval: Positive = 5_000
     ha_housekeeping_interval: Positive = 20_000

@@ -17,11 +17,12 @@ from rocketmq_tw.controller.requests import ControllerRequests
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
 from rocketmq_tw.net.live_config import LiveConfig
-from rocketmq_tw.net.networks import host_of
+from rocketmq_tw.net.networks import Networks, host_of
 from rocketmq_tw.net.server_metrics import MetricsLog, request_latency
 from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
+from rocketmq_tw.raft.member_addresses import MemberAddresses
 from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
@@ -107,8 +108,11 @@ class Controller:
         requests = ControllerRequests(
             self.node, self.decider, self._liveness, notifier, config, live_config
         )
+        members = MemberAddresses(
+            clock, self.node.config.peers, in_thread, Networks(config.member_addresses)
+        )
         self.handlers: dict[int, Handler] = {
-            **DLedgerRequests(self.node, serves_clients=False).table(),
+            **DLedgerRequests(self.node, members, serves_clients=False).table(),
             **requests.handlers(),
         }
         self._listener: IListener | None = None

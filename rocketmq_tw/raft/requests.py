@@ -30,6 +30,7 @@ from rocketmq_tw.raft.bodies import (
 )
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, PushKind, Refused, VoteResult
+from rocketmq_tw.raft.member_addresses import MemberAddresses
 from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.raft.pending import Applied
 from rocketmq_tw.raft.translation import (
@@ -48,16 +49,28 @@ _ROUTINE = {
     VoteResult.REJECT_ALREADY_VOTED.name,
     VoteResult.REJECT_ALREADY_HAS_LEADER.name,
 }
+#: What members send each other.
+_BETWEEN_MEMBERS = (
+    DLedgerRequestCode.VOTE,
+    DLedgerRequestCode.HEART_BEAT,
+    DLedgerRequestCode.PUSH,
+    DLedgerRequestCode.LEADERSHIP_TRANSFER,
+    DLedgerRequestCode.INSTALL_SNAPSHOT,
+)
 
 
 class DLedgerRequests:
     """The handlers of one group; `table()` has one for each request code. Without `serves_clients`
-    only members are served, and the request for the group's metadata."""
+    only members are served, and the request for the group's metadata. `members` says from where
+    the word of a member counts."""
 
     log = Logger()
 
-    def __init__(self, node: RaftNode, *, serves_clients: bool = True) -> None:
+    def __init__(
+        self, node: RaftNode, members: MemberAddresses, *, serves_clients: bool = True
+    ) -> None:
         self._node = node
+        self._members = members
         self._serves_clients = serves_clients
         self._group = node.config.group
         self._self_id = node.core.config.self_id
@@ -71,14 +84,7 @@ class DLedgerRequests:
         if self._serves_clients:
             serve[DLedgerRequestCode.APPEND] = self._append
             serve[DLedgerRequestCode.GET] = self._get
-        between_members = (
-            DLedgerRequestCode.VOTE,
-            DLedgerRequestCode.HEART_BEAT,
-            DLedgerRequestCode.PUSH,
-            DLedgerRequestCode.LEADERSHIP_TRANSFER,
-            DLedgerRequestCode.INSTALL_SNAPSHOT,
-        )
-        serve.update(dict.fromkeys(between_members, self._step))
+        serve.update(dict.fromkeys(_BETWEEN_MEMBERS, self._step))
         return {code.value: self._handler(code, action) for code, action in serve.items()}
 
     def _handler(
@@ -89,6 +95,8 @@ class DLedgerRequests:
             try:
                 body = decode_dledger_body(REQUEST_BODIES[code], command.body)
                 self._check_addressee(body)
+                if code in _BETWEEN_MEMBERS:
+                    self._check_sender(body, peer)
                 answer = action(body)
             except (DLedgerBodyError, Refused) as error:
                 return command.response(
@@ -109,6 +117,16 @@ class DLedgerRequests:
             )
         if body.group != self._group:
             raise Refused(Code.UNKNOWN_GROUP, f"group {body.group} is not {self._group}")
+
+    def _check_sender(self, body: DLedgerBody, peer: IPeer) -> None:
+        for member in (body.local_id, body.leader_id):
+            if member and not self._members.may_speak(member, peer.address):
+                raise Refused(
+                    Code.UNKNOWN_MEMBER,
+                    f"{peer.address} speaks for {member}, whose address is"
+                    f" {self._node.config.peers[member]}: where that member reaches others from"
+                    " another address, name it in memberAddresses",
+                )
 
     def _failed(
         self, failure: Failure, code: DLedgerRequestCode, body: DLedgerBody, peer: IPeer

@@ -18,6 +18,7 @@ from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
+from rocketmq_tw.raft.member_addresses import MemberAddresses
 from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
@@ -150,7 +151,8 @@ class DLedgerService(service.Service):
             )
             node = RaftNode(self._reactor, config, store, self._client, in_pool(self._reactor))
             listener = self._server.listener()
-            for code, handler in DLedgerRequests(node).table().items():
+            members = MemberAddresses(self._reactor, config.peers, in_pool(self._reactor))
+            for code, handler in DLedgerRequests(node, members).table().items():
                 listener.register(code, handler)
             listener.listen()
         except (StoreError, CannotListenError, TlsConfigError, OSError) as error:

@@ -24,6 +24,8 @@ from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import IListener
+from rocketmq_tw.net.networks import Networks
+from rocketmq_tw.raft.member_addresses import MemberAddresses
 from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.requests import DLedgerRequests
 
@@ -94,7 +96,13 @@ class DLedgerGroup(Part):
         )
         node.when_failed.addErrback(self._failed)
         listener = host.server.listener()
-        for code, handler in DLedgerRequests(node, serves_clients=False).table().items():
+        members = MemberAddresses(
+            host.reactor,
+            node.config.peers,
+            host.in_thread,
+            Networks(host.store_config.member_addresses),
+        )
+        for code, handler in DLedgerRequests(node, members, serves_clients=False).table().items():
             listener.register(code, handler)
         self.listener, self._port = listener, split_address(settings.address)[1]
 

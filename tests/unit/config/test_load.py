@@ -41,6 +41,7 @@ OURS = {
     "maxTopicBytes",
     "maxUnreadBytes",
     "maxUnreadSeconds",
+    "memberAddresses",
     "namesrvListenPort",
     # Stock's setter has this name, its listing the other one.
     "processReadEvent",

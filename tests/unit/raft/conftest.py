@@ -14,6 +14,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.kv import KeyValue
+from rocketmq_tw.raft.member_addresses import MemberAddresses
 from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
@@ -65,13 +66,19 @@ class NodeGroup:
             Replicated(machine),
             Random(int(member[1:])),
         )
-        self.network.serve(PEERS[member], DLedgerRequests(node).table())
+        members = MemberAddresses(self.clock, PEERS, run_at_once)
+        self.network.serve(PEERS[member], DLedgerRequests(node, members).table())
         node.start()
 
     def stop(self, member: str) -> None:
         """The process goes away as by kill -9."""
         self.network.stop(PEERS[member])
         self.nodes.pop(member).stop()
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Member -> its address."""
+        return PEERS
 
     def run(self, seconds: float) -> None:
         """Time passes in small steps."""
