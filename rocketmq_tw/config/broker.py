@@ -84,6 +84,7 @@ class BrokerConfig(Config, frozen=True):
     channel_expired_timeout: AdminLive[PositiveLong] = 120_000
     flush_consumer_offset_interval: Positive = 5_000
     consumer_offset_update_version_step: Live[PositiveLong] = 500
+    delay_offset_update_version_step: Live[PositiveLong] = 200
     use_server_side_reset_offset: Live[bool] = True
 
     # sending

@@ -3,7 +3,9 @@
 Nothing polls: a level sleeps until its first message is due, or, when it has none, until one
 arrives. A message is delivered by putting it into the broker's sink; the level's offset moves
 behind it once that is written, and reaches the file only after what it stands for is durable. So a
-crash may deliver again what was delivered since the file was written, and loses nothing.
+crash may deliver again what was delivered since the file was written, and loses nothing. A
+message that is refused is tried again beside those behind it, since another broker may refuse one
+of many; the offset stays in front of it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ BATCH_MESSAGES = 256
 BATCH_BYTES = 4 * 1024 * 1024
 #: Seconds until a delivery that failed is tried again.
 RETRY_DELAY = 1.0
+#: Messages of one level that were refused, and by how many others may be ahead of the first of
+#: them: where there are more, nothing new is delivered.
+MOST_REFUSED, MOST_AHEAD = 16, 1_000
 #: Seconds that a level sleeps at most, so that a clock that is set does not hold messages back.
 LONGEST_SLEEP = 10.0
 
@@ -40,7 +45,7 @@ log = Logger()
 class _Level:
     """One level: the next message to deliver, and when its queue is looked at."""
 
-    __slots__ = ("alarm", "delay_ms", "failed_at", "level", "offset", "unfinished")
+    __slots__ = ("alarm", "delay_ms", "level", "offset", "refused", "retry_at", "unfinished")
 
     def __init__(
         self, level: int, delay_ms: int, offset: int, clock: IReactorTime, wake: Callable[..., None]
@@ -51,8 +56,21 @@ class _Level:
         self.alarm = Alarm(clock, partial(wake, self))
         #: Puts that are not written yet, and one more while the queue is being read.
         self.unfinished = 0
-        #: The first message whose delivery failed.
-        self.failed_at: int | None = None
+        #: Messages in front of `offset` that were refused, and when they are tried again, by the
+        #: clock.
+        self.refused: set[int] = set()
+        self.retry_at = 0.0
+
+    @property
+    def progress(self) -> int:
+        """The first message that is not delivered."""
+        return min(self.refused, default=self.offset)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether nothing new may be delivered before what was refused is."""
+        is_ahead = self.offset - self.progress >= MOST_AHEAD
+        return is_ahead or len(self.refused) >= MOST_REFUSED
 
     def sleep(self, seconds: float) -> None:
         self.alarm.set(min(max(seconds, 0), LONGEST_SLEEP))
@@ -75,6 +93,7 @@ class DelayDelivery:
         self._store = store
         self._sink = sink
         self._offsets = offsets
+        self._clock = clock
         self._now_ms = now_ms
         self._scope = scope
         self._levels = {
@@ -112,13 +131,28 @@ class DelayDelivery:
         level.unfinished += 1
         sleep: float | None = RETRY_DELAY
         try:
+            self._put_refused(level)
             sleep = self._put_due(level)
         except Exception:
             log.failure("delay level {number}: trying again later", number=level.level)
         self._finish_one(level, sleep)
 
+    def _put_refused(self, level: _Level) -> None:
+        if not level.refused or self._clock.seconds() < level.retry_at:
+            return
+        for offset in sorted(level.refused):
+            read = self._store.read_queue(
+                SCHEDULE_TOPIC, queue_of(level.level), offset, 1, BATCH_BYTES
+            )
+            level.refused.discard(offset)
+            for waiting in decode_records(read.data):
+                if waiting.queue_offset == offset:
+                    self._deliver(level, waiting)
+
     def _put_due(self, level: _Level) -> float | None:
         """Puts what is due; returns the seconds until the next look, None where nothing waits."""
+        if level.is_held_up:
+            return None
         read = self._store.read_queue(
             SCHEDULE_TOPIC, queue_of(level.level), level.offset, BATCH_MESSAGES, BATCH_BYTES
         )
@@ -127,8 +161,10 @@ class DelayDelivery:
             if seconds is not None:
                 return seconds
             self._deliver(level, waiting)
-            if level.failed_at is not None:
-                return None
+            if waiting.queue_offset in level.refused:
+                # At once, so the sink takes nothing now.
+                level.refused.discard(waiting.queue_offset)
+                return RETRY_DELAY
             level.offset = waiting.queue_offset + 1
         # What the read passed over is no more in the log, or never was there.
         if read.data or read.next_offset != level.offset:
@@ -154,7 +190,7 @@ class DelayDelivery:
             if result.is_hopeless:
                 self._pass_over(level, waiting, result.why)
             elif not result.is_stored:
-                self._failed(level, waiting.queue_offset, result.why)
+                self._refused(level, waiting.queue_offset, result.why)
             self._finish_one(level, 0)
 
         level.unfinished += 1
@@ -166,13 +202,13 @@ class DelayDelivery:
         level.unfinished -= 1
         if level.unfinished:
             return
-        if level.failed_at is not None:
-            level.offset, level.failed_at = level.failed_at, None
-            sleep = RETRY_DELAY
-        self._offsets.set(level.level, level.offset)
+        self._offsets.set(level.level, level.progress)
         if self._scope.is_over:
             if self._is_idle:
                 self._idle.fire(None)
+        elif level.refused:
+            retry = level.retry_at - self._clock.seconds()
+            level.sleep(retry if sleep is None else min(sleep, retry))
         elif sleep is not None:
             level.sleep(sleep)
 
@@ -189,15 +225,15 @@ class DelayDelivery:
             why=why,
         )
 
-    def _failed(self, level: _Level, offset: int, why: str) -> None:
+    def _refused(self, level: _Level, offset: int, why: str) -> None:
         log.warn(
             "message {offset} of delay level {number} not delivered, trying again: {why}",
             offset=offset,
             number=level.level,
             why=why,
         )
-        if level.failed_at is None or offset < level.failed_at:
-            level.failed_at = offset
+        level.refused.add(offset)
+        level.retry_at = self._clock.seconds() + RETRY_DELAY
 
     @property
     def _is_idle(self) -> bool:

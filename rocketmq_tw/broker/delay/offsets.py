@@ -15,6 +15,7 @@ from rocketmq_tw.broker.delay.levels import (
 )
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
+from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.interface import IMessageStore
@@ -26,16 +27,25 @@ STEP = 50
 
 
 class DelayOffsets(WriteBehindTable):
-    """Level → offset, in the level's queue, of the next message to deliver."""
+    """Level → offset, in the level's queue, of the next message to deliver.
 
-    def __init__(self, file: TableFile, now_ms: Callable[[], int]) -> None:
+    The version moves on with every `delayOffsetUpdateVersionStep` messages: a master that was away
+    compares its own with that of the slave that acted for it.
+    """
+
+    def __init__(self, config: BrokerConfig, file: TableFile, now_ms: Callable[[], int]) -> None:
         super().__init__(file.write)
+        self._config = config
         self._file = file
         self._now_ms = now_ms
         self._offsets: dict[int, int] = {}
         #: Where the master's log ended before it told the offsets that were followed last; None
         #: where they are not a master's.
         self.followed_at: int | None = None
+        #: Whether this broker delivers by them: then a master's are not followed.
+        self.in_use = False
+        #: Messages that were passed since the version moved on.
+        self._passed = 0
         self.data_version = DataVersion(timestamp=now_ms())
 
     def load(self) -> None:
@@ -51,9 +61,28 @@ class DelayOffsets(WriteBehindTable):
 
     def set(self, level: int, offset: int) -> None:
         """Sets the offset of a level's next message to deliver."""
-        if self.get(level) != offset:
+        self._pass(abs(self._put(level, offset)))
+
+    def renew_version(self) -> None:
+        """Begins a new version, that of a broker that acts for a master from now on."""
+        self.data_version = self.data_version.next(self._now_ms())
+        self._dirty = True
+
+    def _put(self, level: int, offset: int) -> int:
+        """Sets an offset and returns by how much it moved."""
+        moved = offset - self.get(level)
+        if moved:
             self._offsets[level] = offset
             self._dirty = True
+        return moved
+
+    def _pass(self, count: int) -> None:
+        self._passed += count
+        steps, self._passed = divmod(self._passed, self._config.delay_offset_update_version_step)
+        if steps:
+            version = self.data_version.next(self._now_ms())
+            version.counter += steps - 1
+            self.data_version = version
 
     def table(self) -> DelayOffsetTable:
         """Returns the offsets in the form of the file and of request 45."""
@@ -61,10 +90,17 @@ class DelayOffsets(WriteBehindTable):
 
     def follow(self, table: DelayOffsetTable, log_end: int) -> None:
         """Takes over what a master has, whose log ended at `log_end` before; smaller offsets too:
-        what it has not delivered may be nowhere else."""
+        what it has not delivered may be nowhere else. While this broker delivers by its own, they
+        are not taken."""
+        if self.in_use:
+            return
         self.followed_at = log_end
         for level, offset in table.offset_table.items():
-            self.set(level, offset)
+            self._put(level, offset)
+        version = table.data_version
+        if version is not None and version != self.data_version:
+            self.data_version = version
+            self._dirty = True
 
     def rewind(self, store: IMessageStore, levels: DelayLevels, cut: LogCut) -> Iterator[None]:
         """The steps that take them back to what the log of `store` says in front of `cut`; see
@@ -73,7 +109,6 @@ class DelayOffsets(WriteBehindTable):
         return _Rewind(self, store, levels, cut).steps()
 
     def _encoder(self) -> Callable[[], bytes]:
-        self.data_version = self.data_version.next(self._now_ms())
         data = encode_body(self.table())
         return lambda: data
 

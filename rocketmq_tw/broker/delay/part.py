@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -43,9 +43,10 @@ class Delay(Part):
         self._role = role
         self._writing = writing
         self.levels = DelayLevels(host.store_config.message_delay_level)
-        self.offsets = DelayOffsets(host.table_file("delayOffset"), host.now_ms)
+        self.offsets = DelayOffsets(host.config, host.table_file("delayOffset"), host.now_ms)
         #: The work of the present role, from the moment when it begins to deliver.
         self.delivery: DelayDelivery | None = None
+        self._stretch = Scope()
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)
         writing.store.retention.still_needed.register("delayed messages", self._places)
         writing.truncation.register(
@@ -53,8 +54,10 @@ class Delay(Part):
                 "delay offsets",
                 lambda cut: self.offsets.rewind(writing.store, self.levels, cut),
                 self._write_offsets,
+                self._pause,
             )
         )
+        writing.truncation.after_cut.add(self._go_on_after_cut)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.GET_ALL_DELAY_OFFSET: self.all_offsets}
@@ -66,19 +69,36 @@ class Delay(Part):
     def ready(self, state: RoleState) -> None:
         # Not before: until then other parts may still look where the log ends.
         if state.role.delivers:
-            scope = self._role.scope
-            scope.on_end(self._writing.dispatcher.when_dispatched(partial(self._begin, scope)))
+            self.offsets.in_use = True
+            self._begin()
 
     @inlineCallbacks
     def leave(self, state: RoleState) -> Generator[Deferred[Any], Any, None]:
-        delivery, self.delivery = self.delivery, None
-        if delivery is not None:
-            yield delivery.finished()
+        yield self._pause()
+        self.delivery = None
+        self.offsets.in_use = False
         yield self._save()
 
-    def _begin(self, scope: Scope) -> None:
+    def _begin(self) -> None:
+        """Begins a stretch of the work of the present role."""
+        scope = self._stretch = Scope()
+        scope.on_end(self._role.scope.on_end(scope.end))
+        scope.on_end(self._writing.dispatcher.when_dispatched(partial(self._catch_up, scope)))
+
+    def _pause(self) -> Deferred[None]:
+        """Ends the stretch; fires once nothing of it is under way."""
+        self._stretch.end()
+        return succeed(None) if self.delivery is None else self.delivery.finished()
+
+    def _go_on_after_cut(self, end: int) -> None:
+        """Goes on where the role was not left meanwhile: a slave's log may be cut while it acts for
+        its master."""
+        if self.offsets.in_use and self._role.delivers:
+            self._begin()
+
+    def _catch_up(self, scope: Scope) -> None:
         """Delivers once the offsets are behind what a former master has delivered."""
-        begin, self.offsets.followed_at = self.offsets.followed_at, None
+        begin = self.offsets.followed_at
         if begin is None:
             self._deliver(scope)
             return
@@ -98,16 +118,23 @@ class Delay(Part):
         done.addCallback(lambda _: self._deliver(scope))
 
     def _deliver(self, scope: Scope) -> None:
-        if not scope.is_over:
-            self.delivery = DelayDelivery(
-                self._writing.store,
-                self._writing.sink,
-                self.levels,
-                self.offsets,
-                self._host.reactor,
-                self._host.now_ms,
-                scope,
-            )
+        if scope.is_over:
+            return
+        offsets = self.offsets
+        offsets.followed_at = None
+        if self._role.role is Role.ACTING_MASTER:
+            # Should it act once more, the master may have delivered behind this place meanwhile.
+            offsets.followed_at = self._writing.store.end_offset
+            offsets.renew_version()
+        self.delivery = DelayDelivery(
+            self._writing.store,
+            self._writing.sink,
+            self.levels,
+            offsets,
+            self._host.reactor,
+            self._host.now_ms,
+            scope,
+        )
 
     def _places(self) -> Iterator[int]:
         """Yields where in the log the first message of each level stands that waits."""

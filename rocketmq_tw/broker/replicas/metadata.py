@@ -207,6 +207,9 @@ class SlaveMetadata(Part):
     @inlineCallbacks
     def _copy_offsets(self, address: str, master: Scope) -> Generator[Deferred[Any], Any, None]:
         calls = self.calls
+        if self._role.delivers:
+            # It acts for its master, and its own progress counts.
+            return
         if self._waiting is not None:
             # Replacing it with newer ones might never let a slave that is behind reach any.
             return
@@ -228,6 +231,9 @@ class SlaveMetadata(Part):
         waiting = self._waiting
         if waiting is None or self._following or self._store.dispatched_offset < waiting.end:
             return
+        if self._role.delivers:
+            self._waiting = None
+            return
         self._following = True
 
         def failed(failure: Failure) -> None:
@@ -244,10 +250,13 @@ class SlaveMetadata(Part):
         self._in_slices(self._follow(waiting)).addErrback(failed).addCallback(followed)
 
     def _follow(self, waiting: _Progress) -> Iterator[None]:
-        """Ends early where there is another master meanwhile; what was taken over by then holds."""
+        """Ends early where there is another master meanwhile, or this broker acts for it; what was
+        taken over by then holds."""
         former = self._former if self._former.boot == waiting.boot else _NOTHING
         for _ in self._offsets.follow(waiting.consumers, former.consumers):
             yield
+            if self._role.delivers:
+                self._waiting = None
             if self._waiting is not waiting:
                 return
         self._waiting, self._former = None, waiting

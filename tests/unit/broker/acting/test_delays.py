@@ -1,0 +1,179 @@
+"""Delay levels while a slave acts for its master: each message comes through another group, once
+where nothing crashed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.task import deferLater
+from zope.interface import implementer
+
+from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.broker import BrokerInMemory, ok
+from tests.support.sim.acting import ActingCluster
+
+#: Seconds of the levels.
+LEVELS = "1s 6s 20s"
+
+
+def cluster_of(*names: str, **settings: object) -> ActingCluster:
+    """A group of two for each name, and `Topic` with four queues on each master."""
+    cluster = ActingCluster(settings=settings, message_delay_level=LEVELS)
+    for name in names:
+        cluster.start_group(name).add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    cluster.run(8)
+    return cluster
+
+
+def send(cluster: ActingCluster, name: str, numbers: range, level: int) -> list[bytes]:
+    """Sends delayed messages to a master; like clients', they name their unique ids."""
+    sent = [b"%d" % number for number in numbers]
+    for number, body in zip(numbers, sent, strict=True):
+        properties = {"DELAY": str(level), "UNIQ_KEY": f"id{number}"}
+        ok(cluster.broker(name, 0).send(body, queue_id=number % 4, properties=properties))
+    return sent
+
+
+def came(cluster: ActingCluster, name: str, broker_id: int = 0) -> Counter[bytes]:
+    """What consumers of a broker see, with how often."""
+    broker = cluster.broker(name, broker_id)
+    return Counter(m.body for queue in range(4) for m in broker.consume("Topic", queue))
+
+
+def lose_master(cluster: ActingCluster, name: str) -> None:
+    """Kills the master once its slave has all of its log; the slave acts then."""
+    cluster.run_until(lambda: cluster.follows(name, 1))
+    cluster.kill(name, 0)
+    cluster.run_until(lambda: cluster.acts(name, 1))
+
+
+@implementer(IMessageSink)
+class Refusing:
+    """A sink in front of an acting master's that refuses some messages, as another broker may."""
+
+    def __init__(self, broker: BrokerInMemory, *refused: bytes) -> None:
+        self._clock = broker.clock
+        sinks = broker.broker[Writing].sink.sinks
+        self._sink, sinks[Role.ACTING_MASTER] = sinks[Role.ACTING_MASTER], self
+        self.refused = set(refused)
+
+    def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
+        if message.body not in self.refused:
+            return self._sink.put(message, wait=wait)
+        refusal = RequestError(ResponseCode.SYSTEM_ERROR, "not this one")
+        return deferLater(self._clock, 0.05).addCallback(lambda _: fail(refusal))
+
+
+def test_one_message_that_is_refused_makes_no_other_one_come_twice() -> None:
+    cluster = cluster_of("a", "b")
+    sent = send(cluster, "a", range(60), 2)
+    lose_master(cluster, "a")
+    refusing = Refusing(cluster.broker("a", 1), b"7", b"31")
+    cluster.run(15)
+    assert came(cluster, "b") == Counter(sent) - Counter([b"7", b"31"])
+    refusing.refused.clear()
+    cluster.run(3)
+    assert came(cluster, "b") == Counter(sent)
+
+
+def test_what_the_master_delivered_and_did_not_tell_is_not_sent_again() -> None:
+    cluster = cluster_of("a", "b")
+    cluster.run(3.5)
+    sent = []
+    for number in range(0, 60, 4):
+        sent += send(cluster, "a", range(number, number + 4), 1)
+        cluster.run(0.2)
+    lose_master(cluster, "a")
+    cluster.run(5)
+    assert came(cluster, "a", 1) + came(cluster, "b") == Counter(sent)
+    assert came(cluster, "a", 1) and came(cluster, "b"), "some before, some behind"
+
+
+def test_a_slave_that_acts_again_sends_nothing_again() -> None:
+    cluster = cluster_of("a", "b")
+    sent = send(cluster, "a", range(40), 2)
+    lose_master(cluster, "a")
+    cluster.run(8)
+    assert came(cluster, "b") == Counter(sent)
+    cluster.start("a", 0)
+    cluster.run_until(lambda: cluster.role("a", 1) is Role.SLAVE and cluster.follows("a", 1))
+    sent += send(cluster, "a", range(40, 60), 2)
+    lose_master(cluster, "a")
+    cluster.run(8)
+    assert came(cluster, "b") == Counter(sent)
+
+
+def test_progress_is_kept_when_acting_ends_and_its_version_grew() -> None:
+    cluster = cluster_of("a", "b", delay_offset_update_version_step=10)
+    slave = cluster.broker("a", 1)
+    send(cluster, "a", range(40), 2)
+    lose_master(cluster, "a")
+    former = slave.broker[Delay].offsets.data_version
+    cluster.run(8)
+    offsets = slave.broker[Delay].offsets
+    assert offsets.get(2) == 40
+    assert offsets.data_version.counter >= former.counter + 4
+    # Without the saves of each ten seconds: acting ends as the broker stops being the smallest.
+    cluster.start("a", 0)
+    cluster.run_until(lambda: cluster.role("a", 1) is Role.SLAVE)
+    assert b"2:40" in slave.files.read("/store/config/delayOffset.json")
+
+
+def test_a_master_that_is_heard_again_does_not_take_progress_from_one_that_acts() -> None:
+    """Its tables are those of before."""
+    cluster = cluster_of("a", "b")
+    send(cluster, "a", range(8), 1)
+    lose_master(cluster, "a")
+    cluster.run(3)
+    slave = cluster.broker("a", 1)
+    offsets, known = slave.broker[Delay].offsets, slave.broker[Delay].offsets.get(1)
+    assert known == 8
+    table = offsets.table()
+    table.offset_table = {1: 3}
+    offsets.follow(table, 0)
+    assert offsets.get(1) == known
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_an_acting_master_that_is_killed_goes_on_and_loses_nothing(power: bool) -> None:
+    cluster = cluster_of("a", "b")
+    sent = send(cluster, "a", range(50), 2) + send(cluster, "a", range(50, 80), 3)
+    lose_master(cluster, "a")
+    cluster.run_until(lambda: came(cluster, "b"))
+    cluster.processes["a", 1].end(power=power, seed=1)
+    cluster.start("a", 1)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.run(30)
+    found = came(cluster, "b")
+    assert found.keys() == set(sent)
+    assert max(found.values()) <= 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_dies_nothing_is_lost(seed: int) -> None:
+    """Each message is in some log in the end, whoever was killed meanwhile."""
+    chance = Random(seed)
+    cluster = cluster_of("a", "b", "c")
+    sent: list[bytes] = []
+    for level in (1, 2, 3):
+        sent += send(cluster, "a", range(len(sent), len(sent) + 30), level)
+        cluster.run(chance.uniform(0, 1))
+    lose_master(cluster, "a")
+    for _ in range(4):
+        cluster.run(chance.uniform(0, 6))
+        name, broker_id = chance.choice([("a", 1), ("b", 0), ("c", 0)])
+        cluster.kill(name, broker_id)
+        cluster.run(chance.uniform(0, 5))
+        cluster.start(name, broker_id)
+    cluster.run(40)
+    found = came(cluster, "a", 1) + came(cluster, "b") + came(cluster, "c")
+    assert found.keys() == set(sent), seed
