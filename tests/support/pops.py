@@ -161,3 +161,12 @@ class Popper:
 def pass_time(broker: BrokerInMemory, seconds: float) -> None:
     """Lets the broker work for so long."""
     broker.clock.pump([0.25] * round(seconds * 4))
+
+
+def drain(broker: BrokerInMemory, group: str = "G", topic: str = "Topic") -> list[bytes]:
+    """What a consumer pops now, until there is nothing; each is acknowledged."""
+    popper, bodies = Popper(broker, topic, group), []
+    while popped := popper.pop():
+        popper.ack(*popped)
+        bodies += [message.body for message in popped]
+    return bodies

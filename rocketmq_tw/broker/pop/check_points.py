@@ -62,6 +62,12 @@ def check_point_key(point: PopCheckPoint | AckMsg, own_name: str) -> CheckPointK
     )
 
 
+def is_local(point: PopCheckPoint, own_name: str) -> bool:
+    """Returns whether the messages of a check point are in the log of the broker `own_name`; an
+    acting master of another group may have sent it here."""
+    return not point.broker_name or point.broker_name == own_name
+
+
 def new_check_point(
     topic: str,
     group: str,

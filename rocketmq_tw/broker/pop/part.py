@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.handlers import refusing
-from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
 from rocketmq_tw.broker.filters.part import Filters
-from rocketmq_tw.broker.pop.check_points import ReviveLog
 from rocketmq_tw.broker.pop.checks import not_popped
 from rocketmq_tw.broker.pop.context import PopContext
 from rocketmq_tw.broker.pop.order import OrderBook
-from rocketmq_tw.broker.pop.pending import InFlight
-from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.reviving import Reviving
 from rocketmq_tw.broker.pop.service import PopService
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -26,8 +23,7 @@ from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.message.names import revive_topic
-from rocketmq_tw.metrics.instruments import Metric, gauge
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.codes import ResponseCode
 
@@ -36,42 +32,30 @@ FORGET_SECONDS = 600.0
 
 
 class Pop(Part):
-    """Answers pops, acknowledgements and changes of invisible time while the broker is the master,
-    and moves messages that are not acknowledged in time to the retry topics."""
+    """Answers pops, acknowledgements and changes of invisible time while the broker is the
+    master."""
 
     def __init__(
         self,
         host: Host,
-        addresses: Addresses,
         role: RoleHolder,
         writing: Writing,
         tables: Tables,
         stats: Stats,
         filters: Filters,
+        reviving: Reviving,
     ) -> None:
         self._host = host
         self._writing = writing
         self._tables = tables
-
-        def store_host() -> tuple[str, int]:
-            return addresses.store_host
-
-        sink, topic = writing.sink, revive_topic(host.config.broker_cluster_name)
-        revive_log = ReviveLog(topic, sink, host.now_ms, store_host)
         self.order = OrderBook(host.table_file("consumerOrderInfo"), host.now_ms)
-        pop = PopContext(host, role, writing, tables, revive_log, self.order, InFlight())
-        retries = RetryMessages(host.config, writing.store, tables, sink, store_host)
+        pop = PopContext(host, role, writing, tables, reviving.log, self.order, reviving.in_flight)
         writing.truncation.register(
             DerivedOffsets(
                 "orderly pops", lambda cut: self.order.clamp(cut.first_gone), self._write_order
             )
         )
-        self._reviving = Reviving(pop, retries)
-        self._service = PopService(pop, filters.filters, stats.pulled, self.pending)
-
-    def pending(self) -> int:
-        """Returns how many check points wait for acknowledgements."""
-        return self._reviving.pending()
+        self._service = PopService(pop, filters.filters, stats.pulled, reviving.pending)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         handlers = self._service.handlers
@@ -84,7 +68,6 @@ class Pop(Part):
         return [KeptTable("the order of consumption", self.order.load, self._write_order, seconds)]
 
     def periodic(self) -> Iterable[Periodic]:
-        yield self._reviving.periodic()
         yield Periodic(
             "forgetting queues of orderly groups",
             FORGET_SECONDS,
@@ -97,19 +80,11 @@ class Pop(Part):
             # Of the time when it was the master; it would hold queues back if it were that again.
             self.order.clear_all()
 
-    def ready(self, state: RoleState) -> None:
-        if state.role is Role.MASTER:
-            self._reviving.begin()
-
-    @inlineCallbacks
-    def leave(self, state: RoleState) -> Generator[Any, Any, None]:
+    def leave(self, state: RoleState) -> None:
         self._service.answer_held()
-        yield self._reviving.end()
         self._service.forget_positions()
 
     def metrics(self) -> Iterable[Metric]:
-        yield gauge("rocketmq_pop_check_points_pending", self.pending())
-        yield gauge("rocketmq_pop_check_points_kept", self._reviving.kept())
         yield from self._service.metrics()
 
     def _write_order(self) -> Deferred[None]:

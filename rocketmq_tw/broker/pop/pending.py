@@ -36,6 +36,7 @@ class PendingCheckPoint:
     __slots__ = (
         "count",
         "former",
+        "is_local",
         "is_reviving",
         "key",
         "newer",
@@ -45,10 +46,14 @@ class PendingCheckPoint:
         "waiting",
     )
 
-    def __init__(self, key: CheckPointKey, point: PopCheckPoint, revive_offset: int) -> None:
+    def __init__(
+        self, key: CheckPointKey, point: PopCheckPoint, revive_offset: int, *, is_local: bool
+    ) -> None:
         self.key = key
         self.point = point
         self.revive_offset = revive_offset
+        #: Whether its messages are of this broker's queues.
+        self.is_local = is_local
         self.waiting = set(popped_offsets(point))
         #: Others with the same key that wait too: the one before it, and the one behind it.
         self.former: PendingCheckPoint | None = None
@@ -105,6 +110,8 @@ class InFlight:
 
     def enter(self, pending: PendingCheckPoint) -> None:
         """Counts a check point, whose messages are in flight from now on."""
+        if not pending.is_local:
+            return
         queue = _queue_of(pending)
         since = self._since.get(queue, self._older.get(queue))
         if since is None or pending.point.pop_time >= since:
@@ -113,6 +120,8 @@ class InFlight:
 
     def leave(self, pending: PendingCheckPoint, messages: int) -> None:
         """Counts so many of its messages no more."""
+        if not pending.is_local:
+            return
         count, queue = pending.count, _queue_of(pending)
         count.messages -= messages
         if not count.messages and self._counts.get(queue) is count:
@@ -172,11 +181,13 @@ class PendingCheckPoints:
         point: PopCheckPoint,
         revive_offset: int,
         first_place: int = NOWHERE,
+        *,
+        is_local: bool = True,
     ) -> None:
-        """Takes in a check point. Each counts for itself, also where one of the same key waits:
-        behind a reset or a crash a queue may be popped again in the same millisecond, and what
-        cannot be revived is stored again."""
-        pending = PendingCheckPoint(key, point, revive_offset)
+        """Takes in a check point; `is_local`: its messages are of this broker's queues. Each counts
+        for itself, also where one of the same key waits: behind a reset or a crash a queue may be
+        popped again in the same millisecond, and what cannot be revived is stored again."""
+        pending = PendingCheckPoint(key, point, revive_offset, is_local=is_local)
         if pending.waiting:
             former = pending.former = self._by_key.get(key)
             if former is not None:

@@ -9,7 +9,8 @@ import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.pop.check_points import new_check_point
+from rocketmq_tw.broker.pop.check_points import is_local, new_check_point
+from rocketmq_tw.broker.pop.remote_messages import RemoteMessages, Unreachable
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.config.broker import BrokerConfig
@@ -31,10 +32,6 @@ LATER_SECONDS = (10, 20, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
 log = Logger()
 
 
-class Unreachable(Exception):
-    """The messages of a check point are on a broker that cannot be asked."""
-
-
 class RetryMessages:
     """Makes messages of retry topics and puts them there. `store_host` tells the broker's own
     address."""
@@ -46,6 +43,7 @@ class RetryMessages:
         tables: Tables,
         sink: IMessageSink,
         store_host: Callable[[], tuple[str, int]],
+        remote: RemoteMessages,
     ) -> None:
         self._config = config
         self._store = store
@@ -54,6 +52,11 @@ class RetryMessages:
         self._offsets = tables.offsets
         self._sink = sink
         self._store_host = store_host
+        self._remote = remote
+
+    def is_local(self, point: PopCheckPoint) -> bool:
+        """Returns whether the messages of a check point are in this broker's log."""
+        return is_local(point, self._config.broker_name)
 
     def is_wanted(self, point: PopCheckPoint) -> bool:
         """Returns whether the topic and the group of a check point still exist."""
@@ -63,13 +66,35 @@ class RetryMessages:
     def make(self, point: PopCheckPoint, offset: int) -> StoredMessage | None:
         """Returns the message at a queue offset of `point`, for the retry topic, which is made
         where it is missing; None where the message is not in the log any more. Raises
-        `Unreachable`, and `RequestError` where it would be one topic too many."""
-        topic, group = point.topic or "", point.group or ""
-        if point.broker_name and point.broker_name != self._config.broker_name:
-            raise Unreachable(f"its messages are on the broker {point.broker_name}")
+        `RequestError` where it would be one topic too many."""
+        topic = point.topic or ""
         read = self._store.read_queue(topic, point.queue_id, offset, 1, 0)
         message = decode_record(read.data) if read.data else None
-        if message is None or offset_in(topic, message) != offset:
+        if message is not None and offset_in(topic, message) != offset:
+            message = None
+        return self._retried(point, offset, message)
+
+    async def fetch(self, point: PopCheckPoint, offset: int) -> StoredMessage | None:
+        """Does as `make` does with a message of another broker; raises `Unreachable` too, where
+        that broker does not give it now, or where nobody would look for it here."""
+        message = await self._remote.fetch(point, offset)
+        topic, group = point.topic or "", point.group or ""
+        if message is not None:
+            popped = popped_topic(topic, group)
+            if self._topics.get(popped) is None:
+                raise Unreachable(
+                    f"this broker has no topic {popped}: create it here, or start a master of"
+                    f" {point.broker_name}"
+                )
+            if self._groups.get(group) is None:
+                raise Unreachable(f"this broker has no group {group}: create it here")
+        return self._retried(point, offset, message)
+
+    def _retried(
+        self, point: PopCheckPoint, offset: int, message: StoredMessage | None
+    ) -> StoredMessage | None:
+        topic, group = point.topic or "", point.group or ""
+        if message is None:
             log.warn(
                 "message {offset} of {topic} {queue}, which {group} popped, is gone: not revived",
                 offset=offset,

@@ -26,15 +26,16 @@ from rocketmq_tw.broker.pop.check_points import (
     revive_queue_ids,
 )
 from rocketmq_tw.broker.pop.pending import NOWHERE, InFlight, PendingCheckPoint, PendingCheckPoints
-from rocketmq_tw.broker.pop.retry_messages import RetryMessages, Unreachable
+from rocketmq_tw.broker.pop.remote_messages import Unreachable
+from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.writing.sink import Attempt, PutResult, attempt
+from rocketmq_tw.broker.writing.sink import Attempt, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.still_needed import place_of
-from rocketmq_tw.wire.bodies.pop import AckMsg
+from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import BodyError, RequestError
 
 #: Messages of a revive queue that are read at once, and their bytes.
@@ -191,10 +192,12 @@ class Revival:
         if isinstance(point, AckMsg):
             books.acknowledge(key, acknowledged_offsets(point))
         elif point.topic and point.group:
-            # The oldest one that was popped: what a filter left out may lie in front of it.
-            first = min(popped_offsets(point), default=0)
-            places = place_of(self._store, point.topic, point.queue_id, first)
-            books.add(key, point, message.queue_offset, next(places, NOWHERE))
+            place, is_local = NOWHERE, self._retries.is_local(point)
+            if is_local:
+                # The oldest one that was popped: what a filter left out may lie in front of it.
+                first = min(popped_offsets(point), default=0)
+                place = next(place_of(self._store, point.topic, point.queue_id, first), NOWHERE)
+            books.add(key, point, message.queue_offset, place, is_local=is_local)
 
     # Reviving
 
@@ -206,17 +209,20 @@ class Revival:
         pending = queue.books.take_due(self._now_ms() - GRACE_MS)
         if pending is None:
             return False
-        waiting = sorted(pending.waiting - pending.under_way)
+        retries, is_local = self._retries, self._retries.is_local(pending.point)
         try:
-            wanted = self._retries.is_wanted(pending.point)
-            for offset in waiting:
-                message = self._retries.make(pending.point, offset) if wanted else None
+            wanted = is_local and retries.is_wanted(pending.point)
+            for offset in sorted(pending.waiting - pending.under_way):
+                if not is_local:
+                    fetched = self._fetch_and_put(queue, pending.point, offset)
+                    if not self._put(queue, pending, offset, Deferred.fromCoroutine(fetched)):
+                        return False
+                    continue
+                message = retries.make(pending.point, offset) if wanted else None
                 if message is None:
                     self._settle(queue, pending, offset)
-                elif not self._put(queue, pending, offset, self._retries.put(message)):
+                elif not self._put(queue, pending, offset, attempt(retries.put(message))):
                     return False
-        except Unreachable as error:
-            return self._store_again(queue, pending, str(error))
         except RequestError as error:
             self._failed(queue, pending, error.remark)
             return False
@@ -226,8 +232,21 @@ class Revival:
             return False
         return True
 
+    async def _fetch_and_put(self, queue: _Queue, point: PopCheckPoint, offset: int) -> Attempt:
+        """Revives a message of another broker; where it cannot be had now, a check point for a
+        later time takes it over, which is in the log before the present one is dealt with."""
+        try:
+            message = await self._retries.fetch(point, offset)
+        except Unreachable as error:
+            log.warn("{topic} is revived later: {why}", topic=point.topic, why=error)
+            later = self._retries.later(point, offset)
+            return await attempt(self._revive_log.put_check_point(later, queue.queue_id))
+        except RequestError as error:
+            return Attempt(False, error.remark)
+        return Attempt(True) if message is None else await attempt(self._retries.put(message))
+
     def _put(
-        self, queue: _Queue, pending: PendingCheckPoint, offset: int, put: Deferred[PutResult]
+        self, queue: _Queue, pending: PendingCheckPoint, offset: int, put: Deferred[Attempt]
     ) -> bool:
         """Deals with one message of `pending`, for which `put` is under way; False where nothing
         can be stored now."""
@@ -254,7 +273,7 @@ class Revival:
             else:
                 self._failed(queue, pending, result.why)
 
-        attempt(put).addCallback(ended)
+        put.addCallbacks(ended, lambda failure: ended(Attempt(False, repr(failure.value))))
         # Where it failed at once, the check point is due again later.
         return pending.is_reviving
 
@@ -271,17 +290,6 @@ class Revival:
                 why=why,
             )
             queue.books.put_back(pending, self._now_ms() - GRACE_MS + RETRY_MS)
-
-    def _store_again(self, queue: _Queue, pending: PendingCheckPoint, why: str) -> bool:
-        """Replaces a check point, whose messages are on a broker that cannot be asked now, by check
-        points for a later time; they are in the log before it is dealt with."""
-        for offset in sorted(pending.waiting - pending.under_way):
-            later = self._retries.later(pending.point, offset)
-            put = self._revive_log.put_check_point(later, queue.queue_id)
-            if not self._put(queue, pending, offset, put):
-                return False
-        log.warn("{topic} is revived later: {why}", topic=pending.point.topic, why=why)
-        return True
 
     def _save_offset(self, queue: _Queue) -> None:
         done = queue.books.done_offset - 1

@@ -1,34 +1,63 @@
-"""Messages are revived while the broker is the master: each of its roles has a `Revival`."""
+"""The revival of messages, as a part of the broker: each role that delivers has a `Revival`."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
-from rocketmq_tw.broker.assembly.part import Periodic
+from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
-from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP, revive_queue_ids
-from rocketmq_tw.broker.pop.context import PopContext
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
+from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP, ReviveLog, revive_queue_ids
+from rocketmq_tw.broker.pop.pending import InFlight
+from rocketmq_tw.broker.pop.remote_messages import RemoteMessages
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revive import Revival
 from rocketmq_tw.broker.pop.rewind import PopRewind
-from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.write_behind import write_progress
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.message.names import revive_topic
+from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.store.still_needed import place_of
 
 
-class Reviving:
-    """Begins and ends the revival with the master's role; its offsets go back where the log's end
-    is cut off."""
+class Reviving(Part):
+    """Moves messages that are not acknowledged in time to the retry topics, while the broker is the
+    master; its offsets go back where the log's end is cut off."""
 
-    def __init__(self, pop: PopContext, retries: RetryMessages) -> None:
-        self._pop = pop
-        self._retries = retries
+    def __init__(
+        self,
+        host: Host,
+        addresses: Addresses,
+        role: RoleHolder,
+        writing: Writing,
+        tables: Tables,
+        brokers: BrokerClient,
+    ) -> None:
+        def store_host() -> tuple[str, int]:
+            return addresses.store_host
+
+        self._host = host
+        self._role = role
+        self._writing = writing
+        self._store = writing.store
+        self._offsets = tables.offsets
+        topic = revive_topic(host.config.broker_cluster_name)
+        self.log = ReviveLog(topic, writing.sink, host.now_ms, store_host)
+        self.in_flight = InFlight()
+        remote = RemoteMessages(brokers)
+        self._retries = RetryMessages(
+            host.config, writing.store, tables, writing.sink, store_host, remote
+        )
         self._revival: Revival | None = None
-        pop.writing.store.retention.still_needed.register("popped messages", self._places)
-        pop.writing.truncation.register(
+        writing.store.retention.still_needed.register("popped messages", self._places)
+        writing.truncation.register(
             DerivedOffsets("revived and popped messages", self._rewind, self._save_offsets)
         )
 
@@ -36,37 +65,34 @@ class Reviving:
         """Returns how many check points wait for acknowledgements."""
         return 0 if self._revival is None else len(self._revival)
 
-    def kept(self) -> int:
-        """Returns how many entries the books on check points have."""
-        return 0 if self._revival is None else self._revival.kept
+    def periodic(self) -> Iterable[Periodic]:
+        seconds = self._host.config.revive_interval / 1000
+        yield Periodic("the revival of messages", seconds, self._revive, (Role.MASTER,))
 
-    def periodic(self) -> Periodic:
-        """Returns the work that takes in check points and revives messages."""
-        seconds = self._pop.host.config.revive_interval / 1000
-        return Periodic("the revival of messages", seconds, self._revive, (Role.MASTER,))
-
-    def begin(self) -> None:
-        """Begins the revival of a role as the master."""
-        pop = self._pop
-        self._revival = Revival(
-            pop.host,
-            pop.writing.store,
-            pop.tables.offsets,
-            pop.revive_log,
-            self._retries,
-            pop.in_flight,
-            pop.role.scope,
-        )
+    def ready(self, state: RoleState) -> None:
+        if state.role is Role.MASTER:
+            self._revival = Revival(
+                self._host,
+                self._store,
+                self._offsets,
+                self.log,
+                self._retries,
+                self.in_flight,
+                self._role.scope,
+            )
 
     @inlineCallbacks
-    def end(self) -> Generator[Any, Any, None]:
-        """Ends the revival; fires once what it put into the log is flushed and its offsets say
-        so."""
+    def leave(self, state: RoleState) -> Generator[Any, Any, None]:
         if self._revival is not None:
             yield self._revival.finished()
-            yield self._pop.writing.commit.flushed()
+            yield self._writing.commit.flushed()
             self._revival.save_offsets()
             self._revival = None
+
+    def metrics(self) -> Iterable[Metric]:
+        kept = 0 if self._revival is None else self._revival.kept
+        yield gauge("rocketmq_pop_check_points_pending", self.pending())
+        yield gauge("rocketmq_pop_check_points_kept", kept)
 
     def _revive(self) -> Deferred[Any] | None:
         return None if self._revival is None else self._revival.revive()
@@ -74,20 +100,17 @@ class Reviving:
     def _places(self) -> Iterator[int]:
         """Yields log offsets that still are needed: check points that are not dealt with, and the
         messages that wait for acknowledgements, as far as that is known here."""
-        pop = self._pop
-        store, topic = pop.writing.store, pop.revive_log.topic
+        store, topic = self._store, self.log.topic
         for queue_id in store.queue_ids(topic):
-            done = pop.tables.offsets.query(REVIVE_GROUP, topic, queue_id)
+            done = self._offsets.query(REVIVE_GROUP, topic, queue_id)
             yield from place_of(store, topic, queue_id, done + 1)
         if self._revival is not None:
             yield from self._revival.places()
 
     def _rewind(self, cut: LogCut) -> Iterator[None]:
-        pop = self._pop
-        rewind = PopRewind(pop.writing.store, pop.tables.offsets, pop.revive_log.topic, cut)
-        configured = pop.host.config.revive_queue_num
-        return rewind.steps(revive_queue_ids(pop.writing.store, pop.revive_log.topic, configured))
+        config, topic = self._host.config, self.log.topic
+        rewind = PopRewind(self._store, self._offsets, topic, config.broker_name, cut)
+        return rewind.steps(revive_queue_ids(self._store, topic, config.revive_queue_num))
 
     def _save_offsets(self) -> Deferred[None]:
-        pop = self._pop
-        return write_progress(pop.tables.offsets, pop.writing.commit, pop.host.in_thread)
+        return write_progress(self._offsets, self._writing.commit, self._host.in_thread)

@@ -15,6 +15,7 @@ from rocketmq_tw.broker.pop.check_points import (
     REVIVE_GROUP,
     PoppedQueue,
     decode_revive_message,
+    is_local,
     popped_offsets,
 )
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
@@ -45,12 +46,18 @@ class PopRewind:
     `cut` is made."""
 
     def __init__(
-        self, store: IMessageStore, offsets: OffsetTable, revive_topic: str, cut: LogCut
+        self,
+        store: IMessageStore,
+        offsets: OffsetTable,
+        revive_topic: str,
+        own_name: str,
+        cut: LogCut,
     ) -> None:
         self._store = store
         self._offsets = offsets
         self._topic = revive_topic
         self._cut = cut
+        self._own_name = own_name
         cut.need_messages_of(revive_topic)
         cut.observe(self._observe)
         #: Queues and pop times of check points that records behind the cut deal with.
@@ -94,7 +101,7 @@ class PopRewind:
             queue, offsets = _queue_of(point), popped_offsets(point)
             if point.re_put_times:
                 self._dealt_with.add((queue, point.pop_time))
-            elif offsets:
+            elif offsets and is_local(point, self._own_name):
                 self._popped.setdefault(queue, {}).setdefault(offsets[0], point.pop_time)
         elif point is not None:
             queue = _queue_of(point)
@@ -142,6 +149,9 @@ class PopRewind:
         topics = {topic, pop_retry_topic(topic, group, 1), pop_retry_topic(topic, group, 2)}
         if not any(revived_topic in topics for revived_topic, _ in revived):
             return False
+        if not is_local(point, self._own_name):
+            # It may be one of them: the messages are not here.
+            return True
         found = set()
         for offset in popped_offsets(point):
             units = self._store.queue_units(topic, point.queue_id, offset, 1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import randrange
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.timer.rules import TimerRules, deliver_ms
+from rocketmq_tw.broker.timer.rules import TimerRules, deliver_ms, is_revive_topic
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import TIMER_TOPIC
@@ -38,6 +38,11 @@ class TimerRedirect:
         if not draft.wants_timer or message.topic == TIMER_TOPIC:
             return False
         config, now = self._config, self._now_ms()
+        if is_revive_topic(message.topic):
+            # An acting master of another group has sent it, stock's with the time of the check
+            # point. The revival wants it at once, and its own time in place of that one.
+            properties[props.TIMER_DELIVER_MS] = str(now)
+            return False
         if not config.timer_wheel_enable:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,

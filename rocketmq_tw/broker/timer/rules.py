@@ -29,10 +29,15 @@ def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
     return number(properties.get(props.TIMER_DELIVER_MS))
 
 
+def is_revive_topic(topic: str) -> bool:
+    """Returns whether a topic has the check points of pops, whose time pop looks after itself."""
+    return topic.startswith(_CHECK_POINTS)
+
+
 def takes_timed(topic: str) -> bool:
     """Returns whether timed messages may be for a topic: the timer's own one would have them again
     and again, others are not for clients, and check points are taken out by pop itself."""
-    return topic not in _NOT_FOR_TIMED and not topic.startswith(_CHECK_POINTS)
+    return topic not in _NOT_FOR_TIMED and not is_revive_topic(topic)
 
 
 class TimerRules:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.broker.pop.part import Pop
+from rocketmq_tw.broker.pop.reviving import Reviving
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.sending import send
 from rocketmq_tw.files.memory import MemoryFiles
@@ -484,7 +484,7 @@ class TestInvisibleTime:
         assert popper.bodies() == [b"0.0"]
         popper.ack(later)
         pass_time(broker, 2)
-        assert broker.broker[Pop].pending() == 1
+        assert broker.broker[Reviving].pending() == 1
 
     def test_longer(self) -> None:
         broker = with_messages(1)
@@ -604,7 +604,7 @@ class TestResets:
         pass_time(broker, 70)
         assert set(popper.bodies()) == {b"0.1", b"0.2"}
         pass_time(broker, 2)
-        assert broker.broker[Pop].pending() == 1
+        assert broker.broker[Reviving].pending() == 1
 
     def test_a_group_goes_back(self) -> None:
         broker = with_messages(3)

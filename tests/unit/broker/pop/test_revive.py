@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.broker.pop.part import Pop
+from rocketmq_tw.broker.pop.reviving import Reviving
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.message.model import StoredMessage
@@ -108,7 +108,7 @@ def test_another_broker_s_messages_are_tried_again_later() -> None:
     pass_time(broker, 12)
     points = [decode_body(PopCheckPoint, m.body) for m in broker.consume(REVIVE, 0)[3:]]
     assert [p.re_put_times for p in points] == ["2", "2"]
-    assert broker.broker[Pop].pending() == 2
+    assert broker.broker[Reviving].pending() == 2
 
 
 def test_what_is_no_check_point_is_passed_over() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_tw.broker.pop.part import Pop
+from rocketmq_tw.broker.pop.reviving import Reviving
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.memory import MemoryFiles
@@ -40,7 +40,7 @@ def popped_before(files: MemoryFiles) -> tuple[BrokerInMemory, list[PoppedMessag
 
 def test_what_was_popped_before_comes_again() -> None:
     broker, _ = popped_before(MemoryFiles())
-    assert broker.broker[Pop].pending() == COUNT
+    assert broker.broker[Reviving].pending() == COUNT
     pass_time(broker, 70)
     assert set(Popper(broker).bodies()) == {b"%d" % number for number in range(COUNT)}
 
@@ -73,7 +73,7 @@ def test_a_cut_opens_what_was_acknowledged_behind_it() -> None:
     popper.ack(*popped)
     pass_time(broker, 70)
     assert popper.bodies() == []
-    assert broker.broker[Pop].pending() == 0
+    assert broker.broker[Reviving].pending() == 0
     broker.become(RoleState(Role.ISOLATED, 0))
     done = broker.broker[Writing].truncation.cut(end)
     for _ in range(1_000):
