@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.acting.locks import LockQuorum
 from rocketmq_tw.broker.acting.part import Acting
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.fast_failure import FastFailure
@@ -62,6 +63,7 @@ PARTS: tuple[type[Part], ...] = (
     Delay,
     ElectedRole,
     Filters,
+    LockQuorum,
     Pop,
     PullReads,
     Reading,

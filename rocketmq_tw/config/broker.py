@@ -46,6 +46,7 @@ class BrokerConfig(Config, frozen=True):
     enable_slave_acting_master: bool = False
     enable_remote_escape: AdminLive[bool] = False
     compatible_with_old_name_srv: AdminLive[bool] = True
+    lock_in_strict_mode: AdminLive[bool] = False
     broker_not_active_timeout_millis: AdminLive[PositiveLong] = 10_000
     sync_broker_member_group_period: Positive = 1_000
 

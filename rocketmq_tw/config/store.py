@@ -95,6 +95,7 @@ class MessageStoreConfig(Config, frozen=True):
 
     # role and delay
     broker_role: _Role = "ASYNC_MASTER"
+    total_replicas: AdminLive[Positive] = 1
     offset_check_in_slave: bool = False
     message_delay_level: Annotated[str, Format(delay_levels)] = (
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

@@ -111,9 +111,12 @@ class Acting(Part):
     def _look(self) -> Generator[Deferred[Any], Any, None]:
         if not self._config.enable_controller_mode:
             yield self._stepping_down.look()
-        if not self._role.copies_log:
+        copies = self._role.copies_log
+        if not copies and not self._config.lock_in_strict_mode:
             return
         self.living.heard((yield self._group.ask()))
+        if not copies or not self._role.copies_log:
+            return
         state = self._role.state
         smallest = self.living.smallest()
         if state.role is Role.SLAVE and self._may_act(smallest):

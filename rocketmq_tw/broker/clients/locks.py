@@ -12,8 +12,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sized
 from typing import TypeVar
 
 from msgspec import field
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.clients.group_locks import GroupLocks
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.message import names
@@ -215,10 +217,12 @@ class LockFile(WriteBehindTable):
 
 
 class LockRequests:
-    """Takes or renews locks on queues (41) and frees them (42)."""
+    """Takes or renews locks on queues (41) and frees them (42); `group` asks the other brokers of
+    the group where that is wanted."""
 
-    def __init__(self, locks: RebalanceLock) -> None:
+    def __init__(self, locks: RebalanceLock, group: GroupLocks) -> None:
         self._locks = locks
+        self._group = group
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -226,7 +230,9 @@ class LockRequests:
             RequestCode.UNLOCK_BATCH_MQ: self.unlock,
         }
 
-    def lock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def lock(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 41: locks queues for a client and returns those that it has now."""
         body = decode_request(LockBatchRequestBody, request.body)
         _check_number(body.mq_set)
@@ -236,14 +242,23 @@ class LockRequests:
             names.check_length("topic", queue.topic)
             names.check_length("brokerName", queue.broker_name)
         locked = self._locks.lock(body.consumer_group, body.mq_set, body.client_id)
-        return request.response(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=locked)))
+        if body.only_this_broker or self._group.quorum <= 1:
+            return _locked(request, locked)
+        granted = self._group.granted(body, locked)
+        return granted.addCallback(lambda queues: _locked(request, queues))
 
     def unlock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Answers 42: releases a client's locks on queues."""
         body = decode_request(UnlockBatchRequestBody, request.body)
         _check_number(body.mq_set)
         self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
+        if not body.only_this_broker:
+            self._group.unlock(body)
         return request.response()
+
+
+def _locked(request: RemotingCommand, queues: list[MessageQueue]) -> RemotingCommand:
+    return request.response(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=queues)))
 
 
 def _check_number(queues: Sized) -> None:

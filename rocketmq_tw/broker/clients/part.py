@@ -13,6 +13,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.clients.client_requests import ClientRequests
 from rocketmq_tw.broker.clients.connection_requests import ConnectionRequests
+from rocketmq_tw.broker.clients.group_locks import GroupLocks
 from rocketmq_tw.broker.clients.locks import LockFile, LockRequests, RebalanceLock
 from rocketmq_tw.broker.clients.member_notices import MemberNotices
 from rocketmq_tw.broker.clients.registry import ClientRegistry
@@ -38,6 +39,8 @@ class Clients(Part):
         notices = MemberNotices(host.in_slices)
         self.registry = ClientRegistry(host.config, host.now_ms, host.elapsed_ms, notices.changed)
         self.locks = RebalanceLock(host.elapsed_ms)
+        #: Has the locks granted by most brokers of the group, where that is wanted.
+        self.group_locks = GroupLocks(host)
         self._lock_file = LockFile(self.locks, host.table_file("rebalanceLock"))
         registry, topics, groups = self.registry, tables.topics, tables.groups
         in_slices = host.in_slices
@@ -46,12 +49,12 @@ class Clients(Part):
             ClientRequests(in_slices, host.config, registry, groups, topics, tables.announcements),
             ConnectionRequests(host.config, registry, topics, groups, writing.store, growing),
             SubscriptionRequests(registry, tables.offsets, in_slices, growing),
-            LockRequests(self.locks),
+            LockRequests(self.locks, self.group_locks),
         )
         self._handlers = merge_handlers(family.handlers() for family in families)
 
     def leave(self, state: RoleState) -> None:
-        if state.role is Role.MASTER:
+        if state.role.delivers:
             self.locks.end_role()
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:

@@ -8,6 +8,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
@@ -77,8 +78,9 @@ class PullReads(Part):
 
     @property
     def is_unserved(self) -> bool:
-        """Whether the broker is a slave that serves no reads (`slaveReadEnable`)."""
-        return self._role.copies_log and not self._config.slave_read_enable
+        """Whether the broker is a slave that serves no reads (`slaveReadEnable`); one that acts for
+        its master does."""
+        return self._role.is_slave and not self._config.slave_read_enable
 
     def read(
         self,
@@ -114,7 +116,7 @@ class PullReads(Part):
                 self._commit_offset(header, committer)
         self._offsets.pulled.note(header.consumer_group, header.topic, queue_id, read.next_offset)
         return PullAnswer(
-            self._code_of_slave(code) if self._role.copies_log else code,
+            self._code_of_slave(code) if self._role.is_slave else code,
             read.status.name if reset is None else "OFFSET_RESET",
             PullMessageResponseHeader(
                 suggest_which_broker_id=self._suggest_broker(read, group),
@@ -178,7 +180,8 @@ class PullReads(Part):
 
     def _suggest_broker(self, read: QueueRead, group: SubscriptionGroupConfig) -> int:
         """Returns the id of the broker from which the consumer had better pull next."""
-        if not self._config.slave_read_enable:
+        if not self._config.slave_read_enable or self._role.role is Role.ACTING_MASTER:
+            # Clients take the acting master for the master.
             return MASTER_ID
         if read.suggest_slave:
             return group.which_broker_when_consume_slowly

@@ -16,8 +16,8 @@ from rocketmq_tw.wire.group_state import GroupState
 class RoleHolder:
     """Holds the state and lets it change only as `TRANSITIONS` allows.
 
-    What the role means stands in plain attributes, since each request looks at them: `is_master`,
-    and `copies_log` and `delivers` as in `Role`.
+    What the role means stands in plain attributes, since each request looks at them: `is_master`;
+    `is_slave`, that it acts for nobody; `copies_log` and `delivers` as in `Role`.
     """
 
     def __init__(self, state: RoleState | None = None) -> None:
@@ -34,6 +34,7 @@ class RoleHolder:
     def _take(self, state: RoleState) -> None:
         self.state = state
         self.is_master = state.role is Role.MASTER
+        self.is_slave = state.role is Role.SLAVE
         self.copies_log = state.role.copies_log
         self.delivers = state.role.delivers
 
