@@ -34,6 +34,7 @@ ALL: tuple[type[Config], ...] = (
 FOR_EVERYBODY = {
     "compressedRegister",
     "consumerOffsetUpdateVersionStep",
+    "delayOffsetUpdateVersionStep",
     "defaultMessageRequestMode",
     "defaultPopShareQueueNum",
     "electMasterMaxRetryCount",
