@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.slave import MasterFollower
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.route import TopicRouteData
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader
 from tests.support.broker import BrokerInMemory
-from tests.support.network import FakePeer
+from tests.support.network import FakePeer, Weather
 from tests.support.sim.brokers import CLUSTER, BrokerProcess
 from tests.support.sim.simulation import Process, Simulation
 
@@ -30,7 +33,8 @@ class NameServerProcess(Process):
     def __init__(self, simulation: Simulation, host: str, **keys: Any) -> None:
         super().__init__(simulation, host)
         self.address = f"{host}:9876"
-        self._keys = {
+        #: Of its configuration.
+        self.keys: dict[str, Any] = {
             "support_acting_master": True,
             "scan_not_active_broker_interval": SCAN_MS,
         } | keys
@@ -40,14 +44,14 @@ class NameServerProcess(Process):
         """A new process on what the disk holds."""
         clock, threads = self.begin()
         config = NamesrvConfig(
-            kv_config_path="/kv.json", config_store_path="/ns.properties", **self._keys
+            kv_config_path="/kv.json", config_store_path="/ns.properties", **self.keys
         )
         client = self.simulation.network.client(self.host, clock=clock)
         self.server = server = NameServer(
             clock, self.disk, config, client=client, in_thread=threads
         )
-        server.liveness.start()
-        self.simulation.network.serve(self.address, server.handlers)
+        net = NettyServerConfig(bind_address=self.host, listen_port=9876)
+        server.start(RemotingServer(clock, net))
         return server
 
     def end(self, *, power: bool = False, seed: int | None = None) -> None:
@@ -63,9 +67,15 @@ class ActingCluster(Simulation):
     """
 
     def __init__(
-        self, *, name_servers: int = 1, settings: dict[str, Any] | None = None, **keys: Any
+        self,
+        *,
+        name_servers: int = 1,
+        settings: dict[str, Any] | None = None,
+        chance: Random | None = None,
+        weather: Weather | None = None,
+        **keys: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(chance=chance, weather=weather)
         self.name_servers = [
             NameServerProcess(self, f"10.9.0.{number}") for number in range(1, name_servers + 1)
         ]
@@ -149,7 +159,7 @@ class ActingCluster(Simulation):
         return server.table.members(CLUSTER, name).broker_addrs
 
     def route(self, topic: str, name_server: int = 0) -> TopicRouteData:
-        """The route that clients are given."""
+        """The route that clients are given; empty where the name server has none."""
         server = self.name_servers[name_server].server
         assert server is not None
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
@@ -160,4 +170,6 @@ class ActingCluster(Simulation):
         answer: Any = server.handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC](request, peer)
         if not isinstance(answer, RemotingCommand):
             answer = self.result(answer) if answer is not None else peer.replies[-1]
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return TopicRouteData()
         return decode_body(TopicRouteData, answer.body)
