@@ -32,12 +32,11 @@ _OTHER_KEYS = frozenset(
 )
 
 #: Switches of stock that promise what is not there: to go on without it would leave a broker open
-#: to everyone, or three masters where a group should have one.
+#: to everyone.
 UNSUPPORTED_SWITCHES = {
     "aclEnable": "access control",
     "authenticationEnabled": "access control",
     "authorizationEnabled": "access control",
-    "enableSlaveActingMaster": "a slave that stands in for its master",
 }
 
 

@@ -164,14 +164,7 @@ def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
     assert not notice.is_warning
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "aclEnable",
-        "authenticationEnabled",
-        "enableSlaveActingMaster",
-    ],
-)
+@pytest.mark.parametrize("key", ["aclEnable", "authenticationEnabled"])
 def test_what_is_not_there_is_not_promised(key: str) -> None:
     with pytest.raises(ConfigError, match=f"b.properties:2: {key}=true: .* is not there"):
         read(f"brokerName=b\n{key}=true\n")
