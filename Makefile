@@ -20,7 +20,7 @@ for pause in 5 15 45; do \
 done; $(PIP) -e '$(1)'
 endef
 
-.PHONY: help run try-controller test lint types imports unit crash jars interop interop-more spark bench clean
+.PHONY: help run try-controller try-acting test lint types imports unit crash jars interop interop-more spark bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ run: $(STAMP)-run
 #: make try-controller  three controllers and three brokers that elect their master, and what to type
 try-controller: $(STAMP)-run
 	@$(BIN)/python -m tools.try_controller
+
+#: make try-acting  two groups whose slaves act for their masters, and what to type
+try-acting: $(STAMP)-run
+	@$(BIN)/python -m tools.try_acting
 
 #: make test     all of the following up to spark: everything a change must pass
 test: $(STAMP)-test lint types imports unit crash interop spark

@@ -165,6 +165,11 @@ def test_the_id_and_role_of_stocks_samples_for_controller_mode_are_taken(tmp_pat
         (broker.Options, "controller/broker-n0.conf"),
         (broker.Options, "controller/broker-n1.conf"),
         (broker.Options, "controller/broker-n2.conf"),
+        (namesrv.Options, "acting/namesrv.properties"),
+        (broker.Options, "acting/broker-a.conf"),
+        (broker.Options, "acting/broker-a-s.conf"),
+        (broker.Options, "acting/broker-b.conf"),
+        (broker.Options, "acting/broker-b-s.conf"),
     ],
 )
 def test_the_samples_have_only_known_keys(kind: type[ServerOptions], sample: str) -> None:

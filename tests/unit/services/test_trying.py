@@ -1,0 +1,63 @@
+"""What the `make try-...` targets have one type is there and can be typed."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rocketmq_tw.admin.main import cli
+from rocketmq_tw.admin.tool import Tool
+from tools import try_acting, try_controller
+from tools.trying import PROJECT
+
+
+def shown(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict[str, int], list[list[str]]]:
+    """The process ids by name, and the words of each line that is to be typed."""
+    monkeypatch.chdir(PROJECT)
+    running = {name: number for number, name in enumerate(tool.commands(), 100)}
+    lines = [line for line in tool.explain(running) if line.startswith("    ")]
+    return running, [shlex.split(line, comments=True) for line in lines]
+
+
+@pytest.mark.parametrize("tool", [try_controller, try_acting])
+def test_what_is_shown_can_be_typed(tool: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, typed = shown(tool, monkeypatch)
+    for words in typed:
+        program, *arguments = words
+        if program.endswith("rmqadmin"):
+            context = cli.make_context("rmqadmin", arguments[:1], obj=Tool())
+            _, command, _ = cli.resolve_command(context, arguments)
+            assert command is not None
+            command.make_context(arguments[0], arguments[1:], parent=context)
+        elif program.endswith("twistd"):
+            assert arguments[:3] == ["-n", "--pidfile=", "rmq-broker"]
+            assert Path(arguments[-1]).is_file()
+        elif program == "kill":
+            assert arguments[0] == "-9" and int(arguments[1]) in running.values()
+        else:
+            assert arguments[:1] == ["-m"] and importlib.util.find_spec(arguments[1])
+
+
+def test_each_broker_of_a_group_with_controllers_may_be_killed_and_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running, typed = shown(try_controller, monkeypatch)
+    brokers = [str(pid) for name, pid in running.items() if name.startswith("broker")]
+    assert [words[2] for words in typed if words[0] == "kill"] == brokers
+    assert sum(words[0].endswith("twistd") for words in typed) == len(brokers) == 3
+
+
+def test_the_master_that_is_killed_is_the_one_that_is_brought_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running, typed = shown(try_acting, monkeypatch)
+    assert ["kill", "-9", str(running["broker-a"])] in typed
+    assert [words[-1] for words in typed if words[0].endswith("twistd")] == [
+        "etc/acting/broker-a.conf"
+    ]
