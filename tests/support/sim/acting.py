@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.task import deferLater
+from zope.interface import implementer
 
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.slave import MasterFollower
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer, Weather
@@ -173,3 +182,23 @@ class ActingCluster(Simulation):
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return TopicRouteData()
         return decode_body(TopicRouteData, answer.body)
+
+
+@implementer(IMessageSink)
+class RefusingSink:
+    """A sink in front of an acting master's that refuses some messages, as another broker may."""
+
+    def __init__(self, broker: BrokerInMemory, *refused: bytes) -> None:
+        self._clock = broker.clock
+        sinks = broker.broker[Writing].sink.sinks
+        self._sink, sinks[Role.ACTING_MASTER] = sinks[Role.ACTING_MASTER], self
+        self.refused = set(refused)
+
+    def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
+        if message.body not in self.refused:
+            return self._sink.put(message, wait=wait)
+        refusal = RequestError(ResponseCode.SYSTEM_ERROR, "not this one")
+        return deferLater(self._clock, 0.05).addCallback(lambda _: fail(refusal))
+
+    def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+        return self._sink.put_last(compose)

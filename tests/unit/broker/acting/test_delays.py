@@ -7,19 +7,11 @@ from collections import Counter
 from random import Random
 
 import pytest
-from twisted.internet.defer import Deferred, fail
-from twisted.internet.task import deferLater
-from zope.interface import implementer
 
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.role.state import Role
-from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
-from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError
-from tests.support.broker import BrokerInMemory, ok
-from tests.support.sim.acting import ActingCluster
+from tests.support.broker import ok
+from tests.support.sim.acting import ActingCluster, RefusingSink
 
 #: Seconds of the levels.
 LEVELS = "1s 6s 20s"
@@ -56,28 +48,11 @@ def lose_master(cluster: ActingCluster, name: str) -> None:
     cluster.run_until(lambda: cluster.acts(name, 1))
 
 
-@implementer(IMessageSink)
-class Refusing:
-    """A sink in front of an acting master's that refuses some messages, as another broker may."""
-
-    def __init__(self, broker: BrokerInMemory, *refused: bytes) -> None:
-        self._clock = broker.clock
-        sinks = broker.broker[Writing].sink.sinks
-        self._sink, sinks[Role.ACTING_MASTER] = sinks[Role.ACTING_MASTER], self
-        self.refused = set(refused)
-
-    def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
-        if message.body not in self.refused:
-            return self._sink.put(message, wait=wait)
-        refusal = RequestError(ResponseCode.SYSTEM_ERROR, "not this one")
-        return deferLater(self._clock, 0.05).addCallback(lambda _: fail(refusal))
-
-
 def test_one_message_that_is_refused_makes_no_other_one_come_twice() -> None:
     cluster = cluster_of("a", "b")
     sent = send(cluster, "a", range(60), 2)
     lose_master(cluster, "a")
-    refusing = Refusing(cluster.broker("a", 1), b"7", b"31")
+    refusing = RefusingSink(cluster.broker("a", 1), b"7", b"31")
     cluster.run(15)
     assert came(cluster, "b") == Counter(sent) - Counter([b"7", b"31"])
     refusing.refused.clear()
