@@ -12,6 +12,8 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.acting.locks import LockQuorum
 from rocketmq_tw.broker.acting.part import Acting
+from rocketmq_tw.broker.acting.pre_online import PreOnline
+from rocketmq_tw.broker.acting.taking_back import TakingBack
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.fast_failure import FastFailure
 from rocketmq_tw.broker.assembly.host import Addresses, Host, Surroundings
@@ -36,7 +38,7 @@ from rocketmq_tw.broker.reading.views import Views
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
-from rocketmq_tw.broker.role.state import RoleState, configured_role
+from rocketmq_tw.broker.role.state import Role, RoleState, configured_role
 from rocketmq_tw.broker.sending.part import Sending
 from rocketmq_tw.broker.static_topics.part import StaticTopics
 from rocketmq_tw.broker.stats.part import Stats
@@ -65,6 +67,7 @@ PARTS: tuple[type[Part], ...] = (
     Filters,
     LockQuorum,
     Pop,
+    PreOnline,
     PullReads,
     Reading,
     Replicas,
@@ -74,6 +77,7 @@ PARTS: tuple[type[Part], ...] = (
     StaticTopics,
     Stats,
     Tables,
+    TakingBack,
     TimedCheckPoints,
     Timer,
     Transactions,
@@ -89,7 +93,8 @@ log = Logger()
 class Broker:
     """One broker. `start` fires once it serves in the role that its configuration gives, while the
     name servers are being told (where its group gives the role, as with enableControllerMode or
-    enableDLegerCommitLog: once it is ready for one); `change_role` leads it into another one;
+    enableDLegerCommitLog, or has to be asked first, as with enableSlaveActingMaster: once it is
+    ready for one); `change_role` leads it into another one;
     `stop` fires once all that it accepted is on disk and its files are closed.
 
     It makes a listener on the server of `surroundings` and closes that; all else there stays open.
@@ -112,10 +117,10 @@ class Broker:
         self.addresses = Addresses(self.config)
         self.role = RoleHolder()
         self._host = Host(**given, listener=self.listener)
-        changes = RoleChanges()
-        self.parts = Assembly(kinds, [self._host, self.addresses, self.role, changes])
+        self._changes = RoleChanges()
+        self.parts = Assembly(kinds, [self._host, self.addresses, self.role, self._changes])
         self._life = Life(self._host, self.parts, self.role)
-        changes.change = self._life.change
+        self._changes.change = self._life.change
         self._metrics_log = MetricsLog(surroundings.reactor, self.metrics)
 
     def __getitem__(self, kind: type[P]) -> P:
@@ -141,11 +146,11 @@ class Broker:
         self._life.opened()
         self._metrics_log.start()
         if state is not None:
-            yield self._life.change(state)
+            yield self._changes.begin(state)
             self.listener.accept()
         log.info(
             "broker {name} serves at {address}"
-            if state is not None
+            if self.role.role is not Role.ISOLATED
             else "broker {name} waits at {address} until its group gives it a role",
             name=self.config.broker_name,
             address=self.addresses.broker,

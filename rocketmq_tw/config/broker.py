@@ -45,6 +45,7 @@ class BrokerConfig(Config, frozen=True):
     # Slave Acting Master: a slave stands in for a master that is gone; milliseconds
     enable_slave_acting_master: bool = False
     enable_remote_escape: AdminLive[bool] = False
+    skip_pre_online: bool = False
     compatible_with_old_name_srv: AdminLive[bool] = True
     lock_in_strict_mode: AdminLive[bool] = False
     broker_not_active_timeout_millis: AdminLive[PositiveLong] = 10_000

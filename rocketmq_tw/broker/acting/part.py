@@ -60,6 +60,10 @@ class Acting(Part):
         self.bridge = EscapeBridge(host, brokers)
         writing.sink.sinks[Role.ACTING_MASTER] = self.bridge
         self._looks = SharedResults(host.in_slices)
+        #: When a master said that it is about to be back, in seconds.
+        self._announced_at: float | None = None
+        replicas.before_master_returns = self.end_acting
+        self._reactor = host.reactor
         self._stepping_down = SteppingDown(role, changes, cluster.membership, writing.health)
 
     @property
@@ -99,6 +103,12 @@ class Acting(Part):
         looked = self._looks.get("the group", self._look)
         return looked.addErrback(lambda failure: log.failure("acting for the master", failure))
 
+    def end_acting(self) -> Deferred[None]:
+        """Acts no more, and not again until the master that says that it is about to be back had
+        the time for its link; fires once that is so."""
+        self._announced_at = self._reactor.seconds()
+        return self._looks.get("the end", self._end_acting)
+
     def metrics(self) -> Iterable[Metric]:
         if self.is_enabled:
             yield counter("rocketmq_escaped_messages_total", self.bridge.escaped)
@@ -119,8 +129,12 @@ class Acting(Part):
             return
         state = self._role.state
         smallest = self.living.smallest()
+        if smallest == MASTER_ID:
+            # It is registered, so it has taken back what it wanted of this broker's tables.
+            self._replicas.follow_tables()
         if state.role is Role.SLAVE and self._may_act(smallest):
             log.info("no master lives, and this broker has the smallest id: it acts for the master")
+            self._replicas.hold_tables()
             yield self._changes.change(attrs.evolve(state, role=Role.ACTING_MASTER))
         elif state.role is Role.ACTING_MASTER and not self._may_act(smallest):
             log.info(
@@ -129,6 +143,17 @@ class Acting(Part):
             )
             yield self._changes.change(attrs.evolve(state, role=Role.SLAVE))
 
+    @inlineCallbacks
+    def _end_acting(self) -> Generator[Deferred[Any], Any, None]:
+        state = self._role.state
+        if state.role is Role.ACTING_MASTER:
+            log.info("this broker acts for the master no more: that is about to be back")
+            yield self._changes.change(attrs.evolve(state, role=Role.SLAVE))
+
     def _may_act(self, smallest: int | None) -> bool:
-        hears_master = self._replicas.hears_master(self._config.broker_not_active_timeout_millis)
-        return smallest == self._role.state.broker_id and not hears_master
+        within_ms, announced_at = self._config.broker_not_active_timeout_millis, self._announced_at
+        is_announced = (
+            announced_at is not None and (self._reactor.seconds() - announced_at) * 1000 < within_ms
+        )
+        hears_master = self._replicas.hears_master(within_ms)
+        return smallest == self._role.state.broker_id and not (hears_master or is_announced)

@@ -39,7 +39,7 @@ class SteppingDown:
             if not health.cannot_lead:
                 log.info("this broker can write again and takes its role again")
                 given_up, self._given_up = self._given_up, None
-                yield self._changes.change(given_up)
+                yield self._changes.begin(given_up)
         elif state.role is Role.MASTER and health.cannot_write:
             answers = yield self._membership.group.ask()
             if any(len(members or ()) > 1 for members in answers.values()):

@@ -22,6 +22,7 @@ from rocketmq_tw.broker.cluster.registration import (
 )
 from rocketmq_tw.broker.role.health import Health
 from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.net.address import split_addresses
 from rocketmq_tw.runtime.listeners import Listeners
@@ -65,14 +66,28 @@ class Membership:
             host, addresses, tables, role, links, self.masters, self._permission
         )
         self._left = False
+        self._is_held = False
         tables.topics.changed.add(self._topics_changed)
 
     def begin(self) -> None:
         """Lets the broker be registered until its present role is over; does nothing where that has
-        begun already, or there are no name servers."""
-        if self._links and self._registration is None and not self._left:
+        begun already, it is held back, or there are no name servers."""
+        may_begin = not self._left and not self._is_held
+        if self._links and self._registration is None and may_begin:
             self._registration = self._begin()
             self._role.scope.on_end(self._end)
+
+    def hold(self) -> None:
+        """Keeps the broker from being registered, whatever role it takes, until `release`."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Registers the broker in the role that it has."""
+        if self._is_held:
+            self._is_held = False
+            if self._role.role is not Role.ISOLATED:
+                self.begin()
+                self.register(force=True)
 
     @property
     def is_begun(self) -> bool:

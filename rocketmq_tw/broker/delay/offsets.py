@@ -102,6 +102,17 @@ class DelayOffsets(WriteBehindTable):
             self.data_version = version
             self._dirty = True
 
+    def take_back(self, table: DelayOffsetTable) -> None:
+        """Takes over what a slave has that delivered while its master, this broker, was away: the
+        larger offset of each level."""
+        for level, offset in table.offset_table.items():
+            if offset > self.get(level):
+                self.set(level, offset)
+        version = table.data_version
+        if version is not None and version.counter > self.data_version.counter:
+            self.data_version = version
+            self._dirty = True
+
     def rewind(self, store: IMessageStore, levels: DelayLevels, cut: LogCut) -> Iterator[None]:
         """The steps that take them back to what the log of `store` says in front of `cut`; see
         `DerivedOffsets`. What was delivered behind it waits again: one message of a level may come

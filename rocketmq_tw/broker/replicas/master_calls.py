@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 import javaproperties
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.runtime.threads import InThread
@@ -115,14 +116,28 @@ class MasterCalls:
         command = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
         return self._client.request(address, command, TIMEOUT).addCallback(read)
 
-    def ha_address(self, address: str) -> Deferred[str]:
-        """Fires with where slaves connect to a broker (906); empty where it is no master."""
+    def master(self, address: str) -> Deferred[Master]:
+        """Fires with what a broker says of itself as a master (906): its addresses, empty ones
+        where it is none."""
 
-        def read(response: RemotingCommand) -> str:
-            return response.header(ExchangeHAInfoResponseHeader).master_ha_address or ""
+        def read(response: RemotingCommand) -> Master:
+            told = response.header(ExchangeHAInfoResponseHeader)
+            return Master(told.master_address or "", told.master_ha_address or "")
 
         header = ExchangeHAInfoRequestHeader()
         return self._ask(address, RequestCode.EXCHANGE_BROKER_HA_INFO, header).addCallback(read)
+
+    def announce(self, slave: str, master: Master, flushed: int) -> Deferred[None]:
+        """Tells a slave that `master`, whose log is durable up to `flushed`, is about to be back
+        (906); fires once the slave acts for it no more."""
+        header = ExchangeHAInfoRequestHeader(
+            master_ha_address=master.ha_address,
+            master_flush_offset=flushed,
+            master_address=master.address,
+        )
+        return self._ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, header).addCallback(
+            lambda _: None
+        )
 
     def until_stop(self, address: str) -> Deferred[bool]:
         """Fires with whether the master stops: when it does, where it tells, else at once."""

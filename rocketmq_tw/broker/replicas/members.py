@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
@@ -34,23 +34,30 @@ def members_of_group(host: Host, tell: TellMembers) -> GroupMembers:
         told = yield tell()
         if told is None:
             return None
-        names = {host_of(address) for _, address in told if ip_of(address) is None}
-        found: Mapping[str, set[str]] = {}
-        if names:
-            found = yield host.in_thread(lambda: {name: _look_up(name) for name in names})
-        members = [
-            (broker_id, each)
-            for broker_id, address in told
-            for each in found.get(host_of(address), {host_of(address)})
-        ]
-        # A slave on this machine may reach its master by loopback.
-        own = host_of(host.config.broker_ip1)
-        return members + [(broker_id, LOOPBACK) for broker_id, each in members if each == own]
+        found = yield find_hosts(host, {address for _, address in told})
+        return [(broker_id, each) for broker_id, address in told for each in found[address]]
 
     reactor = host.reactor
     return GroupMembers(
         lambda: int(reactor.seconds() * 1000), ask, Networks(host.store_config.ha_addresses)
     )
+
+
+@inlineCallbacks
+def find_hosts(host: Host, addresses: Iterable[str]) -> Generator[Any, Any, dict[str, set[str]]]:
+    """Fires with the IP addresses from which the brokers at `addresses` may connect, by address:
+    none where the name of a host is not known."""
+    names = {host_of(address) for address in addresses if ip_of(address) is None}
+    found: Mapping[str, set[str]] = {}
+    if names:
+        found = yield host.in_thread(lambda: {name: _look_up(name) for name in names})
+    own = host_of(host.config.broker_ip1)
+    hosts = {address: set(found.get(host_of(address), {host_of(address)})) for address in addresses}
+    for each in hosts.values():
+        if own in each:
+            # A slave on this machine may reach its master by loopback.
+            each.add(LOOPBACK)
+    return hosts
 
 
 def _look_up(name: str) -> set[str]:

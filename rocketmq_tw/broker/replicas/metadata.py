@@ -214,7 +214,7 @@ class SlaveMetadata(Part):
             # Replacing it with newer ones might never let a slave that is behind reach any.
             return
         before = yield calls.log_range(address)
-        consumers = yield calls.table(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _decode_offsets)
+        consumers = yield calls.table(address, RequestCode.GET_ALL_CONSUMER_OFFSET, decode_offsets)
         delays = yield calls.table(
             address,
             RequestCode.GET_ALL_DELAY_OFFSET,
@@ -356,7 +356,8 @@ def _decode_groups(data: bytes) -> SubscriptionGroupTable:
     )
 
 
-def _decode_offsets(data: bytes) -> ConsumerOffsetTable:
+def decode_offsets(data: bytes) -> ConsumerOffsetTable:
+    """Reads the answer to 43."""
     table = decode_by_entry(ConsumerOffsetTable, "offset_table", dict[int, int], data)
     join_light_offsets(table)
     return table

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
@@ -31,6 +33,7 @@ from rocketmq_tw.replication.links.settings import HASettings, ha_settings
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.broker import ExchangeHAInfoRequestHeader
 
 #: Seconds between a slave's copies of what its master decides, and between its questions to the
 #: name servers while it has no master.
@@ -38,6 +41,8 @@ COPY_SECONDS = 5.0
 SEARCH_SECONDS = 3.0
 #: Seconds between a slave's questions to the master that a controller named, while it has no link.
 ASK_SECONDS = 1.0
+
+log = Logger()
 
 
 class HAProtocol(Protocol):
@@ -94,6 +99,10 @@ class Replicas(Part):
         self.endpoint_for: EndpointFor | None = None
         self.master: MasterLinks | None = None
         self.slave: TableCopier | None = None
+        #: Called when a master says that it is about to be back; fires once this broker acts for it
+        #: no more.
+        self.before_master_returns: Callable[[], Deferred[None]] = lambda: succeed(None)
+        self._tables_held = False
         #: Slaves that want to be told before this broker stops, while it is the master.
         self._notices: StopNotices | None = None
         settings = ha_settings(host.store_config, host.config)
@@ -108,7 +117,7 @@ class Replicas(Part):
                 if is_controlled
                 else ClassicHA(host, writing, settings, self._membership.members)
             )
-        self._membership.masters.add(self._learned)
+        self._membership.masters.add(self.follow)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         requests = ReplicaRequests(
@@ -118,11 +127,14 @@ class Replicas(Part):
             self._writing.store,
             self.switching,
             self._runtime_info,
+            lambda: self.master is not None,
         )
         handlers = requests.handlers()
+        code = RequestCode.EXCHANGE_BROKER_HA_INFO
         if role is Role.MASTER and self._notices is not None:
-            code = RequestCode.EXCHANGE_BROKER_HA_INFO
             handlers[code] = self._notices.asked(handlers[code])
+        elif role.copies_log and self._host.config.enable_slave_acting_master:
+            handlers[code] = partial(self._announced, handlers[code])
         return handlers
 
     def periodic(self) -> Iterable[Periodic]:
@@ -148,10 +160,18 @@ class Replicas(Part):
         elif state.role is Role.MASTER:
             self._notices = notices = StopNotices(self._host.reactor)
             self._role.scope.on_end(notices.end)
-        if state.role is Role.MASTER and self._protocol is not None:
+        if state.role is Role.MASTER and self._protocol is not None and self.master is None:
             made = self._protocol.make_service(state)
             return made.addCallback(lambda service: self._lead(state, service))
         return None
+
+    @inlineCallbacks
+    def open_links(self, state: RoleState) -> Generator[Deferred[Any], Any, None]:
+        """Lets slaves copy the log before this broker enters the master's role `state`; fires once
+        it listens, fails with `OSError` where the HA port is taken."""
+        if self.master is None and self._protocol is not None:
+            yield self._writing.truncation.end_at_whole_record()
+            self._lead(state, (yield self._protocol.make_service(state)))
 
     def _lead(self, state: RoleState, service: HAService[Any]) -> None:
         self.master = MasterLinks(self._host, self._writing, service, synchronous=state.synchronous)
@@ -174,6 +194,7 @@ class Replicas(Part):
                 self.endpoint_for,
                 "" if state.group is None else state.group.master_address,
             )
+        self.slave.may_copy = self._may_copy
         # A client that asks a slave sees all that it has acknowledged.
         host.listener.before_request.append(self._catch_up)
         scope.on_end(lambda: host.listener.before_request.remove(self._catch_up))
@@ -185,6 +206,11 @@ class Replicas(Part):
         links: MasterLinks | TableCopier | None = self.master or self.slave
         self.master = self.slave = None
         return succeed(None) if links is None else links.stop()
+
+    def stop(self) -> Deferred[None] | None:
+        # Of a broker that did not become the master yet.
+        links, self.master = self.master, None
+        return None if links is None else links.stop()
 
     def stopping(self) -> Deferred[None] | None:
         return None if self._notices is None else self._notices.stop()
@@ -198,18 +224,62 @@ class Replicas(Part):
         the last `within_ms`."""
         return self.slave is not None and self.slave.hears_master(within_ms)
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether this broker is a slave that copies its master's log now."""
+        return self.slave is not None and self.slave.master_is_near
+
+    @property
+    def flushed_offset(self) -> int:
+        """Where the durable part of the log ends."""
+        return self._writing.store.flushed_offset
+
+    def reported(self) -> list[str]:
+        """Returns the hosts of the slaves that copy this broker's log."""
+        return [] if self.master is None else self.master.service.reported()
+
+    def follow(self, master: Master) -> None:
+        """Has a slave follow this master, unless haMasterAddress names another one."""
+        if self.slave is not None:
+            self.slave.learned(master)
+
+    def hold_tables(self) -> None:
+        """Keeps a slave from copying its master's tables until `follow_tables`: its own are newer,
+        and the master takes them back first."""
+        self._tables_held = True
+        if self.slave is not None:
+            self._metadata.forget()
+
+    def follow_tables(self) -> None:
+        """Lets a slave copy its master's tables again."""
+        self._tables_held = False
+
+    def _announced(self, usual: Handler, request: RemotingCommand, peer: IPeer) -> Any:
+        """906 of a master that is about to be back: this broker acts for it no more, and follows it
+        from now on."""
+        header = request.header(ExchangeHAInfoRequestHeader)
+        if not header.master_ha_address:
+            return usual(request, peer)
+        master = Master(header.master_address or "", header.master_ha_address)
+        log.info("the master {address} is about to be back", address=master.address)
+        return self.before_master_returns().addCallback(lambda _: self._return_of(master, request))
+
+    def _return_of(self, master: Master, request: RemotingCommand) -> RemotingCommand:
+        self.hold_tables()
+        self.follow(master)
+        return request.response()
+
     def forget_master(self) -> None:
         """Has name servers asked for the master, since another broker leads the DLedger group
         now."""
         if self.slave is not None:
             self.slave.forget_master()
 
-    def _learned(self, master: Master) -> None:
-        if self.slave is not None:
-            self.slave.learned(master)
-
     def _copy(self) -> Deferred[None] | None:
         return None if self.slave is None else self.slave.keep_copying()
+
+    def _may_copy(self) -> bool:
+        return not self._tables_held
 
     def _ask_master(self) -> Deferred[None] | None:
         return None if self.slave is None else self.slave.search()

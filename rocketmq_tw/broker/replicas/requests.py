@@ -21,7 +21,8 @@ from rocketmq_tw.wire.headers.broker import ExchangeHAInfoResponseHeader
 
 
 class ReplicaRequests:
-    """907 is answered with what `runtime_info` tells."""
+    """907 is answered with what `runtime_info` tells. `has_links`: slaves may connect, to a master
+    or to a broker that is about to be one."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class ReplicaRequests:
         store: IMessageStore,
         switching: Switching,
         runtime_info: Callable[[], HARuntimeInfo],
+        has_links: Callable[[], bool],
     ) -> None:
         self._config = config
         self._role = role
@@ -38,6 +40,7 @@ class ReplicaRequests:
         self._store = store
         self._switching = switching
         self._runtime_info = runtime_info
+        self._has_links = has_links
 
     def handlers(self) -> dict[int, Handler]:
         """Returns the handlers by request code."""
@@ -53,7 +56,7 @@ class ReplicaRequests:
 
     def ha_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """906: the addresses of a master; all fields are absent where the broker is none."""
-        if not self._role.is_master:
+        if not (self._role.is_master or self._has_links()):
             return request.response(header=ExchangeHAInfoResponseHeader())
         return request.response(
             header=ExchangeHAInfoResponseHeader(

@@ -57,6 +57,8 @@ class TableCopier:
         self._master = Master(address, "")
         self._copying = Serial()
         self._stop_watch = StopWatch(metadata.calls.until_stop, self.keep_copying, scope)
+        #: Whether the master's tables may be copied now.
+        self.may_copy: Callable[[], bool] = lambda: True
         #: Queues that were asked about since the topics had `_asked_version`.
         self._asked: set[tuple[str, int]] = set()
         self._asked_version = self._topics.data_version
@@ -95,7 +97,7 @@ class TableCopier:
     def copy(self) -> Deferred[None]:
         """Copies the tables that only masters change; see `SlaveMetadata.copy`."""
         address = self._master.address
-        if not address or not self.master_is_near:
+        if not address or not self.master_is_near or not self.may_copy():
             return succeed(None)
 
         def copied(result: Failure | None) -> Failure | None:
@@ -188,15 +190,15 @@ class MasterFollower(TableCopier):
         if not self._is_told or self._scope.is_over or self.client.linked:
             return succeed(None)
 
-        def answered(ha_address: str) -> None:
-            if ha_address and not self._scope.is_over:
-                self._follow(ha_address)
+        def answered(master: Master) -> None:
+            if master.ha_address and not self._scope.is_over:
+                self._follow(master.ha_address)
 
         def failed(failure: Failure) -> None:
             if not self._scope.is_over:
                 self.client.note(failure.getErrorMessage())
 
-        asked = self._metadata.calls.ha_address(self._master.address)
+        asked = self._metadata.calls.master(self._master.address)
         return asked.addCallbacks(answered, failed)
 
     def learned(self, master: Master) -> None:

@@ -101,7 +101,12 @@ def _no_broker_yet(state: RoleState) -> Deferred[None]:
 
 
 class RoleChanges:
-    """The broker sets `change`, parts call it; see `Broker.change_role` for what it does."""
+    """The broker sets `change`, parts call it; see `Broker.change_role` for what it does.
+
+    `begin` leads towards a configured role: it may fire before the broker has it, where the group
+    is to be asked first (`broker/acting/pre_online.py`).
+    """
 
     def __init__(self) -> None:
         self.change: Callable[[RoleState], Deferred[None]] = _no_broker_yet
+        self.begin: Callable[[RoleState], Deferred[None]] = lambda state: self.change(state)

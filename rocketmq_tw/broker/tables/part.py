@@ -97,6 +97,11 @@ class Tables(Part):
     def enter(self, state: RoleState) -> None:
         self._began_at = self._writing.store.end_offset
         self._role.scope.on_end(self.offsets.end_role)
+        if state.role is Role.ACTING_MASTER:
+            self.offsets.begin_acting()
+            self._role.scope.on_end(self.offsets.end_acting)
+        elif state.role is Role.MASTER:
+            self.offsets.lead()
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         controlled = self._host.config.enable_controller_mode

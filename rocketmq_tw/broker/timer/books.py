@@ -158,6 +158,15 @@ class TimerBooks:
         self.go_to(self.rules.slot_of(checkpoint.read_ms))
         self.master_queue_offset = self.known_until = checkpoint.master_queue_offset
 
+    def take_back(self, checkpoint: TimerCheckpoint) -> None:
+        """Goes as far as a slave is that delivered while its master, this broker, was away; nowhere
+        where that is no further. Messages that the slave never had are looked at again: its place
+        in time and the end of its messages belong together."""
+        own = self.progress.checkpoint
+        if own is None or checkpoint.read_ms > own.read_ms:
+            self.progress.follow(checkpoint)
+            self.go_to(self.rules.slot_of(checkpoint.read_ms))
+
     def rewind(self, checkpoint: TimerCheckpoint, read_ms: int) -> None:
         """Goes back to `checkpoint`, which was written, and to the slot at `read_ms`, which may be
         later than `checkpoint.read_ms`. What was read of a slot is read again."""

@@ -257,6 +257,15 @@ class HAService(Factory, Generic[L]):
         self._waiting.wait(end_offset, replicas, deadline, waiter)
         return waiter
 
+    def reported(self) -> list[str]:
+        """Returns the host of each slave that has said where its log ends, so that it gets the
+        rest."""
+        return [
+            slave.host
+            for slave in self.slaves
+            if slave.link.next_offset >= 0 and not slave.is_closing
+        ]
+
     def refusal(self) -> str:
         """See `IReplicator`."""
         return ""

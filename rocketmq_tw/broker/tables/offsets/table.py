@@ -4,6 +4,13 @@ form (docs/formats/config-files.md).
 The file is written at intervals, not at each commit: after a crash a group may see messages again
 that it had consumed since, and never misses any. An offset changes only by a client's commit or an
 administrator's reset; one that is far behind, or cannot be read, is never taken for 0.
+
+Between a master and its slave the smaller offset of a queue never counts because of who wrote last.
+A slave that acts for its master notes what is changed on it (`OwnChanges`). The master that comes
+back takes the larger offset of each queue, and the slave's own where the group was put back there
+(`taking_back.py`). A slave follows its master's offsets, smaller ones too, but for those that were
+changed while it acted: of these a smaller one is a master's that did not take them back, unless it
+went back there.
 """
 
 from __future__ import annotations
@@ -14,6 +21,7 @@ from typing import Any
 import msgspec
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.tables.offsets.own_changes import OwnChanges
 from rocketmq_tw.broker.tables.offsets.pairs import PairIndex, PullOffsets, pair_key, split_key
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
@@ -29,6 +37,10 @@ from rocketmq_tw.wire.errors import RequestError
 MAX_PAIRS = 1_000_000
 #: Pairs that one step looks at.
 _STEP = 500
+#: By how much the version grows when a slave begins to act. Its master may have counted on since
+#: the last copy, and stock's takes offsets back from a version that is not behind its own: this is
+#: 50,000 commits within some seconds.
+_ACTING_LEAP = 100
 
 log = Logger()
 
@@ -62,6 +74,9 @@ class OffsetTable(WriteBehindTable):
         self._removed: set[str] = set()
         self.pulled = PullOffsets()
         self._commits = 0
+        #: What was changed on this broker while it acted for its master.
+        self._own = OwnChanges()
+        self._acts = False
         self.data_version = DataVersion(timestamp=now_ms())
 
     def load(self) -> None:
@@ -74,6 +89,24 @@ class OffsetTable(WriteBehindTable):
             self._offsets = table.offset_table
             self._pairs.fill(self._offsets)
             self.data_version = table.data_version or self.data_version
+            self._own.load(table.put_back_queues or {})
+
+    def begin_acting(self) -> None:
+        """Notes what is changed from now on, as a slave that acts for its master."""
+        self._acts = True
+        version = self.data_version
+        self.data_version = DataVersion(
+            timestamp=self._now_ms(), counter=version.counter + _ACTING_LEAP
+        )
+        self._dirty = True
+
+    def end_acting(self) -> None:
+        """Ends what `begin_acting` began; what was noted counts until a master's are followed."""
+        self._acts = False
+
+    def lead(self) -> None:
+        """Forgets what was changed while this broker acted: it is the master now."""
+        self._own = OwnChanges()
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:
         """Sets the offset; one below the last is accepted too, since clients may rewind. Raises
@@ -102,6 +135,8 @@ class OffsetTable(WriteBehindTable):
                 topic=topic,
             )
         queues[queue_id] = offset
+        if self._acts:
+            self._own.note(key, queue_id, put_back=before is not None and offset < before)
         self._dirty = True
         self._commits += 1
         if self._commits % self._config.consumer_offset_update_version_step == 0:
@@ -138,7 +173,11 @@ class OffsetTable(WriteBehindTable):
         """Gives the group `target` the offsets of `source` in a topic."""
         queues = self._find(pair_key(topic, source))
         if queues is not None:
-            self._add(pair_key(topic, target)).update(queues)
+            key = pair_key(topic, target)
+            self._add(key).update(queues)
+            if self._acts:
+                for queue_id in queues:
+                    self._own.note(key, queue_id, put_back=True)
             self._dirty = True
 
     def remove_group(self, group: str) -> Iterator[None]:
@@ -176,6 +215,8 @@ class OffsetTable(WriteBehindTable):
         self.pulled.clear(group, topic)
         self._resets.setdefault(key, {})[queue_id] = offset
         self._add(key)[queue_id] = offset
+        if self._acts:
+            self._own.note(key, queue_id, put_back=True)
         self._dirty = True
         self.was_reset.tell(group, topic, queue_id)
 
@@ -247,6 +288,7 @@ class OffsetTable(WriteBehindTable):
                 offset_table=entries,
                 data_version=version,
                 lmq_offset_table=light if self._lmq else None,
+                put_back_queues=self._own.put_back() or None,
             )
         )
 
@@ -254,13 +296,18 @@ class OffsetTable(WriteBehindTable):
         """Copies a master's `table`, in steps: sets its offsets and removes those that it lacks.
         Where its table was changed more often than this one, that is all that it lacks; else it may
         have lost them, or never had them, and only those that it had before, in `former`, are
-        removed. Brokers of 4.9 do not tell how often theirs was changed."""
+        removed. Brokers of 4.9 do not tell how often theirs was changed.
+
+        An offset that was changed while this broker acted stays where the master's is smaller, and
+        did not go back there since `former`: it did not take that one back."""
         version = table.data_version
         is_newer = version is not None and version.counter > self.data_version.counter
         known = dict(self._offsets) if is_newer else former.offset_table
         for number, (key, queues) in enumerate(table.offset_table.items(), 1):
             own = self._add(key)
             for queue_id, offset in queues.items():
+                if self._own and self._is_ahead(key, queue_id, offset, former):
+                    continue
                 if own.get(queue_id) != offset:
                     own[queue_id] = offset
                     self._dirty = True
@@ -275,6 +322,37 @@ class OffsetTable(WriteBehindTable):
                 yield
         if is_newer and version is not None:
             self.data_version = version
+
+    def _is_ahead(self, key: str, queue_id: int, offset: int, former: ConsumerOffsetTable) -> bool:
+        """Returns whether this broker's offset in a queue stays though its master says `offset`;
+        else the master's counts there from now on."""
+        if not self._own.has(key, queue_id):
+            return False
+        known = former.offset_table.get(key, {}).get(queue_id, offset)
+        if known <= offset < self._offsets[key].get(queue_id, offset):
+            return True
+        self._own.forget(key, queue_id)
+        return False
+
+    def take_back(
+        self, table: ConsumerOffsetTable, counts: Callable[[str, int], bool | None]
+    ) -> Iterator[None]:
+        """Takes over, in steps, what a slave had while this broker was away: in each queue the
+        larger offset, unless `counts(key, queue_id)` says whether the slave's does, whatever it is.
+        The version is newer than both."""
+        for number, (key, queues) in enumerate(table.offset_table.items(), 1):
+            own = self._add(key)
+            for queue_id, offset in queues.items():
+                said = counts(key, queue_id)
+                if offset > own.get(queue_id, -1) if said is None else said:
+                    own[queue_id] = offset
+                    self._dirty = True
+            if number % _STEP == 0:
+                yield
+        version = table.data_version
+        if version is not None and version.counter >= self.data_version.counter:
+            self.data_version = version.next(self._now_ms())
+            self._dirty = True
 
     def _encoder(self) -> Callable[[], bytes]:
         return self.encode
@@ -297,6 +375,7 @@ class OffsetTable(WriteBehindTable):
             self._pairs.discard(key)
             self._dirty = True
         self._resets.pop(key, None)
+        self._own.forget_pair(key)
 
 
 def join_light_offsets(table: ConsumerOffsetTable) -> None:

@@ -1,0 +1,227 @@
+"""What a broker does before it is registered, where slaves act for masters ("Slave Acting Master",
+pre-online).
+
+A master that was away has older offsets than the slave that acted for it. So it stays isolated: it
+asks name servers which brokers of the group live, tells each that it is about to be back, and is
+followed by all of them over HA. Then none of them acts any more, and no log is longer than its own.
+It takes their offsets over, and becomes the master.
+
+A slave is registered once it follows the master that lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.acting.taking_back import TakingBack
+from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.cluster.part import Cluster
+from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.replicas.members import find_hosts
+from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.role.holder import RoleChanges
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.networks import Networks
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError, WireError
+
+#: Seconds between two tries, and between two lines in the log that say why it waits.
+TRY_SECONDS = 0.5
+SAY_SECONDS = 30.0
+#: Requests by which slaves copy what this broker takes over from them first.
+_COPIED = frozenset(
+    {
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_TIMER_CHECK_POINT,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+    }
+)
+
+log = Logger()
+
+
+class NotYetError(Exception):
+    """The broker cannot be registered yet; the text says why."""
+
+
+class PreOnline(Part):
+    """Sets `RoleChanges.begin`. Asks the group before the first role where the configuration has
+    enableSlaveActingMaster, totalReplicas above 1 and name servers, and not skipPreOnline."""
+
+    def __init__(
+        self,
+        host: Host,
+        changes: RoleChanges,
+        addresses: Addresses,
+        cluster: Cluster,
+        replicas: Replicas,
+        taking_back: TakingBack,
+    ) -> None:
+        self._host = host
+        self._changes = changes
+        self._addresses = addresses
+        self._membership = cluster.membership
+        self._replicas = replicas
+        self._taking_back = taking_back
+        self._tries: PeriodicCall | None = None
+        #: Why it waits, and since when the log says so.
+        self._why = ""
+        self._said_at = 0.0
+        changes.begin = self.begin
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the group is asked before this broker is registered."""
+        config, store_config = self._host.config, self._host.store_config
+        return (
+            config.enable_slave_acting_master
+            and not config.skip_pre_online
+            and store_config.total_replicas > 1
+            and bool(self._membership.group.name_servers)
+        )
+
+    @inlineCallbacks
+    def begin(self, state: RoleState) -> Generator[Deferred[Any], Any, None]:
+        """Leads the broker towards `state`. Fires once it has the role where the group is not to be
+        asked, else once it is ready to be found by its group."""
+        if not self.is_wanted:
+            yield self._changes.change(state)
+            return
+        if state.role is Role.MASTER:
+            self._taking_back.begin()
+            yield self._replicas.open_links(state)
+            self._host.listener.before_request.append(self._refuse_copies)
+        else:
+            self._membership.hold()
+            yield self._changes.change(state)
+        self._why = ""
+        self._tries = PeriodicCall(
+            self._host.reactor,
+            "asking the group before the registration",
+            TRY_SECONDS,
+            lambda: self._try(state),
+            may_hang=True,
+        )
+        self._tries.start(now=True)
+
+    def stop(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        tries, self._tries = self._tries, None
+        if tries is not None:
+            tries.stop()
+        checks = self._host.listener.before_request
+        if self._refuse_copies in checks:
+            checks.remove(self._refuse_copies)
+
+    def _refuse_copies(self, request: RemotingCommand, peer: IPeer) -> None:
+        if request.code in _COPIED:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                "this master is about to be back, and takes over from its slaves what they have",
+            )
+
+    @inlineCallbacks
+    def _try(self, state: RoleState) -> Generator[Deferred[Any], Any, None]:
+        tries = self._tries
+        try:
+            members = yield self._living()
+            if state.role is Role.MASTER:
+                members.pop(state.broker_id, None)
+                # Closed where the role could not be entered.
+                yield self._replicas.open_links(state)
+                yield self._take_over(members)
+            else:
+                yield self._follow(members)
+        except (NotYetError, RemotingError, RequestError, WireError, OSError) as why:
+            self._wait(str(why))
+            return
+        if self._tries is not tries:
+            # Stopped meanwhile.
+            return
+        if state.role is Role.MASTER:
+            log.info("this broker becomes the master; its slaves: {slaves}", slaves=members)
+            try:
+                yield self._changes.change(state)
+            except Exception as error:
+                self._wait(f"it cannot enter its role: {error}")
+                return
+        else:
+            self._membership.release()
+        self._end()
+
+    @inlineCallbacks
+    def _living(self) -> Generator[Deferred[Any], Any, dict[int, str]]:
+        """Fires with the brokers of the group that some name server knows, id -> address."""
+        answers = yield self._membership.group.ask()
+        if all(members is None for members in answers.values()):
+            raise NotYetError(
+                "no name server tells which brokers of the group live: "
+                + ", ".join(sorted(answers))
+            )
+        return {
+            number: address
+            for members in answers.values()
+            for number, address in (members or {}).items()
+        }
+
+    # A master
+
+    @inlineCallbacks
+    def _take_over(self, slaves: Mapping[int, str]) -> Generator[Deferred[Any], Any, None]:
+        """Fires once all of `slaves` follow this broker, and what they have counts here; fails with
+        what one of them lacks."""
+        master = Master(self._addresses.broker, self._addresses.ha)
+        flushed = self._replicas.flushed_offset
+        for address in slaves.values():
+            yield self._taking_back.calls.announce(address, master, flushed)
+        hosts = yield find_hosts(self._host, slaves.values())
+        reported = self._replicas.reported()
+        trusted = Networks(self._host.store_config.ha_addresses)
+        for number, address in slaves.items():
+            link = next((one for one in reported if one in hosts[address] or one in trusted), None)
+            if link is None:
+                raise NotYetError(f"slave {number} at {address} does not copy this broker's log")
+            reported.remove(link)
+        for address in slaves.values():
+            yield self._taking_back.take(address)
+
+    # A slave
+
+    @inlineCallbacks
+    def _follow(self, members: Mapping[int, str]) -> Generator[Deferred[Any], Any, None]:
+        """Fires once this broker follows the master that lives, or none does."""
+        address = members.get(MASTER_ID)
+        if address is None or self._replicas.is_linked:
+            return
+        master = yield self._taking_back.calls.master(address)
+        if not master.ha_address:
+            # It is about to be the master, and will ask.
+            return
+        self._replicas.follow(master)
+        if not self._replicas.is_linked:
+            raise NotYetError(f"the log of the master {address} is not copied yet")
+
+    def _wait(self, why: str) -> None:
+        now = self._host.reactor.seconds()
+        if why != self._why or now - self._said_at >= SAY_SECONDS:
+            self._why, self._said_at = why, now
+            log.warn(
+                "this broker is not registered yet: {why} (a start with skipPreOnline=true does not"
+                " wait)",
+                why=why,
+            )
