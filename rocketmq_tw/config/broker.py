@@ -37,6 +37,8 @@ class BrokerConfig(Config, frozen=True):
     broker_cluster_name: str = "DefaultCluster"
     # -1 stands in files for controller mode, where no id of a file counts
     broker_id: _BrokerId = 0
+    # A container says so of its brokers: consumers are not sent to slaves of such a group.
+    is_in_broker_container: bool = False
 
     # the group's controller gives the role, whatever brokerId and brokerRole say; milliseconds
     enable_controller_mode: bool = False

@@ -24,6 +24,15 @@ class Notice(NamedTuple):
     text: str
 
 
+class SettingRefused(ConfigError):
+    """A setting that cannot be taken; its text has the value. `setting` is the one, for those who
+    may not tell the value."""
+
+    def __init__(self, text: str, setting: Setting) -> None:
+        super().__init__(text)
+        self.setting = setting
+
+
 class Loaded:
     """The typed configurations of one server, and what was noticed on the way."""
 
@@ -77,15 +86,16 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
             try:
                 values[config_type][key.attribute] = key.parse(setting.value)
             except ValueError as error:
-                raise ConfigError(
-                    f"{setting.origin}: {setting.key}={setting.value}: {error}"
+                raise SettingRefused(
+                    f"{setting.origin}: {setting.key}={setting.value}: {error}", setting
                 ) from error
     for setting in promises.values():
         if setting.value.strip().lower() == "true":
             missing = UNSUPPORTED_SWITCHES[setting.key]
-            raise ConfigError(
+            raise SettingRefused(
                 f"{setting.origin}: {setting.key}={setting.value}: {missing} is not there:"
-                " give false to start without it"
+                " give false to start without it",
+                setting,
             )
     configs = [_expand_home(config_type(**values[config_type]), home) for config_type in types]
     return Loaded(configs, notices)

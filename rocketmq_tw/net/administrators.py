@@ -44,16 +44,17 @@ def _always(_: RemotingCommand) -> bool:
     return True
 
 
-def _by_key(_: RemotingCommand) -> bool:
-    """Returns what a change of the configuration takes follows from its keys (`LiveConfig`)."""
+def _by_handler(_: RemotingCommand) -> bool:
+    """Lets the handler judge: of a change of the configuration by its keys (`LiveConfig`), of a
+    container's brokers always (`container/requests.py`)."""
     return False
 
 
 _GUARDS: Mapping[int, _Guard] = {
     # every server
-    RequestCode.UPDATE_BROKER_CONFIG: _by_key,
-    RequestCode.UPDATE_NAMESRV_CONFIG: _by_key,
-    RequestCode.UPDATE_CONTROLLER_CONFIG: _by_key,
+    RequestCode.UPDATE_BROKER_CONFIG: _by_handler,
+    RequestCode.UPDATE_NAMESRV_CONFIG: _by_handler,
+    RequestCode.UPDATE_CONTROLLER_CONFIG: _by_handler,
     # brokers
     RequestCode.DELETE_TOPIC_IN_BROKER: _always,
     RequestCode.DELETE_SUBSCRIPTIONGROUP: _always,
@@ -62,6 +63,9 @@ _GUARDS: Mapping[int, _Guard] = {
     RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: _always,
     RequestCode.CLEAN_UNUSED_TOPIC: _always,
     RequestCode.DELETE_EXPIRED_COMMITLOG: _always,
+    # broker containers
+    RequestCode.ADD_BROKER: _by_handler,
+    RequestCode.REMOVE_BROKER: _by_handler,
     # name servers
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: _always,
     RequestCode.ADD_WRITE_PERM_OF_BROKER: _always,

@@ -1,7 +1,7 @@
 """The configuration over the wire: what administrators may read, and change while a server runs.
 
-Requests 25 and 26 of a broker, 318 and 319 of a name server, 1009 and 1010 of a controller. What a
-key accepts, and whether it may change at all, stands at its field (`config/`).
+Requests 25 and 26 of a broker and of a container, 318 and 319 of a name server, 1009 and 1010 of a
+controller. What a key accepts, and whether it may change at all, stands at its field (`config/`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import Change, NotChangeable, apply_changes, plan_changes
+from rocketmq_tw.config.container import BrokerContainerConfig
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.properties import (
@@ -62,6 +63,12 @@ BROKER_RULES = ConfigRules(
     wrong_value=ResponseCode.INVALID_PARAMETER,
     names_changeable=False,
 )
+CONTAINER_RULES = ConfigRules(
+    frozenset({"brokerConfigPaths", "configBlackList", "rocketmqHome"}),
+    shows_paths=True,
+    wrong_value=ResponseCode.INVALID_PARAMETER,
+    names_changeable=True,
+)
 #: The rules of name servers and controllers.
 SERVER_RULES = ConfigRules(
     frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}),
@@ -81,7 +88,7 @@ class LiveConfig:
 
     def __init__(
         self,
-        config: BrokerConfig | NamesrvConfig | ControllerConfig,
+        config: BrokerConfig | NamesrvConfig | ControllerConfig | BrokerContainerConfig,
         others: Sequence[Config],
         rules: ConfigRules,
         write: WriteChanges = lambda changes: succeed(None),

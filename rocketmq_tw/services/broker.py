@@ -14,8 +14,9 @@ from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.config.properties import ConfigError, Setting
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.container.child import Supervision, read_settings
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
@@ -25,7 +26,7 @@ from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.replication.links.slave_addresses import SlaveAddressCheck
-from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
+from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -39,19 +40,36 @@ class Options(NamesrvAddressOptions):
     types = (BrokerConfig, MessageStoreConfig, NettyServerConfig, NettyClientConfig, TlsConfig)
     own_defaults: ClassVar[Mapping[str, str]] = {"listenPort": "10911"}
 
+    optFlags: ClassVar[list[list[Any]]] = [
+        ["supervised", None, "Obey the container that started this process (for its use only)."],
+    ]
+
+    def settings(self) -> list[Setting]:
+        settings = super().settings()
+        if self["supervised"]:
+            try:
+                settings += read_settings()
+            except (EOFError, ValueError) as error:
+                raise ConfigError(f"--supervised: {error}: only containers give it") from error
+        return settings
+
 
 class BrokerService(service.Service):
     """Serves from `startService` to `stopService`; `started` fires once clients can be served."""
 
     log = Logger()
 
-    def __init__(self, reactor: Any, loaded: Loaded) -> None:
+    def __init__(
+        self, reactor: Any, loaded: Loaded, supervision: Supervision | None = None
+    ) -> None:
+        """`supervision`: the container, where one has started this process."""
         self.setName("rmq-broker")
         self.config = loaded[BrokerConfig]
         self.store_config = loaded[MessageStoreConfig]
         self.broker: Broker | None = None
         self.started: Deferred[None] = succeed(None)
         self._reactor = reactor
+        self._supervision = supervision
         self._net = loaded[NettyServerConfig]
         self._client_config = loaded[NettyClientConfig]
         self._tls = loaded[TlsConfig]
@@ -70,7 +88,7 @@ class BrokerService(service.Service):
                 frame_limit=self._net.frame_max_length,
             )
         except TlsConfigError as error:
-            refuse_to_start(self._reactor, error, KeysToChange())
+            self._refuse_to_start(error, KeysToChange())
             return
         access = AccessChecks(
             requests=[AdministratorCheck(self._net)],
@@ -91,7 +109,7 @@ class BrokerService(service.Service):
             )
         )
         self.started = maybeDeferred(self.broker.start)
-        self.started.addCallback(lambda _: freeze_startup_objects())
+        self.started.addCallback(self._is_ready)
         self.started.addErrback(self._cannot_start)
 
     def stopService(self) -> Deferred[None]:
@@ -122,11 +140,25 @@ class BrokerService(service.Service):
             "storePathRootDir": config.store_path_root_dir,
             "storePathCommitLog": config.store_path_commit_log,
         }
-        refuse_to_start(self._reactor, failure.value, KeysToChange(paths=paths))
+        self._refuse_to_start(failure.value, KeysToChange(paths=paths))
+
+    def _is_ready(self, _: object) -> None:
+        freeze_startup_objects()
+        if self._supervision is not None and self.broker is not None:
+            self._supervision.serves(self.broker.addresses.broker)
+
+    def _refuse_to_start(self, error: BaseException | None, keys: KeysToChange) -> None:
+        if self._supervision is not None:
+            self._supervision.failed(describe_failed_start(error, keys) or type(error).__name__)
+        refuse_to_start(self._reactor, error, keys)
 
 
 def makeService(options: Options) -> BrokerService:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    return BrokerService(reactor, options.loaded)
+    supervision = None
+    if options["supervised"]:
+        supervision = Supervision(reactor)
+        supervision.begin()
+    return BrokerService(reactor, options.loaded, supervision)

@@ -56,7 +56,7 @@ class ServerOptions(usage.Options):
     optParameters: ClassVar[list[list[Any]]] = [
         ["config", "c", None, "Read this .properties file; stock's keys."],
     ]
-    optFlags: ClassVar[list[list[str]]] = [
+    optFlags: ClassVar[list[list[Any]]] = [
         ["print", "p", "Print the effective configuration as a .properties file, and exit."],
     ]
     loaded: Loaded

@@ -395,6 +395,10 @@ class MemoryNetwork:
         """`factory.buildProtocol` serves the connections to `address`."""
         self._listening[address] = factory
 
+    def close(self, address: str) -> None:
+        """`address` takes no more connections; those that it has go on."""
+        self._listening.pop(address, None)
+
     def serve(self, address: str, handlers: Mapping[int, Handler]) -> None:
         """A plain server with a table of handlers."""
         self.listen(address, Factory.forProtocol(lambda: RemotingProtocol(self.clock, handlers)))

@@ -180,7 +180,9 @@ class PullReads(Part):
 
     def _suggest_broker(self, read: QueueRead, group: SubscriptionGroupConfig) -> int:
         """Returns the id of the broker from which the consumer had better pull next."""
-        if not self._config.slave_read_enable or self._role.role is Role.ACTING_MASTER:
+        if not self._config.slave_read_enable or self._config.is_in_broker_container:
+            return MASTER_ID
+        if self._role.role is Role.ACTING_MASTER:
             # Clients take the acting master for the master.
             return MASTER_ID
         if read.suggest_slave:

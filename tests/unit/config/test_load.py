@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import rocketmq_tw
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.container import BrokerContainerConfig
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded, load
 from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
@@ -26,16 +27,26 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.config.values import format_value
 
 TYPES = (BrokerConfig, MessageStoreConfig, NettyServerConfig, TlsConfig)
-ALL_TYPES = (*TYPES, NamesrvConfig, NettyClientConfig, StandaloneConfig, ControllerConfig)
+ALL_TYPES = (
+    *TYPES,
+    NamesrvConfig,
+    NettyClientConfig,
+    StandaloneConfig,
+    ControllerConfig,
+    BrokerContainerConfig,
+)
 #: Keys that stock has not.
 OURS = {
     "adminAddresses",
+    "brokerProcesses",
+    "brokerStopTimeoutMillis",
     "checkCRCOnRead",
     "controllerSnapshotInterval",
     # Stock's proxies have it.
     "enableTopicMessageTypeCheck",
     "frameMaxLength",
     "haAddresses",
+    "maxBrokerRestartPauseMillis",
     "maxBytesInFlight",
     "maxConnections",
     "maxTopicBytes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from rocketmq_tw.config.change import change
@@ -300,6 +301,8 @@ class TestSuggestions:
         assert ok(plane.pull())["suggestWhichBrokerId"] == "0"
         change(plane.config, {"slaveReadEnable": "true"})
         assert ok(plane.pull())["suggestWhichBrokerId"] == "1"
+        msgspec.structs.force_setattr(plane.config, "is_in_broker_container", True)
+        assert ok(plane.pull())["suggestWhichBrokerId"] == "0", "as in stock's containers"
 
     def test_a_slave_that_has_nothing_sends_to_the_master(self) -> None:
         response = slave_of(filled()).pull(3, suspend_ms=9_000)

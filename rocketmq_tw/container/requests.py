@@ -1,0 +1,104 @@
+"""What administrators ask a container: brokers come and go, its own configuration.
+
+902 names a file on this machine, so these two requests are for administrators only, whether
+`adminAddresses` is set or not.
+"""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.container.container import BrokerContainer, NoSuchBroker, NotAdded
+from rocketmq_tw.container.interface import BrokerIdentity
+from rocketmq_tw.net.administrators import only_administrators
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.live_config import LiveConfig
+from rocketmq_tw.wire.bodies.base import DataVersion, encode_body
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.broker import (
+    AddBrokerRequestHeader,
+    GetBrokerConfigResponseHeader,
+    RemoveBrokerRequestHeader,
+)
+
+log = Logger()
+
+
+class ContainerRequests:
+    """Answers requests 902, 903, 25 and 26 of a container."""
+
+    def __init__(
+        self, container: BrokerContainer, live_config: LiveConfig, started_ms: int
+    ) -> None:
+        """`started_ms`: when the container started, in milliseconds since 1970."""
+        self._container = container
+        self._live_config = live_config
+        self._version = DataVersion(timestamp=started_ms)
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.ADD_BROKER: self.add_broker,
+            RequestCode.REMOVE_BROKER: self.remove_broker,
+            RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
+            RequestCode.GET_BROKER_CONFIG: self.get_config,
+        }
+
+    def add_broker(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """902: answers once the broker serves; SYSTEM_ERROR with the reason where it does not."""
+        _check_administrator(request, peer)
+        path = request.header(AddBrokerRequestHeader).config_path
+        if not path:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "addBroker config path is empty")
+        log.info("{peer} adds the broker of {path}", peer=peer.address, path=path)
+
+        def refuse(failure: Failure) -> RemotingCommand:
+            failure.trap(NotAdded)
+            return request.response(ResponseCode.SYSTEM_ERROR, failure.getErrorMessage())
+
+        return self._container.add(path).addCallbacks(lambda _: request.response(), refuse)
+
+    def remove_broker(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """903: answers once the broker has stopped; BROKER_NOT_EXIST where there is no such."""
+        _check_administrator(request, peer)
+        header = request.header(RemoveBrokerRequestHeader)
+        identity = BrokerIdentity(header.broker_cluster_name, header.broker_name, header.broker_id)
+        log.info("{peer} removes {broker}", peer=peer.address, broker=identity.canonical_name)
+
+        def refuse(failure: Failure) -> RemotingCommand:
+            failure.trap(NoSuchBroker)
+            return request.response(ResponseCode.BROKER_NOT_EXIST, "Broker not exist")
+
+        return self._container.remove(identity).addCallbacks(lambda _: request.response(), refuse)
+
+    def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """25: changes keys of the container, in its file too; fails as `LiveConfig.update`."""
+
+        def answer(changed: dict[str, str]) -> RemotingCommand:
+            log.info("{peer} changed {keys}", peer=peer.address, keys=sorted(changed))
+            return request.response()
+
+        return self._live_config.update(request.body, peer).addCallback(answer)
+
+    def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """26: every key of the container but secrets, as .properties text."""
+        version = encode_body(self._version).decode()
+        return request.response(
+            header=GetBrokerConfigResponseHeader(version=version),
+            body=self._live_config.text().encode(),
+        )
+
+
+def _check_administrator(request: RemotingCommand, peer: IPeer) -> None:
+    if not peer.identity.is_administrator:
+        log.warn(
+            "request {code} of {peer} is refused: no administrator",
+            code=request.code,
+            peer=peer.address,
+        )
+        raise RequestError(
+            ResponseCode.NO_PERMISSION, f"request {request.code} {only_administrators(peer)}"
+        )

@@ -1,0 +1,181 @@
+"""`twistd rmq-container`: a container of brokers."""
+
+import os
+from collections.abc import Generator
+from typing import Any, ClassVar
+
+from twisted.application import service
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.broker import VIP_DISTANCE
+from rocketmq_tw.broker.cluster.addresses import announced_host
+from rocketmq_tw.config.base import Config
+from rocketmq_tw.config.container import SEPARATE, BrokerContainerConfig
+from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
+from rocketmq_tw.config.properties import Setting
+from rocketmq_tw.container.broker_files import BrokerFiles
+from rocketmq_tw.container.container import BrokerContainer, NotAdded
+from rocketmq_tw.container.interface import BrokerSetup, IBrokerHosting
+from rocketmq_tw.container.requests import ContainerRequests
+from rocketmq_tw.container.separate import BrokersApart, spawn_with
+from rocketmq_tw.container.together import BrokersTogether, SharedMachine
+from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.administrators import AdministratorCheck
+from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.interfaces import AccessChecks
+from rocketmq_tw.net.live_config import CONTAINER_RULES, LiveConfig, in_config_file
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.net.tls_contexts import TlsConfigError
+from rocketmq_tw.runtime.clock import wall_clock_ms
+from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
+from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
+from rocketmq_tw.services.reactor import server_reactor
+
+#: Stock's port of a container.
+LISTEN_PORT = "10811"
+
+
+class Options(NamesrvAddressOptions):
+    """What `twistd rmq-container` takes."""
+
+    synopsis = "[-c container.conf] [-b broker.conf:...] [-n host:port;...] [-o key=value]... [-p]"
+    types = (BrokerContainerConfig, NettyServerConfig, NettyClientConfig, TlsConfig)
+    own_defaults: ClassVar[dict[str, str]] = {"listenPort": LISTEN_PORT}
+
+    optParameters: ClassVar[list[list[Any]]] = [
+        ["brokerConfigFiles", "b", None, "Files of brokers to start with, ':' between them."],
+    ]
+
+    def settings(self) -> list[Setting]:
+        settings = super().settings()
+        if self["brokerConfigFiles"] is not None:
+            settings.append(Setting("brokerConfigPaths", self["brokerConfigFiles"], "-b"))
+        return settings
+
+
+class ContainerService(service.Service):
+    """Serves from `startService` to `stopService`; `started` fires once the brokers that its file
+    names are served. `config_path` is where changes over the wire are kept, if anywhere."""
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, loaded: Loaded, config_path: str | None = None) -> None:
+        self.setName("rmq-container")
+        self.config = loaded[BrokerContainerConfig]
+        self.started: Deferred[None] = succeed(None)
+        self.container: BrokerContainer | None = None
+        #: Its port, once it listens.
+        self.port = 0
+        self._reactor = reactor
+        self._config_path = config_path
+        self._net = loaded[NettyServerConfig]
+        self._client_config = loaded[NettyClientConfig]
+        self._tls = loaded[TlsConfig]
+
+    def startService(self) -> None:
+        super().startService()
+        try:
+            self._client = RemotingClient(
+                self._reactor,
+                self._client_config,
+                tls=self._tls,
+                frame_limit=self._net.frame_max_length,
+            )
+            access = AccessChecks(requests=[AdministratorCheck(self._net)])
+            self._server = RemotingServer(
+                self._reactor, self._net, tls=ServerTls(self._tls), access=access
+            )
+        except TlsConfigError as error:
+            refuse_to_start(self._reactor, error, KeysToChange())
+            return
+        files = BrokerFiles(
+            self.config.namesrv_addr, self._net.bind_address, os.path.expanduser("~")
+        )
+        self.container = BrokerContainer(files, self._hosting(), in_pool(self._reactor))
+        self.started = self._start(self.container)
+        self.started.addErrback(self._cannot_start)
+
+    @inlineCallbacks
+    def stopService(self) -> Generator[Any, Any, None]:
+        super().stopService()
+        if self.container is None:
+            return
+        try:
+            yield self.container.stop()
+        finally:
+            yield self._server.stop()
+            yield self._client.close()
+
+    @inlineCallbacks
+    def _start(self, container: BrokerContainer) -> Generator[Any, Any, None]:
+        listener = self._server.listener()
+        requests = ContainerRequests(container, self._live_config(), wall_clock_ms())
+        for code, handler in requests.handlers().items():
+            listener.register(code, handler)
+        self.port = listener.listen()
+        if self._net.listen_port:
+            listener.listen(self.port - VIP_DISTANCE)
+        host = self.config.broker_container_ip or announced_host(self._net.bind_address)
+        self.log.info(
+            "container at {address}, its brokers live {how}",
+            address=join_address(host, self.port),
+            how=self.config.broker_processes,
+        )
+        for path in filter(None, self.config.broker_config_paths.split(":")):
+            yield container.add(path)
+        freeze_startup_objects()
+        self.log.info("the container has {number} brokers", number=len(container.identities))
+
+    def _hosting(self) -> IBrokerHosting:
+        if self.config.broker_processes == SEPARATE:
+            shared = (self._net, self._client_config, self._tls)
+            return BrokersApart(self._reactor, self.config, shared, spawn_with(self._reactor))
+        return BrokersTogether(
+            SharedMachine(
+                reactor=self._reactor,
+                files=PosixFiles(),
+                client=self._client,
+                server=self._server,
+                net_config=self._net,
+                other_configs=[self._client_config],
+                in_thread=in_pool(self._reactor),
+                describe=describe_failed_broker,
+            )
+        )
+
+    def _live_config(self) -> LiveConfig:
+        others: list[Config] = [self._net, self._client_config]
+        if self._config_path is None:
+            return LiveConfig(self.config, others, CONTAINER_RULES)
+        write = in_config_file(PosixFiles(), self._config_path, in_pool(self._reactor))
+        return LiveConfig(self.config, others, CONTAINER_RULES, write)
+
+    def _cannot_start(self, failure: Failure) -> None:
+        if not failure.check(CannotListenError, NotAdded, OSError):
+            self.log.failure("while starting", failure=failure)
+        refuse_to_start(self._reactor, failure.value, KeysToChange())
+
+
+def describe_failed_broker(error: BaseException, setup: BrokerSetup) -> str:
+    """Says why a broker of a container did not start, and which key of its file to change."""
+    store = setup.store_config
+    paths = {
+        "storePathRootDir": store.store_path_root_dir,
+        "storePathCommitLog": store.store_path_commit_log,
+    }
+    return describe_failed_start(error, KeysToChange(paths=paths)) or type(error).__name__
+
+
+def makeService(options: Options) -> ContainerService:
+    """Returns the service that `options` describe."""
+    reactor = server_reactor()
+    prepare_process(reactor)
+    return ContainerService(reactor, options.loaded, options["config"])
