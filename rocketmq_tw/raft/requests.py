@@ -24,6 +24,7 @@ from rocketmq_tw.raft.bodies import (
     GetResponse,
     MetadataResponse,
     PushRequestBody,
+    TransferRequestBody,
     VoteResponseBody,
     decode_dledger_body,
     encode_dledger_body,
@@ -119,7 +120,11 @@ class DLedgerRequests:
             raise Refused(Code.UNKNOWN_GROUP, f"group {body.group} is not {self._group}")
 
     def _check_sender(self, body: DLedgerBody, peer: IPeer) -> None:
-        for member in (body.local_id, body.leader_id):
+        speakers = [body.local_id, body.leader_id]
+        if isinstance(body, TransferRequestBody) and body.transferee_id == self._self_id:
+            # A client orders from the leader; only the leader's own word makes this member lead.
+            speakers.append(body.transfer_id)
+        for member in speakers:
             if member and not self._members.may_speak(member, peer.address):
                 raise Refused(
                     Code.UNKNOWN_MEMBER,

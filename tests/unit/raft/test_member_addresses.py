@@ -126,3 +126,27 @@ def test_a_stranger_with_terms_far_ahead_stops_nothing(
         group.run_until(lambda done=done: done, limit=1.0)
         group.run(1.0)
     assert group.leader() is group.nodes[leader] and group.nodes[leader].core.term == term
+
+
+def test_a_stranger_hands_nobody_the_leadership(group: Any) -> None:
+    """It names no sender, and speaks for the leader all the same."""
+    leader = group.elect()
+    term = group.nodes[leader].core.term
+    stranger = group.network.client("10.0.0.9")
+    for target in {"n0", "n1", "n2"} - {leader}:
+        body = {
+            "group": "g",
+            "remoteId": target,
+            "transferId": leader,
+            "transfereeId": target,
+            "term": term,
+            "takeLeadershipLedgerIndex": 0,
+        }
+        answers: list[RemotingCommand] = []
+        code = DLedgerRequestCode.LEADERSHIP_TRANSFER
+        request = RemotingCommand.request(code, body=json.dumps(body).encode())
+        stranger.request(group.addresses[target], request, 3.0).addCallback(answers.append)
+        group.run_until(lambda answers=answers: answers, limit=2.0)
+        assert json.loads(answers[0].body)["code"] == UNKNOWN_MEMBER
+    group.run(1.0)
+    assert group.leader() is group.nodes[leader] and group.nodes[leader].core.term == term
