@@ -84,6 +84,11 @@ class FakePeer:
         else:
             callback(self)
 
+    @property
+    def watchers(self) -> int:
+        """How many are told when the connection is lost."""
+        return len(self._lost)
+
     def when_ready(self, callback: Callable[[], None]) -> None:
         if self.ready:
             callback()

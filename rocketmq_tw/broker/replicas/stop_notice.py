@@ -8,6 +8,7 @@ say that it has.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.command import RemotingCommand
@@ -29,8 +31,8 @@ from rocketmq_tw.wire.headers.broker import (
 
 #: Seconds that the slaves get to copy before a master stops.
 LIMIT = 3.0
-#: Slaves that are told; more get no word.
-MAX_SLAVES = 100
+#: Slaves that are told, of all hosts and of one; more get no word. Anybody may ask.
+MAX_SLAVES, MAX_OF_A_HOST = 100, 10
 
 log = Logger()
 
@@ -41,6 +43,10 @@ class StopNotices:
     def __init__(self, clock: IReactorTime) -> None:
         #: Each slave's request, and what it is answered through.
         self._waiting: dict[IPeer, tuple[RemotingCommand, Deferred[RemotingCommand]]] = {}
+        #: How many of them each host has.
+        self._of_host: Counter[str] = Counter()
+        #: Connections that asked and are not lost yet.
+        self._watched: set[IPeer] = set()
         #: Slaves that were told and copy now.
         self._copying: set[IPeer] = set()
         self._stopping: Deferred[None] | None = None
@@ -66,11 +72,16 @@ class StopNotices:
         if self._stopping is not None:
             self._copied(peer)
             return request.response()
-        if not peer.connected or len(self._waiting) >= MAX_SLAVES:
+        host = host_of(peer.address)
+        is_full = len(self._waiting) >= MAX_SLAVES or self._of_host[host] >= MAX_OF_A_HOST
+        if is_full or not peer.connected:
             return request.response()
         answered: Deferred[RemotingCommand] = Deferred()
         self._waiting[peer] = request, answered
-        peer.when_lost(self._lost)
+        self._of_host[host] += 1
+        if peer not in self._watched:
+            self._watched.add(peer)
+            peer.when_lost(self._lost)
         return answered
 
     def stop(self) -> Deferred[None]:
@@ -94,10 +105,15 @@ class StopNotices:
     def _answer(self, peer: IPeer, *, stops: bool | None = None) -> None:
         waiting = self._waiting.pop(peer, None)
         if waiting is not None:
+            host = host_of(peer.address)
+            self._of_host[host] -= 1
+            if not self._of_host[host]:
+                del self._of_host[host]
             request, answered = waiting
             answered.callback(request.response(header=ExchangeHAInfoResponseHeader(stops=stops)))
 
     def _lost(self, peer: IPeer) -> None:
+        self._watched.discard(peer)
         self._answer(peer)
         self._copied(peer)
 

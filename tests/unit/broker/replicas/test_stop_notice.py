@@ -106,3 +106,29 @@ def test_who_asks_without_waiting_is_answered_at_once() -> None:
         RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader()
     )
     assert ok(answer)["masterAddress"] == MASTER
+
+
+def ask_until_stop(group: MasterAndSlaves, peer: FakePeer) -> Any:
+    return group.master.plane.ask(
+        RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader(until_stop=True), peer=peer
+    )
+
+
+def test_asking_again_and_again_leaves_nothing_behind() -> None:
+    """What each question left with the connection made the next one take longer."""
+    group, _ = copied()
+    peer = FakePeer("10.0.1.9:4000")
+    for _ in range(20):
+        ask_until_stop(group, peer)
+    assert peer.watchers == 1
+
+
+def test_one_host_does_not_take_the_places_of_others() -> None:
+    group, _ = copied()
+    strangers = [FakePeer(f"10.0.1.9:{port}") for port in range(4000, 4200)]
+    for peer in strangers:
+        ask_until_stop(group, peer)
+    assert isinstance(ask_until_stop(group, FakePeer("10.0.1.10:4000")), Deferred)
+    for peer in strangers:
+        peer.lose()
+    assert isinstance(ask_until_stop(group, FakePeer("10.0.1.9:5000")), Deferred)
