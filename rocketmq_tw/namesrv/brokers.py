@@ -76,6 +76,17 @@ class LiveBroker:
         return self.last_update + self.heartbeat_timeout < now_ms
 
 
+class Holder(NamedTuple):
+    """A living broker that has the name and id which another one asks for.
+
+    `gives_way`: the other one may have them. It is of the group and changes its id, as a DLedger
+    group's new master does, or has a newer epoch of the controllers that this one has one of.
+    """
+
+    address: str
+    gives_way: bool
+
+
 class MinIdChange(NamedTuple):
     """A change of the smallest broker id of a name. `addresses` are the remaining brokers'.
     `offline_address` is of the broker that left, `ha_address` of one that came."""

@@ -9,6 +9,7 @@ from typing import Any
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.namesrv.brokers import (
     BrokerKey,
+    Holder,
     LiveBroker,
     MasterAddresses,
     MinIdChange,
@@ -178,22 +179,31 @@ class RouteTable:
         live = self._live.get(BrokerKey(cluster, address))
         return None if live is None else live.data_version
 
-    def holder(self, new: Registration, now_ms: int) -> str | None:
-        """Returns the address of another living broker that has the name and id of `new`. None
-        where `new` may have them: it is of that group and changes its id, or has another controller
-        epoch, which `register` judges."""
+    def holder(self, new: Registration, now_ms: int) -> Holder | None:
+        """Returns the other living broker that has the name and id of `new`; None where there is
+        none, or where its controller epoch is newer, which `register` judges."""
         group = self._brokers.get(new.broker_name)
-        if group is None or new.address in group.broker_addrs.values():
+        address = None if group is None else group.broker_addrs.get(new.broker_id)
+        if group is None or address is None or address == new.address:
             return None
-        address = group.broker_addrs.get(new.broker_id)
-        if address is None:
+        live = self._living_at(address, self._clusters_of[new.broker_name], now_ms)
+        if live is None:
             return None
-        for cluster in self._clusters_of[new.broker_name]:
-            live = self._live.get(BrokerKey(cluster, address))
-            if live is not None and not live.is_silent(now_ms):
-                epoch = live.data_version.state_version
-                return address if epoch == new.topics.data_version.state_version else None
-        return None
+        epoch, new_epoch = live.data_version.state_version, new.topics.data_version.state_version
+        if new_epoch < epoch:
+            return None
+        is_member = new.address in group.broker_addrs.values()
+        return Holder(address, gives_way=is_member or 0 < epoch < new_epoch)
+
+    def at_address(self, new: Registration, now_ms: int) -> LiveBroker | None:
+        """Returns what is registered at the address of `new` and alive, in its cluster or under its
+        name; None where nothing is."""
+        clusters = [new.cluster, *self._clusters_of.get(new.broker_name, ())]
+        return self._living_at(new.address, clusters, now_ms)
+
+    def _living_at(self, address: str, clusters: Iterable[str], now_ms: int) -> LiveBroker | None:
+        known = (self._live.get(BrokerKey(cluster, address)) for cluster in clusters)
+        return next((live for live in known if live and not live.is_silent(now_ms)), None)
 
     def _is_outdated(self, new: Registration, addresses: dict[int, str]) -> bool:
         other = addresses.get(new.broker_id)

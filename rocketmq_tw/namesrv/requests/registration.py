@@ -5,12 +5,13 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.namesrv.brokers import (
     DEFAULT_HEARTBEAT_TIMEOUT,
     BrokerKey,
+    Holder,
     Registration,
     check_address,
     check_name,
@@ -21,7 +22,7 @@ from rocketmq_tw.namesrv.requests.waiting import WaitingRegistrations
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.route_views import ZONE_NAME
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.net.networks import host_of
+from rocketmq_tw.net.networks import host_of, is_loopback
 from rocketmq_tw.runtime.fairness import SerialQueue
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
@@ -158,6 +159,7 @@ class RegistrationRequests:
             filter_servers=tuple(body.filter_server_list),
             owner=peer,
         )
+        self._check_speaker(new, peer)
         holder = self._table.holder(new, self._now_ms())
         if holder is not None:
             self._warn_of_two(new, holder)
@@ -177,21 +179,56 @@ class RegistrationRequests:
         )
         return request.response(header=answer, body=self._order_topics()), steps
 
-    def _warn_of_two(self, new: Registration, holder: str) -> None:
-        """Raises `RequestError` where `refuseTakenBrokerIds` is set."""
+    def _check_speaker(self, new: Registration, peer: IPeer) -> None:
+        """A living broker is spoken for from the host that registered it, from the address that it
+        has, and from this machine: who speaks for it says where its slaves find it, and takes it
+        along when its connection ends. Raises `RequestError` for others, where
+        `refuseTakenBrokerIds` is set."""
+        live = self._table.at_address(new, self._now_ms())
+        if live is None or live.owner is peer:
+            return
+        host, owner = host_of(peer.address), host_of(live.owner.address)
+        if host in (owner, host_of(new.address)) or is_loopback(peer.address):
+            return
         refuses = self._config.refuse_taken_broker_ids
         self.log.error(
-            "{address} registers as broker {name} {number}, which {holder} is, and {what}",
+            "{peer} registers a broker at {address}, where {owner} registered {name}, and {what}",
+            peer=peer.address,
             address=new.address,
-            name=new.broker_name,
-            number=new.broker_id,
-            holder=holder,
-            what="is refused" if refuses else "takes its place: stop one of the two",
+            owner=live.owner.address,
+            name=live.broker_name,
+            what="is refused" if refuses else "speaks for it from now on",
         )
         if refuses:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"{holder} is broker {new.broker_name} {new.broker_id} and alive: give"
+                f"the broker at {new.address} was registered from {owner} and is alive: register"
+                f" it from there or from its own address, give {new.broker_name} another brokerIP1"
+                " or listenPort, or set refuseTakenBrokerIds=false at the name server",
+            )
+
+    def _warn_of_two(self, new: Registration, holder: Holder) -> None:
+        """Raises `RequestError` where `refuseTakenBrokerIds` is set and the holder need not give
+        way."""
+        refuses = self._config.refuse_taken_broker_ids and not holder.gives_way
+        what = "takes its place: stop one of the two"
+        if holder.gives_way:
+            what = "takes its place, as after an election"
+        elif refuses:
+            what = "is refused"
+        self.log.emit(
+            LogLevel.warn if holder.gives_way else LogLevel.error,
+            "{address} registers as broker {name} {number}, which {holder} is, and {what}",
+            address=new.address,
+            name=new.broker_name,
+            number=new.broker_id,
+            holder=holder.address,
+            what=what,
+        )
+        if refuses:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{holder.address} is broker {new.broker_name} {new.broker_id} and alive: give"
                 f" {new.address} another brokerName or brokerId, or stop the other one (where it is"
                 " gone without a word, wait until it counts as silent), or set"
                 " refuseTakenBrokerIds=false at the name server",

@@ -365,6 +365,75 @@ def test_a_slave_becomes_the_master_though_the_former_one_is_not_gone(namesrv: A
     assert namesrv.register(broker_id=1).code == 0
 
 
+AT_HOME = {"brokerAddr": "10.0.0.1:10911", "haServerAddr": "10.0.0.1:10912"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"brokerId": 1},
+        {"clusterName": "D"},
+        {"clusterName": "D", "brokerId": 1},
+        {"brokerName": "broker-b"},
+    ],
+)
+def test_a_stranger_does_not_speak_for_a_living_broker(
+    namesrv: Any, fields: dict[str, Any]
+) -> None:
+    """It had the slaves follow a log of its own, and took the broker along when it left."""
+    namesrv.register(peer=FakePeer("10.0.0.1:40000"), **AT_HOME)
+    stranger = FakePeer("10.0.0.66:40000")
+    with capturedLogs() as events, pytest.raises(RequestError, match="is alive: register it from"):
+        namesrv.register(peer=stranger, **{**AT_HOME, "haServerAddr": "10.0.0.66:10912", **fields})
+    assert [event for event in events if event["log_level"].name == "error"]
+    stranger.lose()
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "10.0.0.1:10911"}}
+    slave = namesrv.register(broker_id=1, port=10921)
+    assert slave.ext_fields["haServerAddr"] == "10.0.0.1:10912"
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "192.168.0.1", "127.0.0.1"])
+def test_a_broker_speaks_for_itself_over_another_connection(namesrv: Any, host: str) -> None:
+    """From its own address, from where it spoke before, or on the name server's machine."""
+    namesrv.register(peer=FakePeer("192.168.0.1:40000"), **AT_HOME)
+    assert namesrv.register(peer=FakePeer(f"{host}:40001"), **AT_HOME).code == 0
+
+
+def test_a_broker_that_is_gone_or_silent_may_speak_from_elsewhere(make_namesrv: Any) -> None:
+    namesrv = make_namesrv()
+    former = FakePeer("192.168.0.1:40000")
+    namesrv.register(peer=former, **AT_HOME)
+    former.lose()
+    assert namesrv.register(peer=FakePeer("192.168.0.2:40000"), **AT_HOME).code == 0
+    namesrv.clock.advance(121)
+    assert namesrv.register(peer=FakePeer("192.168.0.3:40000"), **AT_HOME).code == 0
+    lenient = make_namesrv(refuse_taken_broker_ids=False)
+    lenient.register(peer=former, **AT_HOME)
+    assert lenient.register(peer=FakePeer("192.168.0.2:40000"), **AT_HOME).code == 0
+
+
+def test_a_living_brokers_place_is_not_taken_by_a_controllers_epoch(namesrv: Any) -> None:
+    """Its own registrations were passed over from then on, with success."""
+    namesrv.register()
+    with pytest.raises(RequestError, match="alive"):
+        namesrv.register(port=10921, state_version=7)
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10911"}}
+
+
+@pytest.mark.parametrize("epoch", [0, 4])
+def test_the_log_says_who_takes_a_living_masters_place(namesrv: Any, epoch: int) -> None:
+    """An election's new master, or anybody who says so."""
+    namesrv.register(state_version=epoch)
+    if not epoch:
+        namesrv.register(broker_id=2, port=10921)
+    with capturedLogs() as events:
+        namesrv.register(port=10921, state_version=epoch and epoch + 1)
+    (event,) = [event for event in events if event["log_level"].name == "warn"]
+    assert event["holder"] == "127.0.0.1:10911" and event["address"] == "127.0.0.1:10921"
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10921"}}
+
+
 @pytest.mark.parametrize("code", [205, 327])
 def test_permissions_that_a_stranger_changed_are_the_brokers_again(namesrv: Any, code: int) -> None:
     def perm() -> int:
