@@ -20,7 +20,7 @@ from twisted.python.log import FileLogObserver
 from rocketmq_tw.services.process import escape_event, escape_log
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.namesrv import UnRegisterBrokerRequestHeader
+from rocketmq_tw.wire.headers.namesrv import RegisterBrokerRequestHeader
 from tests.support.remoting import ask
 from tests.support.wait import wait_until
 
@@ -104,18 +104,26 @@ START = ("--pidfile=", "rmq-namesrv", "-o", "bindAddress=127.0.0.1", "-o", "list
 LISTENING = re.compile(r"listening on (127\.0\.0\.1:\d+)")
 
 
-def leave(address: str) -> None:
-    """A broker with a hostile name says goodbye to the name server, which logs it."""
-    header = UnRegisterBrokerRequestHeader(
-        broker_name="b\r\x1b[31m\nforged", broker_addr="\x1b", cluster_name="c", broker_id=0
+#: What the name server logs of it, up to its address.
+REGISTERED = r"broker b\r\x1b[31m\nforged 0 of c\x1b registered"
+
+
+def register(address: str) -> None:
+    """A broker with a hostile name registers with the name server, which logs it."""
+    header = RegisterBrokerRequestHeader(
+        broker_name="b\r\x1b[31m\nforged",
+        broker_addr="127.0.0.1:1",
+        cluster_name="c\x1b",
+        ha_server_addr="127.0.0.1:2",
+        broker_id=0,
     )
-    ask(address, RemotingCommand.request(RequestCode.UNREGISTER_BROKER, header), 10)
+    ask(address, RemotingCommand.request(RequestCode.REGISTER_BROKER, header), 10)
 
 
 def test_a_servers_output(twistd: Callable[..., Any]) -> None:
     server = twistd(*START)
-    leave(server.wait_for(LISTENING.pattern)[1])
-    assert server.wait_for(r"broker b.*left")[0] == r"broker b\r\x1b[31m\nforged at \x1b left"
+    register(server.wait_for(LISTENING.pattern)[1])
+    assert server.wait_for(r"broker b.*registered")[0] == REGISTERED
 
 
 def test_a_servers_log_file(twistd: Callable[..., Any], tmp_path: Path) -> None:
@@ -125,6 +133,6 @@ def test_a_servers_log_file(twistd: Callable[..., Any], tmp_path: Path) -> None:
     def found(pattern: re.Pattern[str]) -> re.Match[str] | None:
         return pattern.search(file.read_bytes().decode()) if file.exists() else None
 
-    leave(wait_until(lambda: found(LISTENING), "an address")[1])
-    left = wait_until(lambda: found(re.compile(r"broker b.*left")), "the line")
-    assert left[0] == r"broker b\r\x1b[31m\nforged at \x1b left"
+    register(wait_until(lambda: found(LISTENING), "an address")[1])
+    said = wait_until(lambda: found(re.compile(r"broker b.*registered")), "the line")
+    assert said[0] == REGISTERED
