@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.net.address import LOOPBACK
 from rocketmq_tw.net.networks import Networks, host_of, ip_of
-from rocketmq_tw.replication.links.members import GroupMembers, Registered
+from rocketmq_tw.replication.links.members import Registered, RegisteredReplicas
 
 #: Addresses, `host:port`, of the other brokers of the group, each with its id; None where nobody is
 #: there who knows this broker.
@@ -26,7 +26,7 @@ def told_by_nobody() -> Deferred[frozenset[tuple[int, str]] | None]:
     return succeed(None)
 
 
-def members_of_group(host: Host, tell: TellMembers) -> GroupMembers:
+def members_of_group(host: Host, tell: TellMembers) -> RegisteredReplicas:
     """Makes the members as a new master's links need them; `tell` is asked."""
 
     @inlineCallbacks
@@ -38,7 +38,7 @@ def members_of_group(host: Host, tell: TellMembers) -> GroupMembers:
         return [(broker_id, each) for broker_id, address in told for each in found[address]]
 
     reactor = host.reactor
-    return GroupMembers(
+    return RegisteredReplicas(
         lambda: int(reactor.seconds() * 1000), ask, Networks(host.store_config.ha_addresses)
     )
 

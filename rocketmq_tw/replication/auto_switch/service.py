@@ -17,7 +17,7 @@ from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
 from rocketmq_tw.replication.interfaces import ISwitchedLog
 from rocketmq_tw.replication.links.ends import LinkError
 from rocketmq_tw.replication.links.group_transfer import EVERY_REPLICA
-from rocketmq_tw.replication.links.members import GroupMembers
+from rocketmq_tw.replication.links.members import RegisteredReplicas
 from rocketmq_tw.replication.links.service import HAService, SlaveConnection
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
@@ -85,7 +85,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         epochs: KeptEpochs,
         begin: EpochBegin,
         controller: ControllerCalls,
-        members: GroupMembers | None = None,
+        members: RegisteredReplicas | None = None,
     ) -> None:
         super().__init__(switched, settings, clock, members)
         self.states = SyncStates(

@@ -35,7 +35,7 @@ def nobody_knows() -> Deferred[Registered]:
     return succeed(None)
 
 
-class GroupMembers:
+class RegisteredReplicas:
     """The registered members of this master's group, as `ask` tells when it was asked last.
 
     `trusted` are networks whose connections are replicas though no member is registered there.

@@ -26,7 +26,7 @@ from rocketmq_tw.net.outbox import send_now
 from rocketmq_tw.replication.interfaces import IReplicatedLog, IReplicator
 from rocketmq_tw.replication.links.ends import LinkError, MasterLink
 from rocketmq_tw.replication.links.group_transfer import GroupTransfer
-from rocketmq_tw.replication.links.members import GroupMembers
+from rocketmq_tw.replication.links.members import RegisteredReplicas
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
@@ -174,7 +174,7 @@ class HAService(Factory, Generic[L]):
         log: IReplicatedLog,
         settings: HASettings,
         clock: IReactorTime,
-        members: GroupMembers | None = None,
+        members: RegisteredReplicas | None = None,
     ) -> None:
         """Without `members` every slave is a replica."""
         self.slaves: list[SlaveConnection[L]] = []
@@ -183,7 +183,7 @@ class HAService(Factory, Generic[L]):
         self._log = log
         self._settings = settings
         self._clock = clock
-        self._members = members or GroupMembers(self._now_ms)
+        self._members = members or RegisteredReplicas(self._now_ms)
         self._members.on_news = self._judge_all
         self._waiting: GroupTransfer[Deferred[int]] = GroupTransfer()
         self._stopping: Deferred[None] | None = None
