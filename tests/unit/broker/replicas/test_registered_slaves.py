@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.broker.replicas.members import HostNames
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.interfaces import AccessChecks
@@ -279,3 +281,31 @@ def test_a_slave_may_be_registered_by_a_name(monkeypatch: pytest.MonkeyPatch) ->
     world.register("slave.example")
     world.connect(SLAVE)
     assert world.send() == OK
+
+
+def test_names_that_nobody_knows_keep_no_slave_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may register them, and each look-up may take ten seconds."""
+    clock, asked = Clock(), list[str]()
+
+    def look_up(name: str, *_: Any, **__: Any) -> list[Any]:
+        asked.append(name)
+        if name == "slave.example":
+            return [(0, 0, 0, "", (SLAVE, 0))]
+        clock.advance(10)
+        raise OSError("it does not answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    names = HostNames(clock.seconds)
+    strange = {f"host{number}.example" for number in range(20)}
+    names.look_up(strange)
+    assert len(asked) == 1
+    rounds = 0
+    while names.look_up({*strange, "slave.example"})["slave.example"] != {SLAVE}:
+        rounds += 1
+        assert rounds < 20
+    while rounds < 25:
+        rounds += 1
+        found = names.look_up({*strange, "slave.example"})
+        assert found["slave.example"] == {SLAVE} and not found["host3.example"]
+    assert set(asked) == {*strange, "slave.example"}
+    assert names.look_up(set()) == {}
