@@ -6,6 +6,7 @@ connection is taken for that of a registered broker whose host it comes from.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from twisted.internet.defer import Deferred, succeed
@@ -57,6 +58,9 @@ class RegisteredReplicas:
         self._trusted = trusted or Networks("")
         #: Id and host of each member, and when it was told of last.
         self._told_at: dict[tuple[int, str], int] = {}
+        #: How many of them are at each host, and their ids: each report of a slave asks for that.
+        self._at_host: Counter[str] = Counter()
+        self._ids: set[int] = set()
         self._is_asking = False
         self._looked_at: int | None = None
 
@@ -72,9 +76,9 @@ class RegisteredReplicas:
 
     def places(self, host: str) -> int:
         """Returns how many members there may be at a host."""
-        registered = sum(1 for _, each in self._told_at if each == host)
+        registered = self._at_host[host]
         if not registered and host in self._trusted:
-            return len({broker_id for broker_id, _ in self._told_at})
+            return len(self._ids)
         return registered
 
     def has(self, host: str, broker_id: int | None) -> bool:
@@ -83,7 +87,7 @@ class RegisteredReplicas:
         if broker_id is None:
             return self.places(host) > 0
         return (broker_id, host) in self._told_at or (
-            host in self._trusted and any(broker_id == each for each, _ in self._told_at)
+            broker_id in self._ids and host in self._trusted
         )
 
     def __str__(self) -> str:
@@ -103,6 +107,8 @@ class RegisteredReplicas:
             if now - told_at <= REMEMBERED_MS and len(self._told_at) <= MAX_REMEMBERED:
                 break
             del self._told_at[member]
+        self._at_host = Counter(host for _, host in self._told_at)
+        self._ids = {broker_id for broker_id, _ in self._told_at}
         self.on_news()
 
     def _failed(self, failure: Failure) -> None:
