@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from rocketmq_tw.container.messages import (
     encode_line,
     read_first_line,
 )
+from rocketmq_tw.container.neighbours import NamedNeighbours
 
 log = Logger()
 
@@ -44,8 +44,7 @@ class Supervision(LineOnlyReceiver):
     MAX_LENGTH = MAX_LINE
 
     def __init__(self, reactor: Any) -> None:
-        #: Names of the masters that the container has.
-        self.masters: Sequence[str] = ()
+        self.neighbours = NamedNeighbours()
         self._reactor = reactor
         self._is_connected = False
 
@@ -68,7 +67,7 @@ class Supervision(LineOnlyReceiver):
     def lineReceived(self, line: bytes) -> None:
         orders = msgspec.json.decode(line, type=Orders)
         if orders.masters is not None:
-            self.masters = orders.masters
+            self.neighbours.names = orders.masters
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._is_connected = False

@@ -23,6 +23,7 @@ from rocketmq_tw.container.interface import (
     IHostedBroker,
     StartFailed,
 )
+from rocketmq_tw.container.neighbours import NearbyBrokers
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import (
     IIdentified,
@@ -100,6 +101,7 @@ class BrokersTogether:
         self._machine = machine
         #: Those that serve, in the order in which they came.
         self.brokers: list[Broker] = []
+        self.neighbours = NearbyBrokers(machine.reactor, self.brokers)
 
     @inlineCallbacks
     def start(self, setup: BrokerSetup) -> Generator[Any, Any, IHostedBroker]:
@@ -133,6 +135,7 @@ class BrokersTogether:
                 client=machine.client,
                 server=BrokerServer(machine.server, setup.store_config.ha_addresses),
                 in_thread=machine.in_thread,
+                neighbours=self.neighbours,
             )
         )
 

@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Surroundings
+from rocketmq_tw.broker.assembly.neighbours import NoNeighbours
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded
@@ -96,6 +97,7 @@ class BrokerService(service.Service):
         )
         server = RemotingServer(self._reactor, self._net, tls=tls, access=access)
         self._client, self._server = client, server
+        supervision = self._supervision
         self.broker = Broker(
             Surroundings(
                 reactor=self._reactor,
@@ -106,6 +108,7 @@ class BrokerService(service.Service):
                 client=client,
                 server=server,
                 other_configs=[self._client_config],
+                neighbours=NoNeighbours() if supervision is None else supervision.neighbours,
             )
         )
         self.started = maybeDeferred(self.broker.start)

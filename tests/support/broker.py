@@ -11,6 +11,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Surroundings
+from rocketmq_tw.broker.assembly.neighbours import INeighbours, NoNeighbours
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.broker import PARTS, Broker
 from rocketmq_tw.broker.clients.locks import RebalanceLock
@@ -128,6 +129,7 @@ class BrokerInMemory:
         client: IRemotingClient | None = None,
         in_flight_limit: int | None = None,
         started: bool = True,
+        neighbours: INeighbours | None = None,
         kinds: Iterable[type[Part]] = PARTS,
         **store: Any,
     ) -> None:
@@ -156,6 +158,7 @@ class BrokerInMemory:
                 now_ms=self.now_ms,
                 in_thread=self.threads,
                 other_configs=[NettyClientConfig()],
+                neighbours=neighbours or NoNeighbours(),
             ),
             kinds=kinds,
         )

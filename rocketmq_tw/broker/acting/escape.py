@@ -9,7 +9,7 @@ docs/formats/remoting.md.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
@@ -45,7 +45,8 @@ log = Logger()
 @implementer(IMessageSink)
 class EscapeBridge:
     """Puts messages into a living master of another group, one and the same while it lives: check
-    points and acknowledgements have to meet there, and messages of one queue stay in order.
+    points and acknowledgements have to meet there, and messages of one queue stay in order. A
+    master of the same container comes first, and without the network where it is in this process.
 
     A put that failed in the middle may be stored by that master, and is tried at another one: each
     message escapes at least once.
@@ -55,6 +56,7 @@ class EscapeBridge:
         self._config = host.config
         self._now_ms = host.now_ms
         self._brokers = brokers
+        self._neighbours = host.neighbours
         #: The name of the broker that took the last message.
         self._preferred = ""
         #: How many messages other brokers took.
@@ -83,8 +85,24 @@ class EscapeBridge:
         )
 
     async def _put(self, message: StoredMessage) -> PutResult:
-        reasons = []
-        for queue in (await self._queues(message))[:MOST_TRIES]:
+        reasons: list[str] = []
+        result = await self._try(self._near_queues(message), message, reasons)
+        if result is None:
+            result = await self._try(await self._queues(message), message, reasons)
+        if result is not None:
+            self.escaped += 1
+            return result
+        why = "; ".join(reasons) or "no other group has a master that may be written to"
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY, f"no broker takes a message of {message.topic}: {why}"
+        )
+
+    async def _try(
+        self, queues: Sequence[MessageQueue], message: StoredMessage, reasons: list[str]
+    ) -> PutResult | None:
+        """Returns what the first queue that takes the message said; None where none does, with why
+        in `reasons`."""
+        for queue in queues[:MOST_TRIES]:
             try:
                 result = await self._send(message, queue)
             except RequestError as error:
@@ -93,12 +111,18 @@ class EscapeBridge:
                 if queue.broker_name != self._preferred:
                     log.info("messages go to broker {name}", name=queue.broker_name)
                     self._preferred = queue.broker_name
-                self.escaped += 1
                 return result
-        why = "; ".join(reasons) or "no other group has a master that may be written to"
-        raise RequestError(
-            ResponseCode.SYSTEM_BUSY, f"no broker takes a message of {message.topic}: {why}"
-        )
+        return None
+
+    def _near_queues(self, message: StoredMessage) -> Sequence[MessageQueue]:
+        """A queue of each master in this process that has the topic: no name server need tell."""
+        found = {}
+        for name in self._other_masters():
+            number = self._neighbours.write_queues(name, message.topic)
+            if number:
+                queue_id = max(message.queue_id, 0) % number
+                found[name] = MessageQueue(topic=message.topic, broker_name=name, queue_id=queue_id)
+        return self._in_order(found)
 
     async def _queues(self, message: StoredMessage) -> Sequence[MessageQueue]:
         """A queue of each other broker that may take the message, the one to try first first."""
@@ -106,14 +130,28 @@ class EscapeBridge:
         if not found:
             # No other broker has the topic yet: it makes it as for a producer.
             found = await self._queues_of(self._config.broker_cluster_name, None)
-        names = sorted(found)
-        if not names:
+        return self._in_order(found)
+
+    def _in_order(self, found: Mapping[str, MessageQueue]) -> Sequence[MessageQueue]:
+        """The queues of brokers by name, masters of the same container first."""
+        near = self._other_masters() & found.keys()
+        names = self._turned(near) + self._turned(found.keys() - near)
+        return [found[name] for name in names]
+
+    def _turned(self, names: Set[str]) -> list[str]:
+        """Names in a lasting order that begins with the broker that took the last message."""
+        ordered = sorted(names)
+        if not ordered:
             return []
         # Brokers that act at the same time do not all choose the same one.
-        first = zlib.crc32(self._config.broker_name.encode()) % len(names)
-        if self._preferred in found:
-            first = names.index(self._preferred)
-        return [found[name] for name in names[first:] + names[:first]]
+        first = zlib.crc32(self._config.broker_name.encode()) % len(ordered)
+        if self._preferred in names:
+            first = ordered.index(self._preferred)
+        return ordered[first:] + ordered[:first]
+
+    def _other_masters(self) -> set[str]:
+        """Names of other groups that have a master in the same container."""
+        return set(self._neighbours.masters()) - {self._config.broker_name}
 
     async def _queues_of(
         self, topic: str, message: StoredMessage | None
@@ -129,13 +167,15 @@ class EscapeBridge:
         return {name: queues[number % len(queues)] for name, queues in by_broker.items()}
 
     async def _send(self, message: StoredMessage, queue: MessageQueue) -> PutResult:
-        answer = await self._brokers.ask(
-            queue.broker_name,
-            queue.topic,
-            RequestCode.SEND_MESSAGE_V2,
-            self._header(message, queue),
-            message.body,
-        )
+        header = self._header(message, queue)
+        request = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, message.body)
+        asked = self._neighbours.ask(queue.broker_name, request)
+        if asked is None:
+            answer = await self._brokers.ask(
+                queue.broker_name, queue.topic, request.code, header, message.body
+            )
+        else:
+            answer = await asked
         if answer.code not in STORED:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"code {answer.code}, {answer.remark or 'no remark'}"

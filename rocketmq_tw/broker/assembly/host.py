@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import attrs
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.assembly.neighbours import INeighbours, NoNeighbours
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
@@ -60,6 +61,8 @@ class Surroundings:
     client: IRemotingClient
     #: Makes the listeners.
     server: IRemotingServer
+    #: The masters of the same container.
+    neighbours: INeighbours = attrs.field(factory=NoNeighbours)
     now_ms: Callable[[], int] = wall_clock_ms
     in_thread: InThread = attrs.field()
 

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import deferLater
 from zope.interface import implementer
 
+from rocketmq_tw.broker.assembly.neighbours import INeighbours
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.slave import MasterFollower
 from rocketmq_tw.broker.role.state import Role
@@ -100,6 +101,8 @@ class ActingCluster(Simulation):
             **(settings or {}),
         }
         self._keys = keys
+        #: The containers of brokers, as each of them sees its own.
+        self.neighbours: dict[tuple[str, int], INeighbours] = {}
         self.processes: dict[tuple[str, int], BrokerProcess] = {}
         self.names: list[str] = []
 
@@ -115,6 +118,7 @@ class ActingCluster(Simulation):
                 f"10.{self.names.index(name) + 1}.0.{broker_id + 1}",
                 settings=self._settings | identity,
                 keys={"broker_role": "SLAVE" if broker_id else "ASYNC_MASTER"} | self._keys,
+                neighbours=self.neighbours.get(key),
             )
         return self.processes[key].start()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rocketmq_tw.broker.assembly.neighbours import INeighbours
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import RoleState
@@ -46,8 +47,10 @@ class BrokerProcess(Process):
         settings: dict[str, Any],
         keys: dict[str, Any],
         files: MemoryFiles | None = None,
+        neighbours: INeighbours | None = None,
     ) -> None:
         super().__init__(simulation, host, files)
+        self._neighbours = neighbours
         self.broker: BrokerInMemory | None = None
         self._settings = {"broker_name": NAME, "broker_cluster_name": CLUSTER, **settings}
         self._keys = keys
@@ -62,6 +65,7 @@ class BrokerProcess(Process):
             address=f"{self.host}:10911",
             threads=threads,
             broker=self._settings,
+            neighbours=self._neighbours,
             **self._keys | keys,
         )
         return self.broker

@@ -1,0 +1,137 @@
+"""What an acting master makes goes to a master of its own container first."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rocketmq_tw.broker.assembly.neighbours import INeighbours
+from rocketmq_tw.broker.broker import Broker
+from rocketmq_tw.container.neighbours import NamedNeighbours, NearbyBrokers
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from tests.support.broker import ok
+from tests.support.containers import ContainerInMemory
+from tests.support.sim.acting import ActingCluster
+
+SENT = [b"%d" % number for number in range(40)]
+
+
+class Groups(ActingCluster):
+    """Groups a, b and c; the slave of a has `neighbours`, and would choose c without."""
+
+    def __init__(self, neighbours: INeighbours | None = None) -> None:
+        super().__init__()
+        self.nearby: list[Broker] = []
+        shared = NearbyBrokers(self.network.clock, self.nearby)
+        self.neighbours["a", 1] = neighbours or shared
+        for name in ("a", "b", "c"):
+            self.start_group(name).add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+        self.run(8)
+        #: Sends that came to a master over the network.
+        self.sends: Counter[str] = Counter()
+        for name in ("b", "c"):
+            self.watch(name)
+
+    def watch(self, name: str) -> None:
+        def count(request: object, peer: object) -> None:
+            if getattr(request, "code", None) == RequestCode.SEND_MESSAGE_V2:
+                self.sends[name] += 1
+
+        self.broker(name, 0).listener.before_request.append(count)
+
+    def lose_master(self) -> None:
+        """Delayed messages wait in a, whose master dies; they come due at once."""
+        for number, body in enumerate(SENT):
+            ok(
+                self.broker("a", 0).send(
+                    body, queue_id=number % 4, properties={"DELAY": "2" if number < 20 else "4"}
+                )
+            )
+        self.run_until(lambda: self.follows("a", 1))
+        self.kill("a", 0)
+        self.run_until(lambda: self.acts("a", 1))
+
+    def bodies(self, name: str) -> Counter[bytes]:
+        broker = self.broker(name, 0)
+        return Counter(
+            message.body for queue in range(4) for message in broker.consume("Topic", queue)
+        )
+
+
+def test_a_master_in_the_same_process_is_called_without_the_network() -> None:
+    cluster = Groups()
+    cluster.nearby.append(cluster.broker("b", 0).broker)
+    cluster.lose_master()
+    cluster.run(40)
+    assert cluster.bodies("b") == Counter(SENT)
+    assert not cluster.sends and not cluster.bodies("c")
+    bridge_took = cluster.broker("b", 0).consume("Topic", 3)
+    assert [message.body for message in bridge_took if int(message.body) < 20] == [
+        b"%d" % number for number in range(3, 20, 4)
+    ], "in the queues that they were sent to, in order"
+
+
+def test_a_master_in_another_process_of_the_container_is_preferred_by_its_name() -> None:
+    named = NamedNeighbours()
+    named.names = ["a", "b"]
+    cluster = Groups(named)
+    cluster.lose_master()
+    cluster.run(40)
+    assert cluster.bodies("b") == Counter(SENT)
+    assert cluster.sends == {"b": len(SENT)}
+
+
+def test_without_a_master_nearby_another_one_takes_over() -> None:
+    cluster = Groups()
+    cluster.nearby.append(cluster.broker("b", 0).broker)
+    cluster.lose_master()
+    cluster.run_until(lambda: cluster.bodies("b"))
+    cluster.nearby.clear()
+    cluster.kill("b", 0)
+    first = Counter(SENT[:20])
+    cluster.run(60)
+    assert cluster.bodies("c") | first == Counter(SENT)
+    assert cluster.sends["c"] >= 20
+
+
+def test_a_topic_that_the_master_nearby_has_not_goes_where_it_is() -> None:
+    cluster = Groups()
+    near = cluster.broker("b", 0)
+    cluster.nearby.append(near.broker)
+    for name in ("a", "c"):
+        cluster.broker(name, 0).add_topic("Other", read_queue_nums=4, write_queue_nums=4)
+    ok(cluster.broker("a", 0).send(b"x", topic="Other", properties={"DELAY": "2"}))
+    cluster.lose_master()
+    cluster.run(30)
+    assert near.topics.get("Other") is None
+    assert [each.body for each in cluster.broker("c", 0).consume("Other", 0)] == [b"x"]
+    assert cluster.bodies("b") == Counter(SENT)
+
+
+def test_a_slave_is_no_neighbour_to_write_to() -> None:
+    cluster = Groups()
+    cluster.nearby.append(cluster.broker("b", 1).broker)
+    neighbours = cluster.neighbours["a", 1]
+    assert neighbours.masters() == [] and neighbours.write_queues("b", "Topic") == 0
+    assert not neighbours.ask("b", cluster.broker("b", 0).send_request(b"x"))
+
+
+def test_a_refusal_of_a_neighbour_is_told() -> None:
+    cluster = Groups()
+    cluster.nearby.append(cluster.broker("b", 0).broker)
+    request = cluster.broker("b", 0).send_request(b"x", queue_id=99)
+    asked = cluster.neighbours["a", 1].ask("b", request)
+    assert asked is not None
+    failures: list[object] = []
+    asked.addErrback(failures.append)
+    cluster.run(1)
+    assert "queueId" in str(failures[0]) or "queue" in str(failures[0])
+
+
+def test_brokers_of_one_process_know_each_other_while_they_serve() -> None:
+    container = ContainerInMemory()
+    for name, port in (("a", 11), ("b", 21)):
+        container.add(container.file(name, port))
+    neighbours = container.together.neighbours
+    assert neighbours.masters() == ["a", "b"]
+    assert container.remove("b").code == ResponseCode.SUCCESS
+    assert neighbours.masters() == ["a"]
