@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from random import Random
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_tw.runtime.lazy_heap import LEAST_KEPT, LazyHeap
@@ -68,3 +70,39 @@ def test_it_looks_at_each_entry_a_few_times_only() -> None:
     for number in range(50_000):
         heap.push(number, number)
     assert looks <= 2 * 50_000 and len(heap) == 50_000
+
+
+def test_no_push_looks_at_many() -> None:
+    """It held the reactor up for a second where a million was kept."""
+    looks = most = 0
+
+    def is_wanted(item: int) -> bool:
+        nonlocal looks
+        looks += 1
+        return True
+
+    heap: LazyHeap[int] = LazyHeap(is_wanted)
+    for number in range(20_000):
+        before = looks
+        heap.push(number, number)
+        most = max(most, looks - before)
+    assert most <= 10
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1 << 32))
+def test_items_come_in_order_while_all_are_looked_at_again(seed: int) -> None:
+    random = Random(seed)
+    wanted: set[int] = set()
+    heap: LazyHeap[int] = LazyHeap(wanted.__contains__)
+    items = [random.randrange(5000) for _ in range(2500)]
+    for number, due_ms in enumerate(items):
+        wanted.add(number)
+        heap.push(due_ms, number)
+        if random.random() < 0.4:
+            wanted.discard(random.randrange(number + 1))
+    order = sorted(wanted, key=lambda number: (items[number], number))
+    assert heap.first() == items[order[0]]
+    assert due(heap, wanted, 2000) == [one for one in order if items[one] <= 2000]
+    assert due(heap, wanted, 5000) == [one for one in order if items[one] > 2000]
+    assert len(heap) == 0
