@@ -18,6 +18,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.server import RemotingServer
@@ -106,8 +107,11 @@ class ActingCluster(Simulation):
         self.processes: dict[tuple[str, int], BrokerProcess] = {}
         self.names: list[str] = []
 
-    def start(self, name: str, broker_id: int, **settings: Any) -> BrokerInMemory:
-        """A broker on the files that it has; `settings` replace some of its configuration."""
+    def start(
+        self, name: str, broker_id: int, files: MemoryFiles | None = None, **settings: Any
+    ) -> BrokerInMemory:
+        """A broker on the files that it has, or on `files` where it is new; `settings` replace some
+        of its configuration."""
         if name not in self.names:
             self.names.append(name)
         key = name, broker_id
@@ -119,6 +123,7 @@ class ActingCluster(Simulation):
                 settings=self._settings | identity,
                 keys={"broker_role": "SLAVE" if broker_id else "ASYNC_MASTER"} | self._keys,
                 neighbours=self.neighbours.get(key),
+                files=files,
             )
         return self.processes[key].start()
 
