@@ -50,7 +50,9 @@ class ActingWorld:
             settings={
                 "compatible_with_old_name_srv": chance.random() < 0.5,
                 "register_name_server_period": 10_000,
+                "skip_pre_online": chance.random() < 0.25,
             },
+            total_replicas=2,
             ha_send_heartbeat_interval=500,
         )
         self.trace: list[str] = [] if trace is None else trace
@@ -157,7 +159,8 @@ class ActingWorld:
         request = broker.send_request(
             b"%d" % self._sent,
             queue_id=self.chance.randrange(QUEUES),
-            properties={"DELAY": level} if level else None,
+            # Clients name each message.
+            properties={"UNIQ_KEY": f"{self._sent:032}"} | ({"DELAY": level} if level else {}),
         )
 
         def acknowledged(body: bytes, _: int) -> None:
