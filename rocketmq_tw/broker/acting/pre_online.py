@@ -4,7 +4,8 @@ pre-online).
 A master that was away has older offsets than the slave that acted for it. So it stays isolated: it
 asks name servers which brokers of the group live, tells each that it is about to be back, and is
 followed by all of them over HA. Then none of them acts any more, and no log is longer than its own.
-It takes their offsets over, and becomes the master.
+It takes their offsets over, and becomes the master. Where one of them does not follow in time, the
+links are closed for a while, so that a slave acts again.
 
 A slave is registered once it follows the master that lives.
 """
@@ -38,6 +39,9 @@ from rocketmq_tw.wire.errors import RequestError, WireError
 #: Seconds between two tries, and between two lines in the log that say why it waits.
 TRY_SECONDS = 0.5
 SAY_SECONDS = 30.0
+#: Seconds that slaves get to follow, and for which they are left alone where one of them did not.
+FOLLOW_SECONDS = 10.0
+PAUSE_SECONDS = 30.0
 #: Requests by which slaves copy what this broker takes over from them first.
 _COPIED = frozenset(
     {
@@ -77,6 +81,11 @@ class PreOnline(Part):
         self._replicas = replicas
         self._taking_back = taking_back
         self._tries: PeriodicCall | None = None
+        #: While slaves may connect: since when, and those that were told of this broker.
+        self._opened_at: float | None = None
+        self._told: set[str] = set()
+        #: When they are asked again to follow.
+        self._open_from = 0.0
         #: Why it waits, and since when the log says so.
         self._why = ""
         self._said_at = 0.0
@@ -102,7 +111,7 @@ class PreOnline(Part):
             return
         if state.role is Role.MASTER:
             self._taking_back.begin()
-            yield self._replicas.open_links(state)
+            self._open_from = self._host.reactor.seconds()
             self._host.listener.before_request.append(self._refuse_copies)
         else:
             self._membership.hold()
@@ -142,13 +151,12 @@ class PreOnline(Part):
             members = yield self._living()
             if state.role is Role.MASTER:
                 members.pop(state.broker_id, None)
-                # Closed where the role could not be entered.
-                yield self._replicas.open_links(state)
-                yield self._take_over(members)
+                yield self._take_over(state, members)
             else:
                 yield self._follow(members)
         except (NotYetError, RemotingError, RequestError, WireError, OSError) as why:
             self._wait(str(why))
+            yield self._close_late()
             return
         if self._tries is not tries:
             # Stopped meanwhile.
@@ -158,6 +166,8 @@ class PreOnline(Part):
             try:
                 yield self._changes.change(state)
             except Exception as error:
+                # The links are closed with that.
+                self._opened_at = None
                 self._wait(f"it cannot enter its role: {error}")
                 return
         else:
@@ -182,13 +192,33 @@ class PreOnline(Part):
     # A master
 
     @inlineCallbacks
-    def _take_over(self, slaves: Mapping[int, str]) -> Generator[Deferred[Any], Any, None]:
+    def _take_over(
+        self, state: RoleState, slaves: Mapping[int, str]
+    ) -> Generator[Deferred[Any], Any, None]:
         """Fires once all of `slaves` follow this broker, and what they have counts here; fails with
         what one of them lacks."""
+        calls = self._taking_back.calls
+        if self._opened_at is None:
+            if self._host.reactor.seconds() < self._open_from:
+                raise NotYetError(self._why)
+            # Nobody is disturbed before all of them can be.
+            for address in slaves.values():
+                yield calls.master(address)
+            yield self._replicas.open_links(state)
+            self._opened_at, self._told = self._host.reactor.seconds(), set()
+        # One that was away may not know it any more.
+        self._told &= set(slaves.values())
         master = Master(self._addresses.broker, self._addresses.ha)
-        flushed = self._replicas.flushed_offset
+        for address in set(slaves.values()) - self._told:
+            yield calls.announce(address, master, self._replicas.flushed_offset)
+            self._told.add(address)
+        yield self._check_links(slaves)
         for address in slaves.values():
-            yield self._taking_back.calls.announce(address, master, flushed)
+            yield self._taking_back.take(address)
+
+    @inlineCallbacks
+    def _check_links(self, slaves: Mapping[int, str]) -> Generator[Deferred[Any], Any, None]:
+        """Fires once each slave has a link of its own; fails with the first that has none."""
         hosts = yield find_hosts(self._host, slaves.values())
         reported = self._replicas.reported()
         trusted = Networks(self._host.store_config.ha_addresses)
@@ -197,8 +227,14 @@ class PreOnline(Part):
             if link is None:
                 raise NotYetError(f"slave {number} at {address} does not copy this broker's log")
             reported.remove(link)
-        for address in slaves.values():
-            yield self._taking_back.take(address)
+
+    @inlineCallbacks
+    def _close_late(self) -> Generator[Deferred[Any], Any, None]:
+        """Closes the links where not all slaves followed in time."""
+        now, opened_at = self._host.reactor.seconds(), self._opened_at
+        if opened_at is not None and now - opened_at >= FOLLOW_SECONDS:
+            self._opened_at, self._open_from = None, now + PAUSE_SECONDS
+            yield self._replicas.close_links()
 
     # A slave
 

@@ -171,7 +171,12 @@ class Replicas(Part):
         it listens, fails with `OSError` where the HA port is taken."""
         if self.master is None and self._protocol is not None:
             yield self._writing.truncation.end_at_whole_record()
-            self._lead(state, (yield self._protocol.make_service(state)))
+            service = yield self._protocol.make_service(state)
+            try:
+                self._lead(state, service)
+            except OSError:
+                yield self.close_links()
+                raise
 
     def _lead(self, state: RoleState, service: HAService[Any]) -> None:
         self.master = MasterLinks(self._host, self._writing, service, synchronous=state.synchronous)
@@ -207,10 +212,14 @@ class Replicas(Part):
         self.master = self.slave = None
         return succeed(None) if links is None else links.stop()
 
+    def close_links(self) -> Deferred[None]:
+        """Closes what `open_links` opened; fires once it is closed."""
+        links, self.master = self.master, None
+        return succeed(None) if links is None else links.stop()
+
     def stop(self) -> Deferred[None] | None:
         # Of a broker that did not become the master yet.
-        links, self.master = self.master, None
-        return None if links is None else links.stop()
+        return self.close_links()
 
     def stopping(self) -> Deferred[None] | None:
         return None if self._notices is None else self._notices.stop()

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from typing import Any
 
 import pytest
+from twisted.internet.error import CannotListenError
 from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.sim.acting import ActingCluster
+from tests.support.sim.clock import ProcessClock
 
 
 def group_of(slaves: int = 1, **keys: Any) -> ActingCluster:
@@ -182,8 +187,9 @@ def test_a_slave_that_dies_in_the_middle_is_passed_over() -> None:
     cut = {("10.1.0.1", "10.1.0.3"), ("10.1.0.3", "10.1.0.1")}
     cluster.network.cut |= cut
     cluster.start("a", 0)
-    cluster.run(3)
+    cluster.run(7)
     assert cluster.role("a", 0) is Role.ISOLATED, "slave 2 lives"
+    assert cluster.acts("a", 1), "nobody is disturbed before all can follow"
     cluster.kill("a", 2)
     cluster.run_until(lambda: is_back(cluster))
     assert offset(cluster, 0) == 40
@@ -226,6 +232,39 @@ def test_one_replica_has_nobody_to_ask() -> None:
     cluster.network.cut |= {("10.1.0.1", "10.9.0.1"), ("10.9.0.1", "10.1.0.1")}
     cluster.start("a", 0)
     assert cluster.role("a", 0) is Role.MASTER
+
+
+def test_a_master_whose_ha_port_is_taken_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = group_of()
+    lose_master(cluster)
+
+    listen = ProcessClock.listenTCP
+
+    def taken(clock: ProcessClock, port: int, *args: Any, **keys: Any) -> Any:
+        if port == 10912:
+            raise CannotListenError("10.1.0.1", port, OSError(98, "Address already in use"))
+        return listen(clock, port, *args, **keys)
+
+    with monkeypatch.context() as patch, capturedLogs() as logs:
+        patch.setattr(ProcessClock, "listenTCP", taken)
+        cluster.start("a", 0)
+        cluster.run(3)
+        said = [formatEvent(event) or "" for event in logs]
+    assert any("not registered yet" in line and "haListenPort" in line for line in said)
+    assert cluster.role("a", 0) is Role.ISOLATED
+    cluster.run_until(lambda: is_back(cluster))
+
+
+def test_a_master_that_gave_its_role_up_takes_over_too() -> None:
+    """It could not write for a while."""
+    cluster = group_of()
+    disk = cluster.processes["a", 0].disk
+    disk.faults = [Fault("create", "", errno.ENOSPC)]
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.broker("a", 1).offsets.commit("G", "Topic", 0, 40)
+    disk.faults.clear()
+    cluster.run_until(lambda: is_back(cluster))
+    assert offset(cluster, 0) == 40
 
 
 def test_a_master_that_stops_while_it_waits_closes_its_ports() -> None:
@@ -304,12 +343,19 @@ def test_a_slave_keeps_its_progress_while_its_master_waits_for_another() -> None
     slave = cluster.broker("a", 1)
     slave.offsets.commit("G", "Topic", 0, 40)
     cluster.run(15)
-    cluster.network.cut |= {("10.1.0.1", "10.1.0.3"), ("10.1.0.3", "10.1.0.1")}
+    assert len(bodies(cluster, "b")) == 6
+    other: Any = cluster.broker("a", 2).broker[Replicas].slave
+    follow = other.client.follow
+    other.client.stop()
+    other.client.follow = lambda *_: None
     cluster.start("a", 0)
-    cluster.run(12)
+    cluster.run(8)
     assert cluster.role("a", 0) is Role.ISOLATED and cluster.role("a", 1) is Role.SLAVE
+    cluster.run(8)
+    assert cluster.role("a", 0) is Role.ISOLATED and cluster.acts("a", 1), "it gave up for a while"
     assert (offset(cluster, 1), slave.delay_offsets.get(3)) == (40, 7)
-    cluster.network.heal()
+    assert len(bodies(cluster, "b")) == 6
+    other.client.follow = follow
     cluster.run_until(lambda: is_back(cluster))
     cluster.run(6)
     for number in range(3):
