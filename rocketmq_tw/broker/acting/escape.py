@@ -23,7 +23,7 @@ from rocketmq_tw.client.routes import publish_queues
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.layout import V6_FLAGS
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import TRANSACTION_PREPARED, StoredMessage, transaction_value
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.store.interface import Appended
@@ -36,8 +36,6 @@ from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2, SendMessag
 #: Other brokers that one put tries, one after the other.
 MOST_TRIES = 3
 
-#: Properties of messages that have waited, by which a send makes a message wait.
-WAITED_BY = frozenset({props.DELAY, props.TRAN_MSG})
 
 log = Logger()
 
@@ -185,8 +183,10 @@ class EscapeBridge:
     def _header(self, message: StoredMessage, queue: MessageQueue) -> SendMessageRequestHeaderV2:
         config, properties = self._config, parse_properties(message.properties)
         # A due message keeps what it waited by, and a send would make it wait again.
-        for name in WAITED_BY & properties.keys():
-            del properties[name]
+        if props.REAL_TOPIC in properties:
+            properties.pop(props.DELAY, None)
+        if transaction_value(message.sys_flag) != TRANSACTION_PREPARED:
+            properties.pop(props.TRAN_MSG, None)
         return SendMessageRequestHeaderV2(
             producer_group=properties.get(props.PGROUP)
             or f"InnerProducerGroup_{config.broker_name}_{config.broker_id}",

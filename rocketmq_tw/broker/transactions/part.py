@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.handlers import refusing
@@ -17,11 +17,13 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import DELIVERING_ROLES, Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.write_behind import write_progress
+from rocketmq_tw.broker.transactions.acting import ActingWork
 from rocketmq_tw.broker.transactions.counts import HalfCounts
 from rocketmq_tw.broker.transactions.halves import Half, make_half
 from rocketmq_tw.broker.transactions.progress import SettledProgress
 from rocketmq_tw.broker.transactions.requests import TransactionRequests
-from rocketmq_tw.broker.transactions.work import Kept, TransactionWork
+from rocketmq_tw.broker.transactions.role_work import Kept
+from rocketmq_tw.broker.transactions.work import TransactionWork
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft, Stage
 from rocketmq_tw.message.properties import TRAN_MSG
@@ -59,7 +61,7 @@ class Transactions(Part):
         self.counts = HalfCounts(ConfigFile(host.files, path), host.now_ms)
         self.progress = SettledProgress(tables.offsets, writing.store)
         #: What it does in the present role, where that delivers, from `enter` to `leave`.
-        self.work: TransactionWork | None = None
+        self.work: TransactionWork | ActingWork | None = None
         writing.redirects.by_property(Stage.TRANSACTION, (TRAN_MSG,), self._redirect)
         writing.store.retention.still_needed.register("half messages", self.progress.places)
         writing.truncation.register(
@@ -71,32 +73,40 @@ class Transactions(Part):
         if not draft.wants_transaction:
             return False
         make_half(draft.message, draft.properties)
-        if self.work is not None:
+        if isinstance(self.work, TransactionWork):
             self.work.new.sent(Half(draft.message, draft.properties))
         return True
 
     # Life
 
     def enter(self, state: RoleState) -> None:
-        if state.role.delivers:
+        kept, scope = Kept(self.progress, self.counts), self._role.scope
+        if state.role is Role.MASTER:
+            self.progress.moved_until = 0
             self.work = TransactionWork(
                 self._host,
                 self._addresses,
                 self._writing,
                 self._clients.registry,
                 self._tables.topics,
-                Kept(self.progress, self.counts),
-                self._role.scope,
+                kept,
+                scope,
             )
+        elif state.role is Role.ACTING_MASTER:
+            self.work = ActingWork(self._host, self._writing, kept, scope)
 
     def ready(self, state: RoleState) -> None:
         self.progress.is_copied |= state.role.copies_log
         if self.work is not None:
             self.work.begin()
 
-    def leave(self, state: RoleState) -> Deferred[Any] | None:
+    @inlineCallbacks
+    def leave(self, state: RoleState) -> Generator[Deferred[Any], Any, None]:
         work, self.work = self.work, None
-        return None if work is None else work.end()
+        if work is not None:
+            yield work.end()
+        # A slave again, whose master tells how far all is settled.
+        self.progress.is_copied |= state.role is Role.ACTING_MASTER
 
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.config.transaction_metric_flush_interval / 1000
@@ -124,15 +134,16 @@ class Transactions(Part):
     # Requests and figures
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        if role is Role.MASTER and self.work is not None:
+        if isinstance(self.work, TransactionWork):
             return TransactionRequests(self._host, self._writing.store, self.work).handlers()
         remark = f"this broker is {role.words} and decides nothing: ask the master"
         code = ResponseCode.SERVICE_NOT_AVAILABLE
         if role.copies_log:
             code = ResponseCode.SLAVE_NOT_AVAILABLE
-        return refusing([RequestCode.END_TRANSACTION], code, remark) | refusing(
+        refused = refusing([RequestCode.END_TRANSACTION], code, remark) | refusing(
             [RequestCode.RESUME_CHECK_HALF_MESSAGE], ResponseCode.SYSTEM_ERROR, remark
         )
+        return refused | ({} if self.work is None else self.work.handlers())
 
     def runtime_info(self) -> Mapping[str, str]:
         pending = 0 if self.work is None else self.work.pending

@@ -29,6 +29,9 @@ class SettledProgress:
         #: Whether the offsets were copied from another master: they may have come before the
         #: messages they refer to. A takeover that has found out which half messages wait ends it.
         self.is_copied = False
+        #: This broker has moved the half messages in front of it to another group while it acted
+        #: for its master; no op message says so.
+        self.moved_until = 0
         #: Where op messages were read from, until that is noted.
         self._op_start: int | None = None
 
@@ -83,8 +86,13 @@ class SettledProgress:
                 self._go_back_to(cut, first)
             yield from ()
 
+        def not_moved(head: RecordHead) -> None:
+            if head.topic == HALF_TOPIC:
+                self.moved_until = min(self.moved_until, head.queue_offset)
+
         cut.need_messages_of(HALF_TOPIC)
         cut.observe(see)
+        cut.observe(not_moved)
         return steps()
 
     def _go_back_to(self, cut: LogCut, first: int) -> None:

@@ -11,12 +11,14 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.transactions.book import State
+from rocketmq_tw.broker.transactions.book import HalfBook, State
 from rocketmq_tw.broker.transactions.halves import Half
 from rocketmq_tw.broker.transactions.history import History
+from rocketmq_tw.broker.transactions.role_work import RoleWork
 from rocketmq_tw.broker.transactions.settling import Settling
 from rocketmq_tw.broker.transactions.work import TransactionWork
 from rocketmq_tw.broker.writing.commit import SAFE, STORED
+from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
@@ -34,6 +36,9 @@ from rocketmq_tw.wire.headers.send import (
 #: Requests that may wait until it is known which half messages are pending.
 MAX_WAITING = 10_000
 
+#: The answer to a producer that has not decided.
+UNDECIDED = "not decided: the producer will be asked"
+
 _UNKNOWN = 0
 _STATES = {TRANSACTION_COMMIT: State.COMMITTED, TRANSACTION_ROLLBACK: State.ROLLED_BACK}
 _WORDS = {State.COMMITTED: "committed", State.ROLLED_BACK: "rolled back"}
@@ -41,6 +46,81 @@ _WORDS = {State.COMMITTED: "committed", State.ROLLED_BACK: "rolled back"}
 Answer = Generator[Deferred[Any], Any, RemotingCommand]
 
 log = Logger()
+
+
+def decided_state(header: EndTransactionRequestHeader) -> State | None:
+    """Returns what a decision says; None where it says that nothing is decided. Raises
+    `RequestError` for any other value."""
+    if header.commit_or_rollback == _UNKNOWN:
+        return None
+    state = _STATES.get(header.commit_or_rollback)
+    if state is None:
+        raise RequestError(
+            ResponseCode.INVALID_PARAMETER,
+            f"commitOrRollback={header.commit_or_rollback}: give {TRANSACTION_COMMIT} to"
+            f" commit, {TRANSACTION_ROLLBACK} to roll back or {_UNKNOWN} for not decided",
+        )
+    return state
+
+
+def read_half(store: IMessageStore, position: int) -> Half:
+    """Returns the half message at a place of the log; raises `RequestError` where there is none."""
+    message = store.message_at(position)
+    if message is None or message.topic != HALF_TOPIC:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"Find prepared transaction message failed: none starts at {position}",
+        )
+    return Half(message)
+
+
+def check_decision(
+    header: EndTransactionRequestHeader, half: Half, config: BrokerConfig, now_ms: int
+) -> None:
+    """Raises `RequestError` where a decision is not about `half`, or comes too late."""
+    position = header.commit_log_offset
+    seconds = half.immunity_seconds
+    if seconds is not None and not header.from_transaction_check:
+        immune_ms = max(seconds * 1000, config.transaction_time_out)
+        late_ms = now_ms - half.message.born_timestamp - immune_ms
+        if late_ms > 0:
+            raise RequestError(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"the decision comes {late_ms} ms after the time that the producer asked for:"
+                " the broker asks for it",
+            )
+    if half.group != header.producer_group:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"The producer group wrong: the message is of {half.group!r},"
+            f" not of {header.producer_group!r}",
+        )
+    if half.offset != header.tran_state_table_offset:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"The transaction state table offset wrong: the message at {position} of the log"
+            f" is {half.offset} of its queue, not {header.tran_state_table_offset}",
+        )
+    if not half.is_whole:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"the half message at {position} of the log does not say for which queue it is",
+        )
+
+
+def when_taken_over(
+    work: RoleWork, then: Callable[[HalfBook], Deferred[RemotingCommand]]
+) -> Deferred[RemotingCommand]:
+    """Calls `then` once it is known which half messages wait, and fires as that does; fails with
+    `RequestError` where the role ends before, and raises it where too many wait for that."""
+    if work.book is not None:
+        return then(work.book)
+    if work.asking >= MAX_WAITING:
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            f"{work.asking} decisions wait until it is known which messages do: decide later",
+        )
+    return work.when_taken_over().addCallback(then)
 
 
 class TransactionRequests:
@@ -67,72 +147,29 @@ class TransactionRequests:
         """Answers request 37, with stock's checks in their order; decisions that stock leaves
         unanswered are answered here."""
         header = request.header(EndTransactionRequestHeader)
-        if header.commit_or_rollback == _UNKNOWN:
-            return request.response(remark="not decided: the producer will be asked")
-        state = _STATES.get(header.commit_or_rollback)
+        state = decided_state(header)
         if state is None:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"commitOrRollback={header.commit_or_rollback}: give {TRANSACTION_COMMIT} to"
-                f" commit, {TRANSACTION_ROLLBACK} to roll back or {_UNKNOWN} for not decided",
-            )
+            return request.response(remark=UNDECIDED)
         half = self._half(header)
         return self._when_ready(lambda settling: self._decide(request, half, state, settling))
 
     def _half(self, header: EndTransactionRequestHeader) -> Half:
         """Returns the half message that a decision is about, as stock checks it."""
-        position = header.commit_log_offset
-        half = self._work.new.recent.pop(position, None)
+        half = self._work.new.recent.pop(header.commit_log_offset, None)
         if half is None:
-            message = self._store.message_at(position)
-            if message is None or message.topic != HALF_TOPIC:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"Find prepared transaction message failed: none starts at {position}",
-                )
-            half = Half(message)
-        seconds = half.immunity_seconds
-        if seconds is not None and not header.from_transaction_check:
-            immune_ms = max(seconds * 1000, self._config.transaction_time_out)
-            late_ms = self._now_ms() - half.message.born_timestamp - immune_ms
-            if late_ms > 0:
-                raise RequestError(
-                    ResponseCode.ILLEGAL_OPERATION,
-                    f"the decision comes {late_ms} ms after the time that the producer asked for:"
-                    " the broker asks for it",
-                )
-        if half.group != header.producer_group:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The producer group wrong: the message is of {half.group!r},"
-                f" not of {header.producer_group!r}",
-            )
-        if half.offset != header.tran_state_table_offset:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The transaction state table offset wrong: the message at {position} of the log"
-                f" is {half.offset} of its queue, not {header.tran_state_table_offset}",
-            )
-        if not half.is_whole:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"the half message at {position} of the log does not say for which queue it is",
-            )
+            half = read_half(self._store, header.commit_log_offset)
+        check_decision(header, half, self._config, self._now_ms())
         return half
 
     def _when_ready(
         self, then: Callable[[Settling], Deferred[RemotingCommand]]
     ) -> Deferred[RemotingCommand]:
-        settling = self._work.settling
-        if settling is not None:
+        def go_on(_: object) -> Deferred[RemotingCommand]:
+            settling = self._work.settling
+            assert settling is not None, "the takeover is over"
             return then(settling)
-        if self._work.asking >= MAX_WAITING:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                f"{self._work.asking} decisions wait until it is known which messages do: decide"
-                " later",
-            )
-        return self._work.when_taken_over().addCallback(then)
+
+        return when_taken_over(self._work, go_on)
 
     def _decide(
         self, request: RemotingCommand, half: Half, state: State, settling: Settling

@@ -4,33 +4,26 @@ they come, asked about, and settled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
-from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.broker.transactions.checks import DecisionChecks
-from rocketmq_tw.broker.transactions.counts import HalfCounts
 from rocketmq_tw.broker.transactions.halves import Half
-from rocketmq_tw.broker.transactions.progress import SettledProgress
-from rocketmq_tw.broker.transactions.settling import Settling, no_master
+from rocketmq_tw.broker.transactions.role_work import Kept, RoleWork
+from rocketmq_tw.broker.transactions.settling import Settling
 from rocketmq_tw.broker.transactions.takeover import Takeover
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.runtime.scope import Scope
-from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.permissions import READ, WRITE
 
-#: Seconds until a takeover that failed is tried again.
-RETRY_DELAY = 1.0
 #: Half messages that are kept in memory for a decision that comes soon, and bytes of the largest.
 MAX_REMEMBERED, MAX_REMEMBERED_BYTES = 1_024, 16_384
 
@@ -74,14 +67,7 @@ class NewHalves:
             self._sent = None
 
 
-class Kept(NamedTuple):
-    """What outlives a role: how far half messages are settled, and how many of each topic wait."""
-
-    progress: SettledProgress
-    counts: HalfCounts
-
-
-class TransactionWork:
+class TransactionWork(RoleWork):
     """The work of a master, until `scope`, the role's, is over."""
 
     def __init__(
@@ -94,79 +80,23 @@ class TransactionWork:
         kept: Kept,
         scope: Scope,
     ) -> None:
-        self._host = host
+        super().__init__(host, writing, kept, scope)
         self._addresses = addresses
-        self._writing = writing
         self._registry = registry
         self._topics = topics
-        self._progress, self._counts = kept
-        self._scope = scope
         self.new = NewHalves()
         #: None until it is known which half messages wait.
         self.settling: Settling | None = None
         self._checks: DecisionChecks | None = None
-        self._taken_over = Waiters[Settling]()
-        self._taking_over: Deferred[Any] = succeed(None)
         scope.on_end(writing.store.on_arrival(self._arrived, HALF_TOPIC))
-
-    def begin(self) -> None:
-        """Takes over once the queues have all of the log: with a new master under controllers, what
-        is in no queue yet may decide about a half message that is."""
-        self._scope.on_end(self._writing.dispatcher.when_dispatched(self._take_over))
-
-    def end(self) -> Deferred[Any]:
-        """Notes how far all is settled, the scope being over; fires once nothing is under way."""
-        self.note()
-        self._taken_over.fire(Failure(no_master()))
-        return self._taking_over
-
-    @property
-    def asking(self) -> int:
-        """How many wait for the end of the takeover."""
-        return len(self._taken_over)
-
-    @property
-    def pending(self) -> int:
-        """How many half messages wait, as far as that is known."""
-        return 0 if self.settling is None else self.settling.book.pending
-
-    def when_taken_over(self) -> Deferred[Settling]:
-        """Fires once it is known which half messages wait; fails with `RequestError` where the role
-        ends before."""
-        return self._taken_over.wait()
-
-    def note(self) -> None:
-        """Says by consumer offsets how far all is settled."""
-        if self.settling is not None:
-            self._progress.note(self.settling.book)
-
-    # The takeover
-
-    def _take_over(self) -> None:
-        config = self._host.config
-        margin_ms = 2 * (config.transaction_time_out + config.transaction_check_interval)
-        takeover = Takeover(self._writing.store, self._progress, margin_ms)
-        steps = self._scope.steps(self._steps(takeover))
-        self._taking_over = self._host.in_slices(steps).addErrback(self._failed)
-
-    def _steps(self, takeover: Takeover) -> Iterator[None]:
-        yield from takeover.steps()
-        # In the same step as its last look at the queue, so that nothing comes between.
-        self._took_over(takeover)
-
-    def _failed(self, failure: Failure) -> None:
-        log.failure("which half messages wait cannot be found out; trying again", failure=failure)
-        self._scope.later(self._host.reactor, RETRY_DELAY, self._take_over)
 
     def _took_over(self, takeover: Takeover) -> None:
         host, writing, scope = self._host, self._writing, self._scope
-        self._progress.taken_over(takeover.op_offset)
         self.settling = Settling(host, self._addresses, writing, takeover.book, self, scope)
         checks = DecisionChecks(host, writing.store, self.settling, self._registry, scope)
         self._checks = checks
         for offset, state in takeover.found:
             self.settling.settle(offset, state)
-        self._counts.replace(half.real_topic for half in takeover.waiting.values())
         checks.start()
         for half in takeover.waiting.values():
             checks.add(half)
@@ -176,7 +106,6 @@ class TransactionWork:
                 n=len(takeover.waiting),
                 m=len(takeover.found),
             )
-        self._taken_over.fire(self.settling)
 
     # New half messages
 
