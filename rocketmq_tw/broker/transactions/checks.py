@@ -117,7 +117,14 @@ class DecisionChecks:
             return self._config.transaction_time_out
         if interval == NEXT_CHECK:
             return self._config.transaction_check_interval
-        return RETRY_MS if interval == RETRY else interval * 1000
+        if interval == RETRY:
+            return RETRY_MS
+        # Then it is given up whatever it says, and retention need not wait for it.
+        return min(interval * 1000, self._reserved_ms + 1)
+
+    @property
+    def _reserved_ms(self) -> int:
+        return self._host.store_config.file_reserved_time * _HOUR_MS
 
     # When
 
@@ -227,7 +234,7 @@ class DecisionChecks:
         if (
             half.checks >= self._config.transaction_check_max
             or not may_be_asked_again(half)
-            or now - half.born_by() > self._host.store_config.file_reserved_time * _HOUR_MS
+            or now - half.born_by() > self._reserved_ms
         ):
             log.warn(
                 "half message {offset} of {group} for {topic} was asked about {n} times: given up",

@@ -361,6 +361,16 @@ class TestGivingUp:
         assert not questions(peer)
         assert len(broker.consume(GIVEN_UP)) == 1
 
+    def test_one_that_is_never_to_be_asked_about_keeps_the_log_no_longer(self) -> None:
+        """Retention stopped in front of it for as long as its producer said."""
+        broker = BrokerInMemory(file_reserved_time=1)
+        connect(broker)
+        begin(broker, CHECK_IMMUNITY_TIME_IN_SECONDS="9" * 18)
+        let(broker, 3500, 5)
+        assert not broker.consume(GIVEN_UP)
+        let(broker, 150, 5)
+        assert len(broker.consume(GIVEN_UP)) == 1
+
     def test_a_late_decision_is_taken_once(self) -> None:
         broker = self.exhausted()
         ok(end(broker, self.sent))
