@@ -43,13 +43,13 @@ def add_broker(tool: Tool, container: str, path: str) -> None:
     """Starts one more broker in a container."""
 
     async def work(servers: Servers) -> Report:
-        await servers.admin.add_broker(container, path.strip())
+        await servers.container(container).add_broker(path.strip())
         return Report(
             {"container": container, "brokerConfigPath": path.strip()},
             lines=[f"the broker of {path.strip()} is added to {container}"],
         )
 
-    tool.report(work)
+    tool.report(work, needs_names=False)
 
 
 @click.command("removeBroker")
@@ -68,7 +68,7 @@ def remove_broker(tool: Tool, container: str, identity: str) -> None:
     cluster, name, broker_id = _read_identity(identity)
 
     async def work(servers: Servers) -> Report:
-        await servers.admin.remove_broker(container, cluster, name, broker_id)
+        await servers.container(container).remove_broker(cluster, name, broker_id)
         return Report(
             {
                 "container": container,
@@ -79,7 +79,7 @@ def remove_broker(tool: Tool, container: str, identity: str) -> None:
             lines=[f"{cluster}:{name}:{broker_id} is removed from {container}"],
         )
 
-    tool.report(work)
+    tool.report(work, needs_names=False)
 
 
 def _read_identity(text: str) -> tuple[str, str, int]:

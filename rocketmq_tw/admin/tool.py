@@ -15,6 +15,7 @@ from twisted.internet.task import react
 
 from rocketmq_tw.admin.output import Report, plain, show_json, show_tables
 from rocketmq_tw.client.admin import AdminClient
+from rocketmq_tw.client.admin.container import ContainerClient
 from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.producer import Producer
@@ -60,6 +61,10 @@ class Servers:
         return ControllerClient(
             self.reactor, self.remoting, addresses, leader_timeout=CONTROLLER_TIMEOUT
         )
+
+    def container(self, address: str) -> ContainerClient:
+        """Returns a client that asks the broker container at `address`."""
+        return ContainerClient(self.remoting, address)
 
     def producer(self, group: str) -> Producer:
         """Makes a producer that is not started: it sends, and no broker counts it among its

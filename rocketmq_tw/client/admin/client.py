@@ -10,10 +10,6 @@ from rocketmq_tw.client.admin.topics import TopicAdmin
 from rocketmq_tw.wire.bodies.controller import EpochEntryCache
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo, KVTable
 from rocketmq_tw.wire.codes import RequestCode
-from rocketmq_tw.wire.headers.broker import AddBrokerRequestHeader, RemoveBrokerRequestHeader
-
-#: Seconds that a container may take to answer: it starts or stops a broker before it does.
-CONTAINER_TIMEOUT = 60.0
 
 
 class BrokerAdmin(ServerRequests):
@@ -41,27 +37,7 @@ class BrokerAdmin(ServerRequests):
         return self._body(broker, RequestCode.GET_BROKER_EPOCH_CACHE, EpochEntryCache)
 
 
-class ContainerAdmin(ServerRequests):
-    """Adds brokers to a container and removes them."""
-
-    def add_broker(self, container: str, path: str) -> Deferred[None]:
-        """Has the container start the broker that the file at `path` of its machine describes."""
-        header = AddBrokerRequestHeader(config_path=path)
-        return self._tell(container, RequestCode.ADD_BROKER, header, timeout=CONTAINER_TIMEOUT)
-
-    def remove_broker(
-        self, container: str, cluster: str, name: str, broker_id: int
-    ) -> Deferred[None]:
-        """Has the container stop one of its brokers."""
-        header = RemoveBrokerRequestHeader(
-            broker_name=name, broker_cluster_name=cluster, broker_id=broker_id
-        )
-        return self._tell(container, RequestCode.REMOVE_BROKER, header, timeout=CONTAINER_TIMEOUT)
-
-
-class AdminClient(
-    NameServerAdmin, TopicAdmin, GroupAdmin, MemberAdmin, BrokerAdmin, ContainerAdmin
-):
+class AdminClient(NameServerAdmin, TopicAdmin, GroupAdmin, MemberAdmin, BrokerAdmin):
     """Asks name servers and brokers about themselves, and changes them.
 
     With `tls` its connections are TLS as the `tls.client` keys say. `remoting` shares connections;

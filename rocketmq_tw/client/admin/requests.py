@@ -53,21 +53,15 @@ class ServerRequests:
         address: str,
         command: RemotingCommand,
         read: Callable[[str, RemotingCommand], T],
-        timeout: float | None = None,
     ) -> Deferred[T]:
-        answer = self.request(address, command, timeout)
+        answer = self.remoting.request(address, command, self._timeout)
         return answer.addCallback(lambda response: read(address, response))
 
     def _tell(
-        self,
-        address: str,
-        code: int,
-        header: Header | None = None,
-        body: bytes = b"",
-        timeout: float | None = None,
+        self, address: str, code: int, header: Header | None = None, body: bytes = b""
     ) -> Deferred[None]:
         command = RemotingCommand.request(code, header, body)
-        return self._read(address, command, check_success, timeout).addCallback(lambda _: None)
+        return self._read(address, command, check_success).addCallback(lambda _: None)
 
     def _body(
         self, address: str, code: int, body_type: type[B], header: Header | None = None

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -29,6 +30,14 @@ def test_a_broker_is_added(world) -> None:
     outcome = world.rmqadmin(f"addBroker -c {CONTAINER} -b /etc/b.conf --output json")
     assert outcome.json == {"container": CONTAINER, "brokerConfigPath": "/etc/b.conf"}
     assert container.fields == [{"code": "902", "configPath": "/etc/b.conf"}]
+
+
+def test_no_name_server_is_needed(world, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    container = Asked(world)
+    arguments = ["addBroker", "-c", CONTAINER, "-b", "/etc/b.conf"]
+    assert world.bare(arguments, Tool(world.run)).status == 0
+    assert len(container.fields) == 1
 
 
 def test_a_broker_is_removed(world) -> None:

@@ -42,6 +42,8 @@ STOCK = {
     "getBrokerConfig": "b brokerAddr - value, c clusterName - value",
     "updateBrokerConfig": "b brokerAddr - value, c clusterName - value, a updateAllBroker - value,"
     " k key required value, v value required value",
+    "addBroker": "c brokerContainerAddr required value, b brokerConfigPath required value",
+    "removeBroker": "c brokerContainerAddr required value, b brokerIdentity required value",
     "haStatus": "c clusterName - value, b brokerAddr - value, i interval - value",
     "getBrokerEpoch": "c clusterName - value, b brokerName - value, i interval - value",
     "getSyncStateSet": "a controllerAddress required value, c clusterName - value,"
@@ -114,6 +116,8 @@ def test_help_is_shown(arguments: list[str]) -> None:
         ("topicRoute", "Missing option '-t'"),
         ("clusterList -i 0", "-i"),
         ("haStatus", "give one of -b"),
+        ("addBroker -b f", "Missing option '-c'"),
+        ("addBroker -c nowhere -b f", "'nowhere' is no address: give host:port"),
         ("haStatus -b nowhere", "-b: 'nowhere' is no address: give host:port"),
         ("getBrokerConfig -b nowhere", "-b: 'nowhere' is no address: give host:port"),
         ("updateTopic -t T", "give one of -b, a broker's address, and -c, a cluster's name"),

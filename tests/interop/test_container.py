@@ -1,0 +1,104 @@
+"""Stock's mqadmin and rmqadmin on our container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.cluster import OURS, make_name_server
+from tests.support.java_client import JavaClients
+from tests.support.ports import BrokerPorts
+from tests.support.processes import ServerProcess
+from tests.support.remoting import ask
+from tests.support.rmqadmin import answer, rmqadmin
+from tests.support.servers import twistd_command, twistd_environment
+from tests.support.wait import wait_until
+
+STOCK_VERSION = "5.3.3"
+
+
+class OurContainer(ServerProcess):
+    """`twistd -n rmq-container` without brokers."""
+
+    def __init__(self, home: Path, how: str, name_server: str) -> None:
+        super().__init__("container", home)
+        self._ports = BrokerPorts()
+        self._brokers: list[BrokerPorts] = []
+        self._text = (
+            f"bindAddress=127.0.0.1\nlistenPort={self._ports.listen.number}\n"
+            f"namesrvAddr={name_server}\nbrokerProcesses={how}\n"
+        )
+
+    @property
+    def address(self) -> str:
+        return self._ports.listen.address
+
+    def command(self) -> list[str]:
+        path = self.home / "broker-container.conf"
+        path.write_text(self._text)
+        return twistd_command("rmq-container", path)
+
+    def environment(self) -> dict[str, str]:
+        return twistd_environment()
+
+    def ready(self) -> bool:
+        return not ask(self.address, RemotingCommand.request(RequestCode.GET_BROKER_CONFIG), 5).code
+
+    def broker_file(self, name: str, text: str = "") -> str:
+        """Writes the file of a broker and returns its path."""
+        self._brokers.append(BrokerPorts())
+        path = self.home / f"{name}.conf"
+        path.write_text(
+            f"brokerName={name}\nlistenPort={self._brokers[-1].listen.number}\n"
+            f"storePathRootDir={self.home / name}\n{text}"
+        )
+        return str(path)
+
+    def close(self) -> None:
+        super().close()
+        for ports in (self._ports, *self._brokers):
+            ports.release()
+
+
+@pytest.mark.parametrize("how", ["together", pytest.param("separate", marks=pytest.mark.more)])
+def test_both_tools_on_our_container(
+    tmp_path: Path, jvms: dict[str, JavaClients], how: str
+) -> None:
+    mqadmin = jvms[STOCK_VERSION].mqadmin
+    with (
+        make_name_server(OURS, tmp_path / "names") as name_server,
+        OurContainer(tmp_path / "container", how, name_server.address) as container,
+    ):
+        where = ("-c", container.address)
+        first, second = container.broker_file("a"), container.broker_file("b")
+
+        def brokers() -> set[str]:
+            shown = answer(name_server.address, "clusterList")["brokers"]
+            return {each["brokerName"] for each in shown}
+
+        assert "success" in mqadmin("addBroker", *where, "-b", first)
+        assert rmqadmin("", f"addBroker -c {container.address} -b {second}").returncode == 0
+        wait_until(lambda: brokers() == {"a", "b"}, "both to be registered")
+        # What is refused is told in the same words as by stock's containers.
+        refused = mqadmin("addBroker", *where, "-b", first)
+        assert "DefaultCluster_a_0 has already been added to current broker container" in refused
+        slave = container.broker_file("s", "brokerRole=SLAVE\n")
+        assert "slave broker id must be > 0" in mqadmin("addBroker", *where, "-b", slave)
+        nothing = mqadmin("removeBroker", *where, "-b", "DefaultCluster:c:0")
+        assert "Broker not exist" in nothing
+
+        assert "success" in mqadmin("removeBroker", *where, "-b", "DefaultCluster:a:0")
+        wait_until(lambda: brokers() == {"b"}, "a to be gone")
+
+        shown = mqadmin("getBrokerConfig", "-b", container.address)
+        assert "brokerProcesses" in shown and "maxBrokerRestartPauseMillis" in shown
+        change = ("-k", "maxBrokerRestartPauseMillis", "-v", "7000")
+        assert "success" in mqadmin("updateBrokerConfig", "-b", container.address, *change)
+        shown_by_ours = answer(name_server.address, f"getBrokerConfig -b {container.address}")
+        assert shown_by_ours["brokers"][0]["config"]["maxBrokerRestartPauseMillis"] == "7000"
+        text = (container.home / "broker-container.conf").read_text()
+        assert "maxBrokerRestartPauseMillis=7000" in text
+        container.stop()
