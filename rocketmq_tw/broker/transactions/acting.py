@@ -130,11 +130,15 @@ class ActingWork(RoleWork):
 
     def _moved_some(self, stored: Sequence[bool], book: HalfBook) -> None:
         self.note()
-        if all(stored):
-            # In another turn: where all are refused at once, there is no end to it.
-            self._scope.later(self._host.reactor, 0, lambda: self._move_some(book))
-        else:
-            self._scope.later(self._host.reactor, RETRY_SECONDS, lambda: self._move_some(book))
+        refused = stored.count(False)
+        if refused:
+            log.warn(
+                "{n} of {m} half messages were taken by no other group; trying again",
+                n=refused,
+                m=len(stored),
+            )
+        seconds = RETRY_SECONDS if refused else 0
+        self._scope.later(self._host.reactor, seconds, lambda: self._move_some(book))
 
     def _is_free(self, half: Half) -> bool:
         return half.offset not in self._under_way

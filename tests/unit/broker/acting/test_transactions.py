@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.command import ONEWAY_FLAG, RemotingCommand
 from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer
 from tests.support.sim.acting import ActingCluster, RefusingSink
@@ -156,6 +156,19 @@ def test_a_decision_about_one_that_did_not_move_is_carried_out(decision: int) ->
     other = cluster.broker("b", 0)
     assert came(cluster, "b") == Counter([b"x"] if decision == COMMIT else [])
     assert halves(other)[b"y"] == 1
+
+
+def test_a_decision_that_wants_no_answer_is_passed_on_as_well() -> None:
+    """As clients send them."""
+    cluster = cluster_of("a", "b")
+    sent = begin(cluster.broker("a", 0), b"x")
+    slave, peer = lose_master(cluster, "a"), FakePeer()
+    cluster.run(1)
+    request = end_request(sent, COMMIT)
+    request.flag |= ONEWAY_FLAG
+    slave.request(request, peer)
+    cluster.run(1)
+    assert came(cluster, "b") == Counter([b"x"])
 
 
 def test_a_committed_message_that_asked_for_a_delay_waits_at_the_other_broker() -> None:
