@@ -100,7 +100,7 @@ class Popper:
                 start = starts[kind, str(queue_id)]
                 extra_info = (
                     f"{start} {fields['popTime']} {fields['invisibleTime']} {fields['reviveQid']}"
-                    f" {kind} broker-a {queue_id} {queue_offset}"
+                    f" {kind} {self.broker.config.broker_name} {queue_id} {queue_offset}"
                 )
             popped.append(
                 PoppedMessage(

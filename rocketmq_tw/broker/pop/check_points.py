@@ -19,6 +19,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SYSTEM_GROUP_PREFIX
 from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
@@ -131,6 +132,10 @@ class ReviveLog:
         store_host: Callable[[], tuple[str, int]],
     ) -> None:
         self.topic = topic
+        #: Told of each check point once it is stored.
+        self.check_point_stored: Listeners[PopCheckPoint] = Listeners("a check point is stored")
+        #: Told of each acknowledgement with its revive queue, before it is stored.
+        self.acknowledged: Listeners[AckMsg, int] = Listeners("messages are acknowledged")
         self._sink = sink
         self._now_ms = now_ms
         self._store_host = store_host
@@ -141,10 +146,14 @@ class ReviveLog:
             f"{point.topic}@{point.queue_id}@{point.start_offset}@{point.group}@{point.pop_time}"
             f"@{point.broker_name}@{CHECK_POINT_TAG}"
         )
-        return self._put(revive_queue_id, CHECK_POINT_TAG, key, encode_body(point))
+        put = self._put(revive_queue_id, CHECK_POINT_TAG, key, encode_body(point))
+        if self.check_point_stored:
+            put.addCallback(self._stored, point)
+        return put
 
     def put_ack(self, ack: AckMsg, revive_queue_id: int) -> Deferred[PutResult]:
         """Stores the acknowledgement of one message, or of several where it is a `BatchAckMsg`."""
+        self.acknowledged.tell(ack, revive_queue_id)
         tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
         key = (
             f"{ack.topic}@{ack.queue_id}@{ack.ack_offset}@{ack.group}@{ack.pop_time}"
@@ -165,6 +174,11 @@ class ReviveLog:
             store_host=host,
         )
         return self._sink.put(message, wait=True)
+
+    def _stored(self, result: PutResult, point: PopCheckPoint) -> PutResult:
+        if result.is_stored:
+            self.check_point_stored.tell(point)
+        return result
 
 
 def all_stored(puts: Iterable[Deferred[PutResult]]) -> Deferred[None]:

@@ -39,7 +39,7 @@ class PopChecks:
         """Checks that the group may pop this queue of a topic, or all where the id is negative;
         returns the topic."""
         # Requests that were held come again when the role is over.
-        if not self._role.is_master:
+        if not self._role.delivers:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, not_popped(self._role.role))
         if not is_readable(self._config.broker_permission):
             raise RequestError(ResponseCode.NO_PERMISSION, broker_unreadable(self._config))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.handlers import refusing
 from rocketmq_tw.broker.assembly.host import Host
@@ -18,7 +18,7 @@ from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.reviving import Reviving
 from rocketmq_tw.broker.pop.service import PopService
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.role.state import DELIVERING_ROLES, Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.write_behind import write_progress
@@ -32,8 +32,8 @@ FORGET_SECONDS = 600.0
 
 
 class Pop(Part):
-    """Answers pops, acknowledgements and changes of invisible time while the broker is the
-    master."""
+    """Answers pops, acknowledgements and changes of invisible time while the broker is the master,
+    or acts for it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Pop(Part):
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         handlers = self._service.handlers
-        if role is Role.MASTER:
+        if role.delivers:
             return handlers
         return refusing(handlers, ResponseCode.SERVICE_NOT_AVAILABLE, not_popped(role))
 
@@ -72,16 +72,22 @@ class Pop(Part):
             "forgetting queues of orderly groups",
             FORGET_SECONDS,
             self._forget_orders,
-            (Role.MASTER,),
+            DELIVERING_ROLES,
         )
 
     def enter(self, state: RoleState) -> None:
-        if state.role.copies_log:
+        if state.role is Role.SLAVE:
             # Of the time when it was the master; it would hold queues back if it were that again.
             self.order.clear_all()
 
-    def leave(self, state: RoleState) -> None:
+    @inlineCallbacks
+    def leave(self, state: RoleState) -> Generator[Any, Any, None]:
         self._service.answer_held()
+        if state.role is Role.ACTING_MASTER:
+            # What is popped of now is answered once another broker has its check points: the
+            # master that comes back begins behind it.
+            yield self._service.all_stored()
+            self.order.clear_all()
         self._service.forget_positions()
 
     def metrics(self) -> Iterable[Metric]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 
+from twisted.internet.defer import Deferred, succeed
+
 from rocketmq_tw.broker.pop.check_points import PoppedQueue
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX
+from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import IMessageStore
 
 #: `init_mode` of a pop: where a group begins that has no offset.
@@ -53,6 +56,7 @@ class Positions:
         self._order = order
         self._in_flight = in_flight
         self._claims: dict[PoppedQueue, deque[Claim]] = {}
+        self._idle = Waiters[None]()
 
     def begin(self, queue: PoppedQueue, init_mode: int, now_ms: int) -> int:
         """Returns the offset at which a pop begins that comes now; a group without an offset gets
@@ -116,6 +120,7 @@ class Positions:
             del self._claims[claim.queue]
         if end is not None and not self._offsets.has_reset(group, topic, queue_id):
             self.commit(claim.queue, end)
+        self._ended()
 
     def failed(self, claim: Claim) -> None:
         """Takes back `claim`: its messages, and those behind them, are popped again."""
@@ -126,6 +131,15 @@ class Positions:
             pass
         if not claims:
             del self._claims[claim.queue]
+        self._ended()
+
+    def all_stored(self) -> Deferred[None]:
+        """Fires once no claim waits for its check point."""
+        return self._idle.wait() if self._claims else succeed(None)
+
+    def _ended(self) -> None:
+        if self._idle and not self._claims:
+            self._idle.fire(None)
 
     def clear(self) -> None:
         """Forgets all claims: the role is over."""

@@ -9,7 +9,7 @@ import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.pop.check_points import is_local, new_check_point
+from rocketmq_tw.broker.pop.check_points import new_check_point
 from rocketmq_tw.broker.pop.remote_messages import RemoteMessages, Unreachable
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
@@ -53,10 +53,6 @@ class RetryMessages:
         self._sink = sink
         self._store_host = store_host
         self._remote = remote
-
-    def is_local(self, point: PopCheckPoint) -> bool:
-        """Returns whether the messages of a check point are in this broker's log."""
-        return is_local(point, self._config.broker_name)
 
     def is_wanted(self, point: PopCheckPoint) -> bool:
         """Returns whether the topic and the group of a check point still exist."""

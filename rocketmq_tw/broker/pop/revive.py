@@ -1,71 +1,30 @@
 """Gives messages that were popped and not acknowledged in time to their group's retry topic
-(docs/formats/pop.md, "Revival").
-
-Each revive queue is read in order: check points and acknowledgements meet in the books
-(`pending.py`). Where the queue is read to its end and a check point is past its time, what is left
-of it is stored again as a message of the retry topic; once that is in the log, the offset moves on.
-A crash in between revives a message twice at most, and loses none.
+(docs/formats/pop.md, "Revival"): what is left of a due check point is stored again there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.pop.check_points import (
-    REVIVE_GROUP,
-    ReviveLog,
-    acknowledged_offsets,
-    check_point_key,
-    decode_revive_message,
-    popped_offsets,
-    revive_queue_ids,
-)
-from rocketmq_tw.broker.pop.pending import NOWHERE, InFlight, PendingCheckPoint, PendingCheckPoints
+from rocketmq_tw.broker.pop.check_points import ReviveLog
+from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint
 from rocketmq_tw.broker.pop.remote_messages import Unreachable
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
+from rocketmq_tw.broker.pop.revive_queues import GRACE_MS, ReviveQueue, ReviveQueues
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import Attempt, attempt
-from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
-from rocketmq_tw.store.still_needed import place_of
-from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
-from rocketmq_tw.wire.errors import BodyError, RequestError
-
-#: Messages of a revive queue that are read at once, and their bytes.
-BATCH_MESSAGES = 256
-BATCH_BYTES = 1 << 20
-#: Milliseconds past its time after which a check point is due, as in stock, whose timer may bring
-#: an acknowledgement that late.
-GRACE_MS = 2_000
-#: Milliseconds until a revival that failed is tried again.
-RETRY_MS = 1_000
-#: Messages on their way to retry topics at once, of one revive queue.
-MOST_REVIVING = 256
+from rocketmq_tw.wire.bodies.pop import PopCheckPoint
+from rocketmq_tw.wire.errors import RequestError
 
 log = Logger()
 
 
-class _Queue:
-    """One revive queue."""
-
-    __slots__ = ("books", "queue_id", "reviving")
-
-    def __init__(self, queue_id: int, books: PendingCheckPoints) -> None:
-        self.queue_id = queue_id
-        self.books = books
-        self.reviving = 0
-
-
-class Revival:
-    """The revival of messages during the role of `scope`. It begins where the offsets of the revive
-    group are; `in_flight` is told what the books have."""
+class Revival(ReviveQueues):
+    """The revival of messages during a role as the master."""
 
     def __init__(
         self,
@@ -77,162 +36,31 @@ class Revival:
         in_flight: InFlight,
         scope: Scope,
     ) -> None:
-        self._now_ms = host.now_ms
-        self._in_slices = host.in_slices
-        self._broker_name = host.config.broker_name
-        self._store = store
-        self._offsets = offsets
-        self._revive_log = revive_log
-        self._topic = revive_log.topic
+        super().__init__(host, store, offsets, revive_log, in_flight, scope)
         self._retries = retries
-        self._in_flight = in_flight
-        self._scope = scope
-        in_flight.clear()
-        self._configured = host.config.revive_queue_num
-        self._queues: dict[int, _Queue] = {}
-        #: Whether all were read to their ends once.
-        self._are_read = False
-        self._round: Deferred[Any] | None = None
 
-    def __len__(self) -> int:
-        """Returns how many check points wait."""
-        return sum(len(queue.books) for queue in self._queues.values())
+    def _due_by(self) -> int:
+        return self._now_ms() - GRACE_MS
 
-    def places(self) -> Iterator[int]:
-        """Yields where in the log the first popped message of each revive queue stands that waits;
-        all of the log may be needed until the queues are read."""
-        if not self._are_read:
-            yield 0
-        for queue in list(self._queues.values()):
-            yield queue.books.first_place
-
-    @property
-    def kept(self) -> int:
-        """How many entries the books have, also of check points that are dealt with."""
-        return sum(queue.books.kept for queue in self._queues.values())
-
-    def revive(self) -> Deferred[Any] | None:
-        """Takes in what is new, and revives what is due; the work of a `Periodic`."""
-        if self._scope.is_over or self._round is not None:
-            return None
-        self._round = done = self._in_slices(self._steps())
-
-        def ended(result: Any) -> Any:
-            self._round = None
-            return result
-
-        done.addBoth(ended)
-        return done
-
-    def finished(self) -> Deferred[Any]:
-        """Fires once the round that is under way has ended."""
-        return succeed(None) if self._round is None else self._round
-
-    def save_offsets(self) -> None:
-        """Moves the offsets of the revive group behind what is dealt with."""
-        for queue in self._queues.values():
-            self._save_offset(queue)
-
-    def _find_queues(self) -> None:
-        """Begins with the revive queues that are not read yet."""
-        for queue_id in revive_queue_ids(self._store, self._topic, self._configured):
-            if queue_id not in self._queues:
-                begin = self._offsets.query(REVIVE_GROUP, self._topic, queue_id) + 1
-                books = PendingCheckPoints(begin, self._in_flight)
-                self._queues[queue_id] = _Queue(queue_id, books)
-
-    def _steps(self) -> Iterator[None]:
-        scope = self._scope
-        self._find_queues()
-        for queue in self._queues.values():
-            yield
-            while not scope.is_over and self._read(queue):
-                yield
-            while not scope.is_over and self._revive_next(queue):
-                yield
-            self._save_offset(queue)
-        if not scope.is_over:
-            self._in_flight.all_read()
-            self._are_read = True
-
-    # Reading
-
-    def _read(self, queue: _Queue) -> bool:
-        """Takes in the next messages of a revive queue; False at its end."""
-        books, topic = queue.books, self._topic
-        if books.read_offset >= self._store.max_queue_offset(topic, queue.queue_id):
-            return False
-        read = self._store.read_queue(
-            topic, queue.queue_id, books.read_offset, BATCH_MESSAGES, BATCH_BYTES
-        )
-        before = books.read_offset
-        for message in decode_records(read.data):
-            # Before the message is taken in: if that fails, none is taken in twice.
-            books.read_offset = message.queue_offset + 1
-            try:
-                self._take_in(books, message)
-            except BodyError as error:
-                log.error(
-                    "message {offset} of {topic} {queue}, at {position} of the log, is passed over:"
-                    " {error}",
-                    offset=message.queue_offset,
-                    topic=topic,
-                    queue=queue.queue_id,
-                    position=message.physical_offset,
-                    error=error,
-                )
-        books.read_offset = max(books.read_offset, read.next_offset)
-        return books.read_offset > before
-
-    def _take_in(self, books: PendingCheckPoints, message: StoredMessage) -> None:
-        point = decode_revive_message(message)
-        if point is None:
-            return
-        key = check_point_key(point, self._broker_name)
-        if isinstance(point, AckMsg):
-            books.acknowledge(key, acknowledged_offsets(point))
-        elif point.topic and point.group:
-            place, is_local = NOWHERE, self._retries.is_local(point)
-            if is_local:
-                # The oldest one that was popped: what a filter left out may lie in front of it.
-                first = min(popped_offsets(point), default=0)
-                place = next(place_of(self._store, point.topic, point.queue_id, first), NOWHERE)
-            books.add(key, point, message.queue_offset, place, is_local=is_local)
-
-    # Reviving
-
-    def _revive_next(self, queue: _Queue) -> bool:
-        """Revives what is left of the check point that is due longest; False where none is, or
-        enough is under way."""
-        if queue.reviving >= MOST_REVIVING:
-            return False
-        pending = queue.books.take_due(self._now_ms() - GRACE_MS)
-        if pending is None:
-            return False
-        retries, is_local = self._retries, self._retries.is_local(pending.point)
-        try:
-            wanted = is_local and retries.is_wanted(pending.point)
-            for offset in sorted(pending.waiting - pending.under_way):
-                if not is_local:
-                    fetched = self._fetch_and_put(queue, pending.point, offset)
-                    if not self._put(queue, pending, offset, Deferred.fromCoroutine(fetched)):
-                        return False
-                    continue
-                message = retries.make(pending.point, offset) if wanted else None
-                if message is None:
-                    self._settle(queue, pending, offset)
-                elif not self._put(queue, pending, offset, attempt(retries.put(message))):
+    def _deal_with(self, queue: ReviveQueue, pending: PendingCheckPoint) -> bool:
+        retries, is_local = self._retries, pending.is_local
+        wanted = is_local and retries.is_wanted(pending.point)
+        for offset in sorted(pending.waiting - pending.under_way):
+            if not is_local:
+                fetched = self._fetch_and_put(queue, pending.point, offset)
+                if not self._put(queue, pending, [offset], Deferred.fromCoroutine(fetched)):
                     return False
-        except RequestError as error:
-            self._failed(queue, pending, error.remark)
-            return False
-        except Exception as error:
-            log.failure("a check point cannot be revived")
-            self._failed(queue, pending, repr(error))
-            return False
+                continue
+            message = retries.make(pending.point, offset) if wanted else None
+            if message is None:
+                queue.books.settle(pending, [offset])
+            elif not self._put(queue, pending, [offset], attempt(retries.put(message))):
+                return False
         return True
 
-    async def _fetch_and_put(self, queue: _Queue, point: PopCheckPoint, offset: int) -> Attempt:
+    async def _fetch_and_put(
+        self, queue: ReviveQueue, point: PopCheckPoint, offset: int
+    ) -> Attempt:
         """Revives a message of another broker; where it cannot be had now, a check point for a
         later time takes it over, which is in the log before the present one is dealt with."""
         try:
@@ -244,54 +72,3 @@ class Revival:
         except RequestError as error:
             return Attempt(False, error.remark)
         return Attempt(True) if message is None else await attempt(self._retries.put(message))
-
-    def _put(
-        self, queue: _Queue, pending: PendingCheckPoint, offset: int, put: Deferred[Attempt]
-    ) -> bool:
-        """Deals with one message of `pending`, for which `put` is under way; False where nothing
-        can be stored now."""
-        queue.reviving += 1
-        pending.under_way.add(offset)
-
-        def ended(result: Attempt) -> None:
-            queue.reviving -= 1
-            pending.under_way.discard(offset)
-            if result.is_stored:
-                self._settle(queue, pending, offset)
-                self._save_offset(queue)
-            elif result.is_hopeless:
-                # What stands behind it must not wait for ever.
-                log.error(
-                    "message {offset} of {topic} {queue} cannot be given to {group} again: {why}",
-                    offset=offset,
-                    topic=pending.point.topic,
-                    queue=pending.point.queue_id,
-                    group=pending.point.group,
-                    why=result.why,
-                )
-                self._settle(queue, pending, offset)
-            else:
-                self._failed(queue, pending, result.why)
-
-        put.addCallbacks(ended, lambda failure: ended(Attempt(False, repr(failure.value))))
-        # Where it failed at once, the check point is due again later.
-        return pending.is_reviving
-
-    def _settle(self, queue: _Queue, pending: PendingCheckPoint, offset: int) -> None:
-        """Notes that the message at `offset` is dealt with."""
-        queue.books.settle(pending, [offset])
-
-    def _failed(self, queue: _Queue, pending: PendingCheckPoint, why: str) -> None:
-        if pending.is_reviving:
-            log.warn(
-                "what {group} popped of {topic} is not revived, trying again: {why}",
-                group=pending.point.group,
-                topic=pending.point.topic,
-                why=why,
-            )
-            queue.books.put_back(pending, self._now_ms() - GRACE_MS + RETRY_MS)
-
-    def _save_offset(self, queue: _Queue) -> None:
-        done = queue.books.done_offset - 1
-        if done > self._offsets.query(REVIVE_GROUP, self._topic, queue.queue_id):
-            self._offsets.commit(REVIVE_GROUP, self._topic, queue.queue_id, done, "revive")

@@ -1,4 +1,5 @@
-"""The revival of messages, as a part of the broker: each role that delivers has a `Revival`."""
+"""The revive queues, as a part of the broker: a master revives what is due, an acting master lets
+it escape."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP, ReviveLog, revive_queue_ids
+from rocketmq_tw.broker.pop.escaping import EscapingCheckPoints
 from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.remote_messages import RemoteMessages
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revive import Revival
+from rocketmq_tw.broker.pop.revive_queues import ReviveQueues
 from rocketmq_tw.broker.pop.rewind import PopRewind
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.role.state import DELIVERING_ROLES, Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
@@ -29,7 +32,8 @@ from rocketmq_tw.store.still_needed import place_of
 
 class Reviving(Part):
     """Moves messages that are not acknowledged in time to the retry topics, while the broker is the
-    master; its offsets go back where the log's end is cut off."""
+    master, or acts for it: then by way of another master. The offsets of the revive group go back
+    where the log's end is cut off."""
 
     def __init__(
         self,
@@ -55,7 +59,7 @@ class Reviving(Part):
         self._retries = RetryMessages(
             host.config, writing.store, tables, writing.sink, store_host, remote
         )
-        self._revival: Revival | None = None
+        self._revival: ReviveQueues | None = None
         writing.store.retention.still_needed.register("popped messages", self._places)
         writing.truncation.register(
             DerivedOffsets("revived and popped messages", self._rewind, self._save_offsets)
@@ -67,24 +71,34 @@ class Reviving(Part):
 
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.config.revive_interval / 1000
-        yield Periodic("the revival of messages", seconds, self._revive, (Role.MASTER,))
+        yield Periodic("the revival of messages", seconds, self._revive, DELIVERING_ROLES)
 
     def ready(self, state: RoleState) -> None:
+        host, scope = self._host, self._role.scope
         if state.role is Role.MASTER:
             self._revival = Revival(
-                self._host,
+                host,
                 self._store,
                 self._offsets,
                 self.log,
                 self._retries,
                 self.in_flight,
-                self._role.scope,
+                scope,
             )
+        elif state.role is Role.ACTING_MASTER:
+            self._revival = EscapingCheckPoints(
+                host, self._store, self._offsets, self.log, self.in_flight, scope
+            )
+            # Before anything of it is acknowledged.
+            self._revival.revive()
 
     @inlineCallbacks
     def leave(self, state: RoleState) -> Generator[Any, Any, None]:
         if self._revival is not None:
             yield self._revival.finished()
+            if state.role is Role.ACTING_MASTER:
+                # The offsets say what another broker has, to a master that comes back too.
+                yield self._revival.all_put()
             yield self._writing.commit.flushed()
             self._revival.save_offsets()
             self._revival = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from twisted.internet.defer import Deferred
+
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests, OrderlyAcks
@@ -77,6 +79,10 @@ class PopService:
         self._pops.resume_all()
         self._notifications.resume_all()
         self._watch.stop()
+
+    def all_stored(self) -> Deferred[None]:
+        """Fires once no check point of a pop is on its way into a log."""
+        return self._positions.all_stored()
 
     def forget_positions(self) -> None:
         """Forgets the pops that are under way; the next master goes on from the offsets."""

@@ -1,0 +1,292 @@
+"""The revive queues, and what becomes of their check points in one role of the broker.
+
+Each queue is read in order: check points and acknowledgements meet in the books (`pending.py`).
+Where the queue is read to its end, what is left of due check points is put into a log; once it is
+in there, the offset moves on. A crash in between puts it twice at most, and loses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.pop.check_points import (
+    REVIVE_GROUP,
+    ReviveLog,
+    acknowledged_offsets,
+    check_point_key,
+    decode_revive_message,
+    is_local,
+    popped_offsets,
+    revive_queue_ids,
+)
+from rocketmq_tw.broker.pop.pending import NOWHERE, InFlight, PendingCheckPoint, PendingCheckPoints
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.writing.sink import Attempt
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.still_needed import place_of
+from rocketmq_tw.wire.bodies.pop import AckMsg
+from rocketmq_tw.wire.errors import BodyError, RequestError
+
+#: Messages of a revive queue that are read at once, and their bytes.
+BATCH_MESSAGES = 256
+BATCH_BYTES = 1 << 20
+#: Milliseconds past its time after which a check point is due, as in stock, whose timer may bring
+#: an acknowledgement that late.
+GRACE_MS = 2_000
+#: Milliseconds until a revival that failed is tried again.
+RETRY_MS = 1_000
+#: Messages on their way to retry topics at once, of one revive queue.
+MOST_REVIVING = 256
+
+log = Logger()
+
+
+class ReviveQueue:
+    """One revive queue."""
+
+    __slots__ = ("books", "queue_id", "reviving")
+
+    def __init__(self, queue_id: int, books: PendingCheckPoints) -> None:
+        self.queue_id = queue_id
+        self.books = books
+        self.reviving = 0
+
+
+class ReviveQueues:
+    """The revive queues during the role of `scope`, from the offsets of the revive group on;
+    `in_flight` is told what the books have. What is due when, and what becomes of it, a subclass
+    says."""
+
+    def __init__(
+        self,
+        host: Host,
+        store: IMessageStore,
+        offsets: OffsetTable,
+        revive_log: ReviveLog,
+        in_flight: InFlight,
+        scope: Scope,
+    ) -> None:
+        self._now_ms = host.now_ms
+        self._in_slices = host.in_slices
+        self._broker_name = host.config.broker_name
+        self._store = store
+        self._offsets = offsets
+        self._revive_log = revive_log
+        self._topic = revive_log.topic
+        self._in_flight = in_flight
+        self._scope = scope
+        in_flight.clear()
+        self._configured = host.config.revive_queue_num
+        self._queues: dict[int, ReviveQueue] = {}
+        #: Whether all were read to their ends once.
+        self._are_read = False
+        self._round: Deferred[Any] | None = None
+        self._put_all = Waiters[None]()
+
+    def __len__(self) -> int:
+        """Returns how many check points wait."""
+        return sum(len(queue.books) for queue in self._queues.values())
+
+    def places(self) -> Iterator[int]:
+        """Yields where in the log the first popped message of each revive queue stands that waits;
+        all of the log may be needed until the queues are read."""
+        if not self._are_read:
+            yield 0
+        for queue in list(self._queues.values()):
+            yield queue.books.first_place
+
+    @property
+    def kept(self) -> int:
+        """How many entries the books have, also of check points that are dealt with."""
+        return sum(queue.books.kept for queue in self._queues.values())
+
+    def revive(self) -> Deferred[Any] | None:
+        """Takes in what is new, and revives what is due; the work of a `Periodic`."""
+        if self._scope.is_over or self._round is not None:
+            return None
+        self._round = done = self._in_slices(self._steps())
+
+        def ended(result: Any) -> Any:
+            self._round = None
+            return result
+
+        done.addBoth(ended)
+        return done
+
+    def finished(self) -> Deferred[Any]:
+        """Fires once the round that is under way has ended."""
+        return succeed(None) if self._round is None else self._round
+
+    def all_put(self) -> Deferred[None]:
+        """Fires once nothing is on its way into a log."""
+        return self._put_all.wait() if self._is_putting else succeed(None)
+
+    @property
+    def _is_putting(self) -> bool:
+        return any(queue.reviving for queue in self._queues.values())
+
+    def save_offsets(self) -> None:
+        """Moves the offsets of the revive group behind what is dealt with."""
+        for queue in self._queues.values():
+            self._save_offset(queue)
+
+    def _find_queues(self) -> None:
+        """Begins with the revive queues that are not read yet."""
+        for queue_id in revive_queue_ids(self._store, self._topic, self._configured):
+            if queue_id not in self._queues:
+                begin = self._offsets.query(REVIVE_GROUP, self._topic, queue_id) + 1
+                books = PendingCheckPoints(begin, self._in_flight)
+                self._queues[queue_id] = ReviveQueue(queue_id, books)
+
+    def _steps(self) -> Iterator[None]:
+        scope = self._scope
+        self._find_queues()
+        for queue in self._queues.values():
+            yield
+            while not scope.is_over and self._read(queue):
+                yield
+            self._read_to_end(queue)
+            while not scope.is_over and self._revive_next(queue):
+                yield
+            self._save_offset(queue)
+        if not scope.is_over:
+            self._in_flight.all_read()
+            self._are_read = True
+
+    # Reading
+
+    def _read(self, queue: ReviveQueue) -> bool:
+        """Takes in the next messages of a revive queue; False at its end."""
+        books, topic = queue.books, self._topic
+        if books.read_offset >= self._store.max_queue_offset(topic, queue.queue_id):
+            return False
+        read = self._store.read_queue(
+            topic, queue.queue_id, books.read_offset, BATCH_MESSAGES, BATCH_BYTES
+        )
+        before = books.read_offset
+        for message in decode_records(read.data):
+            # Before the message is taken in: if that fails, none is taken in twice.
+            books.read_offset = message.queue_offset + 1
+            try:
+                self._take_in(books, message)
+            except BodyError as error:
+                log.error(
+                    "message {offset} of {topic} {queue}, at {position} of the log, is passed over:"
+                    " {error}",
+                    offset=message.queue_offset,
+                    topic=topic,
+                    queue=queue.queue_id,
+                    position=message.physical_offset,
+                    error=error,
+                )
+        books.read_offset = max(books.read_offset, read.next_offset)
+        return books.read_offset > before
+
+    def _read_to_end(self, queue: ReviveQueue) -> None:
+        """Called when all of a revive queue was taken in, before anything of it is revived."""
+
+    def _take_in(self, books: PendingCheckPoints, message: StoredMessage) -> None:
+        point = decode_revive_message(message)
+        if point is None:
+            return
+        key = check_point_key(point, self._broker_name)
+        if isinstance(point, AckMsg):
+            books.acknowledge(key, acknowledged_offsets(point))
+        elif point.topic and point.group:
+            place, is_here = NOWHERE, is_local(point, self._broker_name)
+            if is_here:
+                # The oldest one that was popped: what a filter left out may lie in front of it.
+                first = min(popped_offsets(point), default=0)
+                place = next(place_of(self._store, point.topic, point.queue_id, first), NOWHERE)
+            books.add(key, point, message.queue_offset, place, is_local=is_here)
+
+    # Reviving
+
+    def _revive_next(self, queue: ReviveQueue) -> bool:
+        """Deals with the check point that is due longest; False where none is, or enough is under
+        way."""
+        if queue.reviving >= MOST_REVIVING:
+            return False
+        pending = queue.books.take_due(self._due_by())
+        if pending is None:
+            return False
+        try:
+            return self._deal_with(queue, pending)
+        except RequestError as error:
+            self._failed(queue, pending, error.remark)
+            return False
+        except Exception as error:
+            log.failure("a check point cannot be revived")
+            self._failed(queue, pending, repr(error))
+            return False
+
+    def _due_by(self) -> int:
+        """Returns the time in ms up to which check points are dealt with now."""
+        raise NotImplementedError
+
+    def _deal_with(self, queue: ReviveQueue, pending: PendingCheckPoint) -> bool:
+        """Begins to deal with what is left of a check point; False where nothing can be stored
+        now."""
+        raise NotImplementedError
+
+    def _put(
+        self,
+        queue: ReviveQueue,
+        pending: PendingCheckPoint,
+        offsets: Collection[int],
+        put: Deferred[Attempt],
+    ) -> bool:
+        """Deals with messages of `pending`, for which `put` is under way; False where nothing can
+        be stored now."""
+        queue.reviving += 1
+        pending.under_way.update(offsets)
+
+        def ended(result: Attempt) -> None:
+            queue.reviving -= 1
+            pending.under_way.difference_update(offsets)
+            if result.is_stored:
+                queue.books.settle(pending, offsets)
+                self._save_offset(queue)
+            elif result.is_hopeless:
+                # What stands behind it must not wait for ever.
+                log.error(
+                    "messages {offsets} of {topic} {queue} cannot be given to {group} again: {why}",
+                    offsets=offsets,
+                    topic=pending.point.topic,
+                    queue=pending.point.queue_id,
+                    group=pending.point.group,
+                    why=result.why,
+                )
+                queue.books.settle(pending, offsets)
+            else:
+                self._failed(queue, pending, result.why)
+            if self._put_all and not self._is_putting:
+                self._put_all.fire(None)
+
+        put.addCallbacks(ended, lambda failure: ended(Attempt(False, repr(failure.value))))
+        # Where it failed at once, the check point is due again later.
+        return pending.is_reviving
+
+    def _failed(self, queue: ReviveQueue, pending: PendingCheckPoint, why: str) -> None:
+        if pending.is_reviving:
+            log.warn(
+                "what {group} popped of {topic} is not revived, trying again: {why}",
+                group=pending.point.group,
+                topic=pending.point.topic,
+                why=why,
+            )
+            queue.books.put_back(pending, self._now_ms() - GRACE_MS + RETRY_MS)
+
+    def _save_offset(self, queue: ReviveQueue) -> None:
+        done = queue.books.done_offset - 1
+        if done > self._offsets.query(REVIVE_GROUP, self._topic, queue.queue_id):
+            self._offsets.commit(REVIVE_GROUP, self._topic, queue.queue_id, done, "revive")
