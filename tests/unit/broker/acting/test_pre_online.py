@@ -159,6 +159,29 @@ def test_what_was_delivered_while_the_master_was_away_is_not_delivered_by_it() -
     assert cluster.broker("a", 0).broker[Timer].progress.checkpoint is not None
 
 
+@pytest.mark.parametrize("after", [0.0, 1.3, 2.7])
+def test_what_falls_due_while_the_master_comes_back_is_delivered_once(after: float) -> None:
+    """The level is 30 s; one message falls due each 50 ms while the master is away, and later."""
+    cluster = group_of(settings={"enable_remote_escape": True})
+    other = cluster.start_group("b")
+    other.add_topic("Topic", read_queue_nums=2, write_queue_nums=2)
+    cluster.run(6)
+    master = cluster.broker("a", 0)
+    for number in range(300):
+        ok(master.send(b"late %d" % number, properties={"DELAY": "4"}))
+        cluster.run(0.05)
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    lose_master(cluster)
+    cluster.run_until(lambda: b"late 20" in bodies(cluster, "b"))
+    cluster.run(after)
+    cluster.start("a", 0)
+    cluster.run_until(lambda: is_back(cluster))
+    cluster.run(30)
+    late = Counter(body for name in "ab" for body in bodies(cluster, name) if b"late" in body)
+    assert late == Counter(b"late %d" % number for number in range(300))
+    assert any(b"late" in body for body in bodies(cluster, "a"))
+
+
 def bodies(cluster: ActingCluster, name: str) -> list[bytes]:
     broker = cluster.broker(name, 0)
     return [message.body for queue in range(2) for message in broker.consume("Topic", queue)]
@@ -252,7 +275,7 @@ def test_a_master_whose_ha_port_is_taken_waits_for_it(monkeypatch: pytest.Monkey
         said = [formatEvent(event) or "" for event in logs]
     assert any("not registered yet" in line and "haListenPort" in line for line in said)
     assert cluster.role("a", 0) is Role.ISOLATED
-    cluster.run_until(lambda: is_back(cluster))
+    cluster.run_until(lambda: is_back(cluster), limit=3)
 
 
 def test_a_master_that_gave_its_role_up_takes_over_too() -> None:
