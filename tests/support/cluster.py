@@ -18,8 +18,12 @@ from tests.support.wait import wait_until
 OURS = "ours"
 
 
-def make_name_server(kind: str, home: Path) -> NameServerProcess:
-    return OurNameServer(home) if kind == OURS else StockNameServer(kind, home)
+def make_name_server(
+    kind: str, home: Path, settings: dict[str, str] | None = None
+) -> NameServerProcess:
+    if kind == OURS:
+        return OurNameServer(home, settings)
+    return StockNameServer(kind, home, settings)
 
 
 def make_broker(

@@ -198,10 +198,12 @@ class ServerProcess(Running):
 
 
 class NameServerProcess(ServerProcess):
-    """What any name server has: a port, and readiness once it answers."""
+    """What any name server has: a port, and readiness once it answers; `settings` are keys of its
+    own."""
 
-    def __init__(self, name: str, home: Path) -> None:
+    def __init__(self, name: str, home: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(name, home)
+        self._settings = settings or {}
         self._port = ReservedPort()
 
     @property
@@ -243,6 +245,7 @@ class NameServerProcess(ServerProcess):
             "rocketmqHome": str(self.home),
             "kvConfigPath": str(self.home / "kvConfig.json"),
             "configStorePath": str(path),
+            **self._settings,
         }
         return write_properties(path, settings)
 

@@ -22,8 +22,8 @@ def twistd_environment() -> dict[str, str]:
 class OurNameServer(NameServerProcess):
     """`twistd -n rmq-namesrv`."""
 
-    def __init__(self, home: Path) -> None:
-        super().__init__("namesrv-ours", home)
+    def __init__(self, home: Path, settings: dict[str, str] | None = None) -> None:
+        super().__init__("namesrv-ours", home, settings)
 
     def command(self) -> list[str]:
         return twistd_command("rmq-namesrv", self.write_properties())

@@ -69,8 +69,8 @@ def stock_logs(home: Path) -> list[Path]:
 class StockNameServer(NameServerProcess):
     """NamesrvStartup of `version`."""
 
-    def __init__(self, version: str, home: Path) -> None:
-        super().__init__(f"namesrv-{version}", home)
+    def __init__(self, version: str, home: Path, settings: dict[str, str] | None = None) -> None:
+        super().__init__(f"namesrv-{version}", home, settings)
         self.version = version
 
     def command(self) -> list[str]:
