@@ -28,6 +28,14 @@ class HASettings:
     all_ack: bool = False
     not_caught_up_ms: int = 15000
     check_ms: int = 5000
+    #: What they are read from again when it changes; None: nothing.
+    source: MessageStoreConfig | None = attrs.field(default=None, repr=False, eq=False)
+
+    def source_changed(self, _: frozenset[str]) -> None:
+        """Takes over the keys that may change while the broker runs."""
+        if self.source is not None:
+            for name, value in _changeable(self.source).items():
+                setattr(self, name, value)
 
 
 def ha_settings(config: MessageStoreConfig, broker: BrokerConfig) -> HASettings:
@@ -41,14 +49,10 @@ def ha_settings(config: MessageStoreConfig, broker: BrokerConfig) -> HASettings:
         housekeeping_ms=config.ha_housekeeping_interval,
         bytes_per_second=limit,
         check_ms=broker.check_sync_state_set_period,
+        source=config,
         **_changeable(config),
     )
-
-    def changed(_: frozenset[str]) -> None:
-        for name, value in _changeable(config).items():
-            setattr(settings, name, value)
-
-    on_change(config, changed)
+    on_change(config, settings.source_changed)
     return settings
 
 

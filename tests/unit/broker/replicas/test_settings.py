@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
+from weakref import ref
 
 import pytest
 from twisted.internet.error import CannotListenError
@@ -10,8 +12,10 @@ from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.role.state import Role, RoleState, configured_role
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.change import change
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.replication.links.settings import ha_settings
 from tests.support.broker import BrokerInMemory
 
 
@@ -60,3 +64,15 @@ def test_both_names_of_the_gap() -> None:
     assert MessageStoreConfig().max_gap == 256 << 20
     assert MessageStoreConfig(ha_slave_fallbehind_max=5).max_gap == 5
     assert MessageStoreConfig(ha_max_gap_not_in_sync=7).max_gap == 7
+
+
+def test_settings_of_a_broker_that_is_gone_are_not_kept() -> None:
+    config = MessageStoreConfig()
+    settings = ha_settings(config, BrokerConfig())
+    change(config, {"inSyncReplicas": "3"})
+    assert settings.in_sync_replicas == 3
+    gone = ref(settings)
+    del settings
+    gc.collect()
+    assert gone() is None
+    change(config, {"inSyncReplicas": "2"})
