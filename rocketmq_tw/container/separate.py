@@ -281,7 +281,6 @@ def child_settings(setup: BrokerSetup, shared: Sequence[Config]) -> dict[str, st
         for key in keys_of(type(config)).values()
     }
     return settings | {
-        "isInBrokerContainer": "true",
         "namesrvAddr": setup.config.namesrv_addr,
         "brokerId": str(setup.config.broker_id),
         "listenPort": str(setup.listen_port),

@@ -3,6 +3,7 @@
 from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
+import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError
@@ -65,7 +66,9 @@ class BrokerService(service.Service):
     ) -> None:
         """`supervision`: the container, where one has started this process."""
         self.setName("rmq-broker")
-        self.config = loaded[BrokerConfig]
+        self.config = msgspec.structs.replace(
+            loaded[BrokerConfig], is_in_broker_container=supervision is not None
+        )
         self.store_config = loaded[MessageStoreConfig]
         self.broker: Broker | None = None
         self.started: Deferred[None] = succeed(None)

@@ -86,7 +86,7 @@ def test_a_process_is_told_what_belongs_to_the_container() -> None:
     world = World()
     world.serving(text="brokerRole=SLAVE\nbrokerId=3\nmaxConnections=5\n")
     settings = world.processes[0].orders[0].settings or {}
-    assert settings["brokerId"] == "3" and settings["isInBrokerContainer"] == "true"
+    assert settings["brokerId"] == "3"
     assert settings["listenPort"] == "11" and settings["haListenPort"] == "12"
     assert settings["namesrvAddr"] == "10.0.0.1:9876"
     assert settings["maxConnections"] == "77", "the container's"

@@ -110,6 +110,9 @@ def test_brokers_come_and_go(twistd: Start, place: Place, how: str) -> None:
     assert add(address, place.file("b")).code == ResponseCode.SUCCESS
     assert len(processes_of(container)) == (2 if how == "separate" else 0)
     assert place.send("a") == place.send("b") == "0"
+    get_config = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
+    shown = ask(place.ports["b"].listen.address, get_config, 10).body
+    assert b"isInBrokerContainer=true\n" in shown
     port = place.ports["a"].listen.number
     taken = place.file("c", f"listenPort={port}\n")
     answer = add(address, taken)
