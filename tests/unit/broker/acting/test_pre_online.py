@@ -21,6 +21,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.sim.acting import ActingCluster
 from tests.support.sim.clock import ProcessClock
+from tests.support.transactions import begin, connect, questions
 
 
 def group_of(slaves: int = 1, **keys: Any) -> ActingCluster:
@@ -447,3 +448,23 @@ def test_consumers_that_went_on_for_a_minute_see_only_again_what_was_in_flight()
     assert seen.keys() == {b"%d" % number for number in range(20, 2000)}
     again = seen.total() - len(seen) - before
     assert again <= 22, "a turn of 11 messages of each queue was not committed"
+
+
+def test_half_messages_that_moved_to_another_group_are_asked_about_there_only() -> None:
+    settings = {"transaction_time_out": 6_000, "transaction_check_interval": 10_000}
+    cluster = ActingCluster(settings=settings, total_replicas=2)
+    for name in ("a", "b"):
+        cluster.start_group(name).add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    cluster.run(8)
+    for number in range(20):
+        begin(cluster.broker("a", 0), b"%d" % number)
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    lose_master(cluster)
+    cluster.run(3)
+    master = cluster.start("a", 0)
+    cluster.run_until(lambda: is_back(cluster))
+    begin(master, b"new")
+    producers = [connect(cluster.broker(name, 0)) for name in ("a", "b")]
+    cluster.run(25)
+    asked = [{each.msg_id for each in questions(producer)} for producer in producers]
+    assert [len(messages) for messages in asked] == [1, 20]
