@@ -8,17 +8,18 @@ over once, in its order. How far that is stands among the consumer offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import msgspec
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
-from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP, is_revive_queue
+from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP, all_stored, is_revive_queue
+from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
@@ -29,6 +30,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC, revive_topic
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.wire.errors import RequestError
 
 #: Messages of the timer's topic that are read at once, and their bytes.
 BATCH_MESSAGES = 256
@@ -39,10 +41,13 @@ log = Logger()
 
 class TimedCheckPoints(Part):
     """Takes over what stock's timer holds when the broker becomes the master, before any of it can
-    be acknowledged."""
+    be acknowledged; while it acts for its master, another broker gets it."""
 
-    def __init__(self, host: Host, writing: Writing, tables: Tables, timer: Timer) -> None:
+    def __init__(
+        self, host: Host, role: RoleHolder, writing: Writing, tables: Tables, timer: Timer
+    ) -> None:
         self._host = host
+        self._role = role
         self._store = writing.store
         self._sink = writing.sink
         self._offsets = tables.offsets
@@ -54,6 +59,9 @@ class TimedCheckPoints(Part):
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.config.revive_interval / 1000
         yield Periodic("passing over timed messages", seconds, self._pass_over, (Role.MASTER,))
+        yield Periodic(
+            "the escape of timed check points", seconds, self._let_escape, (Role.ACTING_MASTER,)
+        )
 
     def enter(self, state: RoleState) -> Deferred[Any] | None:
         if state.role is not Role.MASTER:
@@ -103,6 +111,25 @@ class TimedCheckPoints(Part):
                 yield
         if count:
             log.info("{count} check points and acknowledgements of a timer taken over", count=count)
+
+    @inlineCallbacks
+    def _let_escape(self) -> Generator[Deferred[Any], Any, None]:
+        """Sends on what a timer of stock's, whose log this broker copied, holds; the offset moves
+        once another broker has it. What fails is tried again the next time."""
+        scope = self._role.scope
+        while self.is_behind and not scope.is_over:
+            at, checkpoint = self._next(), self._timer.progress.checkpoint
+            delivered = 0 if checkpoint is None else checkpoint.read_ms
+            read = self._store.read_queue(TIMER_TOPIC, 0, at, BATCH_MESSAGES, BATCH_BYTES)
+            found = [self._due(message, delivered) for message in decode_records(read.data)]
+            try:
+                yield all_stored(self._sink.put(due, wait=True) for due in found if due is not None)
+            except RequestError as error:
+                log.warn("check points of a timer wait here: {why}", why=error.remark)
+                return
+            if read.next_offset <= at:
+                return
+            self._offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, read.next_offset, "revive")
 
     def _pass_over(self) -> None:
         """Notes that what came since all was taken over is this broker's own, no check points: the

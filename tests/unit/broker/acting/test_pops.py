@@ -11,13 +11,16 @@ import pytest
 from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.pop.reviving import Reviving
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody, PopCheckPoint
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import NotificationRequestHeader, PeekMessageRequestHeader
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.pops import PoppedMessage, Popper
+from tests.support.pops import PoppedMessage, Popper, drain
 from tests.support.sim.acting import ActingCluster
 
 QUEUES = 4
@@ -281,6 +284,50 @@ def test_messages_that_escaped_count_as_in_flight() -> None:
     assert members.pop(slave, **fields) == []
     members.ack(slave, *before)
     assert len(members.pop(slave, **fields)) == 3
+
+
+def test_what_a_timer_of_stock_holds_escapes() -> None:
+    """A stock master lets check points wait in its timer; its slave copied them."""
+    cluster, _ = two_groups(8)
+    a, b = cluster.broker("a", 0), cluster.broker("b", 0)
+    now = a.now_ms()
+    point = PopCheckPoint(
+        broker_name="a",
+        group="G",
+        topic="Topic",
+        offset_diffs=[0, 1],
+        count=2,
+        invisible_time=HIDDEN_MS,
+        pop_time=now,
+        revive_time=now + HIDDEN_MS,
+    )
+    due = str(point.revive_time - 1000)
+    properties = {
+        "TAGS": "ck",
+        "TIMER_DELIVER_MS": due,
+        "TIMER_OUT_MS": due,
+        "REAL_TOPIC": a.broker[Reviving].log.topic,
+        "REAL_QID": "3",
+    }
+    a.store.append(
+        StoredMessage(
+            topic=TIMER_TOPIC,
+            queue_id=0,
+            body=encode_body(point),
+            properties=join_properties(properties),
+        )
+    )
+    a.store.write_pending()
+    a.store.dispatch()
+    ok(a.send(b"behind it"))
+    slave = lose_master(cluster)
+    # As of a stock master, which passes nothing over.
+    slave.offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, 0)
+    cluster.run(3)
+    assert slave.offsets.query(REVIVE_GROUP, TIMER_TOPIC, 0) == 1
+    assert b.broker[Reviving].pending() == 1
+    cluster.run(HIDDEN_MS / 1000)
+    assert drain(b) == [b"0", b"4"]
 
 
 @pytest.mark.parametrize("seed", range(2))
