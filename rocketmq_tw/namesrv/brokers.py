@@ -14,6 +14,10 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Milliseconds of silence after which a broker that names no time-out of its own is gone.
 DEFAULT_HEARTBEAT_TIMEOUT = 120_000
+#: Milliseconds for which a broker that is gone may take its place back, and how many of them are
+#: remembered.
+RETURN_MS = 600_000
+MAX_FORMER = 20_000
 #: A name beyond this is no file's name either; "%RETRY%" with the longest group fits.
 MAX_REGISTERED_NAME = 255
 
@@ -80,11 +84,42 @@ class Holder(NamedTuple):
     """A living broker that has the name and id which another one asks for.
 
     `gives_way`: the other one may have them. It is of the group and changes its id, as a DLedger
-    group's new master does, or has a newer epoch of the controllers that this one has one of.
+    group's new master does, has a newer epoch of the controllers that this one has one of, or had
+    them a short time ago.
     """
 
     address: str
     gives_way: bool
+
+
+class FormerHolders:
+    """Who had a name and id last and is gone: for `RETURN_MS` it gets them back from others that
+    took them meanwhile. A stranger that waits for a broker's restart must not keep it out."""
+
+    def __init__(self) -> None:
+        #: Name and id -> the address, and when it was heard of last; the first that left last.
+        self._left: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def left(self, name: str, broker_id: int, address: str, heard_at: int) -> None:
+        """Notes that a broker is gone; one that only had the place of a former one is not noted."""
+        key = name, broker_id
+        former = self._left.get(key)
+        if former is not None and heard_at - former[1] <= RETURN_MS:
+            return
+        self._left.pop(key, None)
+        self._left[key] = address, heard_at
+        if len(self._left) > MAX_FORMER:
+            del self._left[next(iter(self._left))]
+
+    def may_return(self, name: str, broker_id: int, address: str, now_ms: int) -> bool:
+        """Returns whether this address had the name and id a short time ago."""
+        former, heard_at = self._left.get((name, broker_id), ("", 0))
+        return former == address and now_ms - heard_at <= RETURN_MS
+
+    def came(self, name: str, broker_id: int, address: str) -> None:
+        """Notes that a broker is registered."""
+        if self._left.get((name, broker_id), ("", 0))[0] == address:
+            del self._left[name, broker_id]
 
 
 class MinIdChange(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.namesrv.brokers import (
     BrokerKey,
+    FormerHolders,
     Holder,
     LiveBroker,
     MasterAddresses,
@@ -71,6 +72,7 @@ class RouteTable:
         self._live: dict[BrokerKey, LiveBroker] = {}
         #: Broker name -> clusters that it was registered for.
         self._clusters_of: dict[str, set[str]] = {}
+        self._former = FormerHolders()
         #: Connection -> the brokers that registered over it.
         self._owned: dict[Any, dict[BrokerKey, None]] = {}
         #: Names whose topics' permissions were changed, until a broker of that name registers next.
@@ -112,6 +114,7 @@ class RouteTable:
                 del addresses[broker_id]
         is_first = not addresses.get(new.broker_id)
         addresses[new.broker_id] = new.address
+        self._former.came(new.broker_name, new.broker_id, new.address)
         is_changed = (
             is_first
             or new.broker_name in self._overruled
@@ -137,7 +140,7 @@ class RouteTable:
 
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
         """Forgets the broker, and the topics that no other broker of its name has."""
-        self._forget_live(BrokerKey(cluster, address))
+        gone = self._forget_live(BrokerKey(cluster, address))
         group = self._brokers.get(broker_name)
         if group is None:
             return
@@ -145,6 +148,8 @@ class RouteTable:
         smallest_before = min(addresses, default=None)
         for broker_id in [known for known, its in addresses.items() if its == address]:
             del addresses[broker_id]
+            if gone is not None:
+                self._former.left(broker_name, broker_id, address, gone.last_update)
         if not addresses:
             del self._brokers[broker_name]
             self._forget_name(broker_name)
@@ -193,7 +198,9 @@ class RouteTable:
         if new_epoch < epoch:
             return None
         is_member = new.address in group.broker_addrs.values()
-        return Holder(address, gives_way=is_member or 0 < epoch < new_epoch)
+        may = is_member or 0 < epoch < new_epoch
+        may = may or self._former.may_return(new.broker_name, new.broker_id, new.address, now_ms)
+        return Holder(address, gives_way=may)
 
     def at_address(self, new: Registration, now_ms: int) -> LiveBroker | None:
         """Returns what is registered at the address of `new` and alive, in its cluster or under its
@@ -275,13 +282,14 @@ class RouteTable:
             self.unregister(live.key.cluster, live.key.address, live.broker_name)
         return gone
 
-    def _forget_live(self, key: BrokerKey) -> None:
+    def _forget_live(self, key: BrokerKey) -> LiveBroker | None:
         live = self._live.pop(key, None)
         if live is not None:
             keys = self._owned[live.owner]
             del keys[key]
             if not keys:
                 del self._owned[live.owner]
+        return live
 
     def _forget_name(self, broker_name: str) -> None:
         self._overruled.discard(broker_name)

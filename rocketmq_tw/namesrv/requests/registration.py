@@ -213,7 +213,7 @@ class RegistrationRequests:
         refuses = self._config.refuse_taken_broker_ids and not holder.gives_way
         what = "takes its place: stop one of the two"
         if holder.gives_way:
-            what = "takes its place, as after an election"
+            what = "takes its place, as after an election or a restart"
         elif refuses:
             what = "is refused"
         self.log.emit(

@@ -421,6 +421,39 @@ def test_a_living_brokers_place_is_not_taken_by_a_controllers_epoch(namesrv: Any
     assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10911"}}
 
 
+def test_a_stranger_does_not_keep_a_broker_out_that_is_started_again(namesrv: Any) -> None:
+    """It tries again and again, and is faster than the start."""
+    broker, stranger = FakePeer(), FakePeer("10.0.0.66:40000")
+    for peer in (broker, FakePeer()):
+        namesrv.register(peer=peer)
+        peer.lose()
+        namesrv.register(port=10921, peer=stranger)
+        namesrv.clock.advance(30)
+        with capturedLogs() as events:
+            namesrv.register(peer=(again := FakePeer()))
+        assert [event for event in events if event["log_level"].name == "warn"]
+        assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10911"}}
+        with pytest.raises(RequestError, match="alive"):
+            namesrv.register(port=10921, peer=stranger)
+        stranger.lose()
+        stranger = FakePeer("10.0.0.66:40000")
+        with pytest.raises(RequestError, match="alive"):
+            namesrv.register(port=10921, peer=stranger)
+        again.lose()
+
+
+def test_who_has_a_name_for_long_keeps_it(namesrv: Any) -> None:
+    """A broker was moved, and its former process is started by mistake, much later."""
+    peer = FakePeer()
+    namesrv.register(peer=peer)
+    peer.lose()
+    for _ in range(11):
+        namesrv.register(port=10921)
+        namesrv.clock.advance(60)
+    with pytest.raises(RequestError, match="alive"):
+        namesrv.register()
+
+
 @pytest.mark.parametrize("epoch", [0, 4])
 def test_the_log_says_who_takes_a_living_masters_place(namesrv: Any, epoch: int) -> None:
     """An election's new master, or anybody who says so."""
