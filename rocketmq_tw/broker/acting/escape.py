@@ -26,6 +26,7 @@ from rocketmq_tw.message.layout import V6_FLAGS
 from rocketmq_tw.message.model import TRANSACTION_PREPARED, StoredMessage, transaction_value
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.room import MOST_SENT
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -187,6 +188,10 @@ class EscapeBridge:
             properties.pop(props.DELAY, None)
         if transaction_value(message.sys_flag) != TRANSACTION_PREPARED:
             properties.pop(props.TRAN_MSG, None)
+        if len(join_properties(properties)) > MOST_SENT:
+            # Its sender left no room: rather without them than never.
+            for name in (props.TIMER_ENQUEUE_MS, props.TIMER_DEQUEUE_MS):
+                properties.pop(name, None)
         return SendMessageRequestHeaderV2(
             producer_group=properties.get(props.PGROUP)
             or f"InnerProducerGroup_{config.broker_name}_{config.broker_id}",

@@ -118,6 +118,20 @@ def test_a_slave_follows_its_master_again() -> None:
     assert again == {b"again%d" % number: 1 for number in range(20)}
 
 
+def test_one_whose_sender_left_no_room_comes_too() -> None:
+    """The times at which it waited are left out: a send has to leave room for retries."""
+    cluster = cluster_of("a", "b")
+    master = cluster.broker("a", 0)
+    wanted = {"TIMER_DELIVER_MS": str(master.now_ms() + 12_000), "UNIQ_KEY": "full"}
+    size = 31_743
+    while master.send(b"full", properties=wanted | {"x": "y" * size}).code:
+        size -= 1
+    cluster.run(6)
+    lose_master(cluster, "a")
+    cluster.run(10)
+    assert came(cluster, "b") == Counter([b"full"])
+
+
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 def test_an_acting_master_that_is_killed_goes_on(seed: int, power: bool) -> None:
