@@ -27,9 +27,11 @@ QUEUES = 4
 HIDDEN_MS = 20_000
 
 
-def two_groups(count: int, **settings: object) -> tuple[ActingCluster, list[bytes]]:
+def two_groups(
+    count: int, *, total_replicas: int = 1, **settings: object
+) -> tuple[ActingCluster, list[bytes]]:
     """Groups a and b with a slave each; `count` messages in the queues of a."""
-    cluster = ActingCluster(settings=settings)
+    cluster = ActingCluster(settings=settings, total_replicas=total_replicas)
     for name in ("a", "b"):
         master = cluster.start_group(name)
         master.add_topic("Topic", read_queue_nums=QUEUES, write_queue_nums=QUEUES)
@@ -284,6 +286,25 @@ def test_messages_that_escaped_count_as_in_flight() -> None:
     assert members.pop(slave, **fields) == []
     members.ack(slave, *before)
     assert len(members.pop(slave, **fields)) == 3
+
+
+def test_a_master_that_comes_back_gives_nothing_out_twice() -> None:
+    """It takes back the offsets of the group, and of the revival, before it is online."""
+    cluster, sent = two_groups(120, total_replicas=2)
+    members = Members(cluster)
+    a, b = cluster.broker("a", 0), cluster.broker("b", 0)
+    before = [*members.pop(a), *members.pop(a)]
+    members.ack(a, *before[:10])
+    slave = lose_master(cluster)
+    members.ack(slave, *before[10:20])
+    members.ack(slave, *members.pop(slave)[::2])
+    cluster.run(8)
+    a = cluster.start("a", 0)
+    cluster.run_until(lambda: not cluster.acts("a", 1))
+    cluster.run(HIDDEN_MS / 1000 + 8)
+    members.drain(a)
+    members.drain(b)
+    assert members.consumed == Counter(sent)
 
 
 def test_what_a_timer_of_stock_holds_escapes() -> None:
