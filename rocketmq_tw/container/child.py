@@ -19,8 +19,8 @@ from rocketmq_tw.container.messages import (
     MAX_LINE,
     ORDERS,
     REPORTS,
+    ChildReport,
     Orders,
-    Report,
     encode_line,
     read_first_line,
 )
@@ -58,11 +58,11 @@ class Supervision(LineOnlyReceiver):
 
     def serves(self, address: str) -> None:
         """Tells the container that the broker serves."""
-        self._report(Report(serves=address))
+        self._report(ChildReport(serves=address))
 
     def failed(self, why: str) -> None:
         """Tells the container why the broker cannot start."""
-        self._report(Report(failed=why))
+        self._report(ChildReport(failed=why))
 
     def lineReceived(self, line: bytes) -> None:
         orders = msgspec.json.decode(line, type=Orders)
@@ -75,7 +75,7 @@ class Supervision(LineOnlyReceiver):
         with contextlib.suppress(ReactorNotRunning):
             self._reactor.stop()
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: ChildReport) -> None:
         """Writes at once: the process may end before its reactor would."""
         if self._is_connected:
             try:

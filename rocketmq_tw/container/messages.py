@@ -25,7 +25,7 @@ class Orders(msgspec.Struct, omit_defaults=True):
     masters: list[str] | None = None
 
 
-class Report(msgspec.Struct, omit_defaults=True):
+class ChildReport(msgspec.Struct, omit_defaults=True):
     """What the process says."""
 
     #: The address at which the broker serves now.
@@ -34,7 +34,7 @@ class Report(msgspec.Struct, omit_defaults=True):
     failed: str | None = None
 
 
-def encode_line(message: Orders | Report) -> bytes:
+def encode_line(message: Orders | ChildReport) -> bytes:
     """Returns the line of a message."""
     return msgspec.json.encode(message) + b"\n"
 

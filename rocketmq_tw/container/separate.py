@@ -28,7 +28,14 @@ from rocketmq_tw.container.interface import (
     IHostedBroker,
     StartFailed,
 )
-from rocketmq_tw.container.messages import MAX_LINE, ORDERS, REPORTS, Orders, Report, encode_line
+from rocketmq_tw.container.messages import (
+    MAX_LINE,
+    ORDERS,
+    REPORTS,
+    ChildReport,
+    Orders,
+    encode_line,
+)
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.waiters import Waiters
 
@@ -69,7 +76,7 @@ class BrokerRun(ProcessProtocol):
 
     transport: IProcessTransport
 
-    def __init__(self, told: Callable[[Report], None], ended: Callable[[str], None]) -> None:
+    def __init__(self, told: Callable[[ChildReport], None], ended: Callable[[str], None]) -> None:
         self._told = told
         self._ended = ended
         self._line = b""
@@ -96,7 +103,7 @@ class BrokerRun(ProcessProtocol):
             self.kill()
             return
         for line in lines:
-            self._told(msgspec.json.decode(line, type=Report))
+            self._told(msgspec.json.decode(line, type=ChildReport))
 
     def processEnded(self, reason: Failure) -> None:
         status = "status 0" if reason.check(ProcessDone) else _status_of(reason.value)
@@ -176,7 +183,7 @@ class SupervisedBroker:
             return
         run.order(Orders(settings=self._settings))
 
-    def _told(self, report: Report) -> None:
+    def _told(self, report: ChildReport) -> None:
         if report.failed is not None:
             self._why = report.failed
         elif report.serves is not None:

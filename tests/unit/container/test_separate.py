@@ -14,7 +14,7 @@ from rocketmq_tw.config.container import BrokerContainerConfig
 from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.container.broker_files import BrokerFiles
 from rocketmq_tw.container.interface import BrokerSetup, StartFailed
-from rocketmq_tw.container.messages import ORDERS, REPORTS, Orders, Report, encode_line
+from rocketmq_tw.container.messages import ORDERS, REPORTS, ChildReport, Orders, encode_line
 from rocketmq_tw.container.separate import BrokersApart
 from tests.support.broker import fired
 
@@ -47,7 +47,7 @@ class FakeProcess:
             raise ProcessExitedAlready
         self.signals.append(name)
 
-    def says(self, report: Report) -> None:
+    def says(self, report: ChildReport) -> None:
         """Comes in two pieces."""
         line = encode_line(report)
         self.protocol.childDataReceived(REPORTS, line[:3])
@@ -78,7 +78,7 @@ class World:
     def serving(self, name: str = "a", text: str = "") -> Any:
         """A broker that serves."""
         started = self.start(name, text)
-        self.processes[-1].says(Report(serves="127.0.0.1:11"))
+        self.processes[-1].says(ChildReport(serves="127.0.0.1:11"))
         return fired(started)
 
 
@@ -96,7 +96,7 @@ def test_a_process_is_told_what_belongs_to_the_container() -> None:
 def test_a_broker_that_cannot_start_is_refused_with_its_reason() -> None:
     world = World()
     started = world.start()
-    world.processes[0].says(Report(failed="127.0.0.1:11 cannot be listened on"))
+    world.processes[0].says(ChildReport(failed="127.0.0.1:11 cannot be listened on"))
     world.processes[0].ends(status=1)
     with pytest.raises(StartFailed, match=r"127.0.0.1:11 cannot be listened on"):
         fired(started)
@@ -134,7 +134,7 @@ def test_a_broker_that_served_for_long_is_started_again_soon() -> None:
         number = len(world.processes)
         world.clock.advance(1)
         assert len(world.processes) == number + 1
-        world.processes[-1].says(Report(serves="127.0.0.1:11"))
+        world.processes[-1].says(ChildReport(serves="127.0.0.1:11"))
 
 
 def test_a_stop_closes_the_pipe_and_waits_for_the_end() -> None:
