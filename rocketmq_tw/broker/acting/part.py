@@ -16,7 +16,6 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.cluster.part import Cluster
-from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role
@@ -62,6 +61,8 @@ class Acting(Part):
         self._looks = SharedResults(host.in_slices)
         #: When a master said that it is about to be back, in seconds.
         self._announced_at: float | None = None
+        #: Whether somebody has said since the last question that the smallest id changed.
+        self._is_told = False
         replicas.before_master_returns = self.end_acting
         self._reactor = host.reactor
         self._stepping_down = SteppingDown(role, changes, cluster.membership, writing.health)
@@ -88,12 +89,11 @@ class Acting(Part):
 
     def min_id_changed(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Answers 905: a name server says that another broker has the smallest id of the group now.
-        What they all say counts, so they are asked at once."""
+        What they all say counts, so they are asked at once; anybody may send this request, so no
+        address is taken from it."""
         said = request.header(NotifyMinBrokerIdChangeRequestHeader)
         if self.is_enabled and said.broker_name in (None, self._config.broker_name):
-            if said.min_broker_id == MASTER_ID and said.min_broker_addr:
-                master = Master(said.min_broker_addr, said.ha_broker_addr or "")
-                self._membership.masters.tell(master)
+            self._is_told = True
             self.look()
         return request.response()
 
@@ -124,6 +124,7 @@ class Acting(Part):
         copies = self._role.copies_log
         if not copies and not self._config.lock_in_strict_mode:
             return
+        is_told, self._is_told = self._is_told, False
         self.living.heard((yield self._group.ask()))
         if not copies or not self._role.copies_log:
             return
@@ -132,6 +133,9 @@ class Acting(Part):
         if smallest == MASTER_ID:
             # It is registered, so it has taken back what it wanted of this broker's tables.
             self._replicas.follow_tables()
+            if is_told and not self._replicas.master_is_near():
+                # The answers tell where the master is.
+                self._membership.register(force=True)
         if state.role is Role.SLAVE and self._may_act(smallest):
             log.info("no master lives, and this broker has the smallest id: it acts for the master")
             self._replicas.hold_tables()

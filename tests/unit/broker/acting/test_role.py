@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_tw.broker.acting.part import Acting
+from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.replicas.slave import MasterFollower
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
@@ -108,6 +110,22 @@ def test_a_notice_that_name_servers_do_not_confirm_changes_nothing() -> None:
     slave.ask(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, notice(1, "10.1.0.2:10911"))
     cluster.run(1)
     assert cluster.role("a", 1) is Role.SLAVE
+
+
+def test_a_notice_leads_no_slave_to_another_log() -> None:
+    """Anybody may send one: its addresses are not believed."""
+    cluster = ActingCluster()
+    cluster.start_group("a")
+    slave, stranger = cluster.broker("a", 1), "10.0.0.66"
+    said = notice(0, f"{stranger}:10911")
+    said.ha_broker_addr = f"{stranger}:10912"
+    follower = slave.broker[Replicas].slave
+    assert isinstance(follower, MasterFollower)
+    slave.ask(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, said)
+    for _ in range(20):
+        assert follower.client.linked
+        assert follower.client.master_address == "10.1.0.1:10912"
+        cluster.run(0.1)
 
 
 def test_a_thousand_notices_at_once_are_one_or_two_questions() -> None:
