@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from twisted.logger import ILogObserver, LogEvent, LogLevel, eventAsText, globalLogBeginner
 from zope.interface import provider
 
+from tests.support import processes
 from tests.support.threads import watched_threads
 
 # A busy machine is no failure, and a failing example has to be told so that it can be run again.
@@ -103,6 +104,18 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     with _not_reminded_any_more(item):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """What the servers of a failed test logged last is part of its report."""
+    report = yield
+    if report.failed:
+        for server in sorted(processes.started, key=lambda each: str(each.home)):
+            report.sections.append((f"logs of {server.home.name}", server.log_tails()))
+    if report.when == "teardown":
+        processes.started.clear()
+    return report
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.fastjson import loads
 from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader, GetTopicConfigRequestHeader
 from tests.support.cluster import make_name_server
-from tests.support.load import Acked, Load, read_topic, send_request
+from tests.support.load import Acked, Load, read_topic, send_request, send_until_accepted
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.remoting import ask
 from tests.support.replicas import (
@@ -40,7 +40,7 @@ def name_server(servers: str, tmp_path: Path) -> Iterator[NameServerProcess]:
 def pair(servers: str, name_server: NameServerProcess, tmp_path: Path) -> Iterator[Replicas]:
     with Replicas("pair", tmp_path, [name_server], master=servers, slaves=[servers]) as replicas:
         replicas.master.start()
-        ask(replicas.master.address, send_request(TOPIC, 0, b"first"))
+        send_until_accepted(replicas.master.address, TOPIC, b"first")
         replicas.slave.start()
         wait_topic(replicas.slave, TOPIC)
         yield replicas

@@ -5,8 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.cluster import make_name_server
-from tests.support.load import Acked, Load, read_topic, send_request
-from tests.support.remoting import ask
+from tests.support.load import Acked, Load, read_topic, send_until_accepted
 from tests.support.replicas import Replicas, log_digest, wait_topic
 from tests.support.storecheck import check_store
 from tests.support.wait import wait_until
@@ -37,7 +36,7 @@ def test_what_a_sync_master_acknowledged_is_on_its_slave(servers: str, tmp_path:
         acked: list[Acked] = []
         master.start()
         slave.start()
-        ask(master.address, send_request(TOPIC, 0, b"first"))
+        send_until_accepted(master.address, TOPIC, b"first")
         wait_topic(slave, TOPIC)
         for kill in range(KILLS):
             pair.wait_equal(slave)

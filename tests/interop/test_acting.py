@@ -17,7 +17,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader
 from rocketmq_tw.wire.headers.pull import PULL_SUBSCRIPTION, PullMessageRequestHeader
 from tests.support.cluster import OURS, make_broker, make_name_server
-from tests.support.load import send_request
+from tests.support.load import send_until_accepted
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.remoting import ask
 from tests.support.wait import wait_until
@@ -55,7 +55,7 @@ def group(
     try:
         for broker in brokers:
             broker.start()
-        ask(brokers[0].address, send_request(TOPIC, 0, b"first of " + name.encode()))
+        send_until_accepted(brokers[0].address, TOPIC, b"first of " + name.encode())
         wait_until(lambda: names.routes(TOPIC, brokers[:1]), "the route")
         yield brokers
     finally:

@@ -10,8 +10,7 @@ from tests.support.cluster import OURS, make_name_server
 from tests.support.controllers import STOCK_VERSION, running_controllers
 from tests.support.elected_brokers import ElectedBrokers
 from tests.support.java_client import JavaClients
-from tests.support.load import send_request
-from tests.support.remoting import ask
+from tests.support.load import send_until_accepted
 from tests.support.rmqadmin import answer as rmqadmin_answer
 from tests.support.rmqadmin import rmqadmin
 from tests.support.wait import wait_until
@@ -34,7 +33,7 @@ def test_both_tools_on_living_brokers(tmp_path: Path, jvms: dict[str, JavaClient
             for each in controllers.replicas(name).in_sync_replicas
         }
         other_id = ids[other.address]
-        wait_until(lambda: not ask(master.address, send_request("T", 0, b"m")).code, "a message")
+        send_until_accepted(master.address, "T", b"m")
 
         expected = {broker.address: 1 for broker in group.brokers}
         for where in (("-b", name), ("-c", cluster)):

@@ -12,11 +12,10 @@ import pytest
 
 from tests.support.cluster import OURS, Cluster
 from tests.support.java_client import JavaClients
-from tests.support.load import Load, read_topic, send_request
+from tests.support.load import Load, read_topic, send_until_accepted
 from tests.support.ports import BrokerPorts
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.proxy import LinkProxy
-from tests.support.remoting import ask
 from tests.support.replicas import Replicas, log_digest, wait_topic
 from tests.support.rmqadmin import answer
 from tests.support.storecheck import check_store
@@ -97,7 +96,7 @@ def test_a_slave_catches_up_over_bad_links(
         slave=servers if slave == OURS else slave,
     ) as (proxy, pair):
         pair.master.start()
-        ask(pair.master.address, send_request(topic, 0, b"first"))
+        send_until_accepted(pair.master.address, topic, b"first")
         pair.slave.start()
         # An empty slave begins with the master's last file; the load fills more than one.
         pair.wait_equal(pair.slave)
@@ -140,7 +139,7 @@ def test_stocks_mqadmin_shows_how_replication_is_doing(
     with Replicas(name, tmp_path, [name_server], master=servers, slaves=[servers] * 2) as pair:
         for broker in (pair.master, *pair.slaves):
             broker.start()
-        ask(pair.master.address, send_request(topic, 0, b"first"))
+        send_until_accepted(pair.master.address, topic, b"first")
         end = min(pair.wait_equal(slave) for slave in pair.slaves)
         wait_until(lambda: shows_slaves(pair.master, end) == 2, "both reports")
         java = jvms[STOCK]

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from tests.support.remoting import Connection
+from tests.support.remoting import Connection, ask
 from tests.support.storecheck import Record, parse_records
+from tests.support.wait import wait_until
 
 _WINDOW = 16
 _QUEUES = 4
@@ -49,6 +50,15 @@ def send_request(
         "m": "true" if batch else "false",
     }
     return request
+
+
+def send_until_accepted(address: str, topic: str, body: bytes) -> None:
+    """Sends one message until the broker accepts it, which a busy one does not at once."""
+
+    def accepted() -> bool:
+        return ask(address, send_request(topic, 0, body)).code == ResponseCode.SUCCESS
+
+    wait_until(accepted, f"the broker {address} to accept a message")
 
 
 def encode_batch(bodies: list[bytes], properties: bytes = b"") -> bytes:

@@ -8,6 +8,7 @@ import subprocess
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from weakref import WeakSet
 
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -23,6 +24,10 @@ START_LIMIT = 240.0
 STOP_LIMIT = 120.0
 _PROBE_TIMEOUT = 5.0
 _TAIL_BYTES = 6000
+
+
+#: Servers that were started since the present test began, for the report of its failure.
+started: WeakSet[ServerProcess] = WeakSet()
 
 
 class ServerFailed(Exception):
@@ -90,6 +95,7 @@ class ServerProcess(Running):
         """Starts the process and does not wait for it."""
         if self.running:
             raise ServerFailed(f"{self.name} is running already")
+        started.add(self)
         with self.output.open("ab") as output:
             prefix = [] if self._host is None else self._host.prefix
             self._process = subprocess.Popen(

@@ -17,7 +17,7 @@ from tests.support.ports import BrokerPorts
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.remoting import Connection, ask
 from tests.support.running import Closing
-from tests.support.wait import LIMIT, wait_until
+from tests.support.wait import LIMIT, PeerFailed, wait_until
 
 #: Seconds. A slave of 5.3.3 copies topics and offsets once a minute, and what its master has not
 #: told it in 3 s it asks for a minute later.
@@ -92,8 +92,10 @@ def wait_equal(master: BrokerProcess, slave: BrokerProcess, limit: float = LIMIT
     """Waits until the logs of both end at the same place, and returns where."""
 
     def equal() -> int:
-        end = log_end(master)
-        return end if end > 0 and log_end(slave) == end else 0
+        end, copied = log_end(master), log_end(slave)
+        if end > 0 and copied == end:
+            return end
+        raise PeerFailed(f"the master's log ends at {end}, the slave's at {copied}")
 
     return wait_until(equal, f"{slave.name}'s slave to have the whole log", limit=limit)
 
