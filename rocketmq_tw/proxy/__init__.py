@@ -1,0 +1,2 @@
+"""The proxy: clients of RocketMQ 5 come by gRPC, classic ones by remoting, and it asks the
+brokers."""

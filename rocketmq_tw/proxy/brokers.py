@@ -1,0 +1,65 @@
+"""The cluster behind a proxy, as its services see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+from twisted.internet.defer import Deferred
+from zope.interface import Attribute, Interface
+
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.command import RemotingCommand
+
+
+class IProxyClient(Interface):
+    """A client of the proxy, for which it asks brokers."""
+
+    client_id: str = Attribute("The id that the client gave itself.")
+    address: str = Attribute("`host:port` of the client.")
+
+    def ask(request: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
+        """Hands on a request of a broker (39, 220, 221, 307, 309) to the client; fires with its
+        answer, fails with `RequestError` where it cannot be asked."""
+
+
+class IBrokers(Interface):
+    """Asks name servers and brokers. In local mode the proxy's own broker is called in the
+    process, all others over the network; in cluster mode all are asked over the network."""
+
+    def route(topic: str) -> Deferred[TopicRouteData | None]:
+        """Fires with the route of a topic, from memory where it is fresh; None where it has none.
+        Fails with `RequestError` (SYSTEM_ERROR) where no name server answers."""
+
+    def refresh_route(topic: str) -> Deferred[TopicRouteData | None]:
+        """Fires with the route as name servers have it now, as where a broker could not be
+        reached."""
+
+    def ask(
+        broker_name: str,
+        request: RemotingCommand,
+        timeout: float,
+        client: IProxyClient | None = None,
+    ) -> Deferred[RemotingCommand]:
+        """Asks the broker of a name that serves: its master, or who acts for it. `client` is whom
+        the request comes from. Fires with the answer, whatever its code; fails with `RemotingError`
+        where the broker cannot be reached or does not answer within `timeout` seconds."""
+
+    def tell(
+        broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
+    ) -> Deferred[None]:
+        """Sends a oneway request; never fails."""
+
+    def names() -> Sequence[str]:
+        """Returns the names of all brokers of the cluster that are known."""
+
+    def on_change(callback: Callable[[], None]) -> None:
+        """Calls `callback` whenever brokers come or go."""
+
+
+@attrs.frozen
+class Endpoint:
+    """Where clients reach a proxy."""
+
+    host: str
+    port: int

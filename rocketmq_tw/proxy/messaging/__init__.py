@@ -1,0 +1,1 @@
+"""MessagingService: what clients of RocketMQ 5 ask, as requests to brokers."""

@@ -1,0 +1,1 @@
+"""Messages of the gRPC protocol, generated from `messaging.proto`."""

@@ -1,0 +1,1 @@
+"""The remoting port of a proxy: classic clients, whose requests go on to the brokers."""
