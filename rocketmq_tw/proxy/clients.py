@@ -1,0 +1,178 @@
+"""The gRPC clients of a proxy: who is connected, and what each of them told of itself.
+
+A client comes with its settings over a Telemetry stream, stays while it is heard, and goes with
+NotifyClientTermination or when it is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rocketmq_tw.proxy.brokers import IProxyClient
+from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
+from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.wire.command import RemotingCommand
+
+#: Clients of one proxy, whose settings stay in memory.
+MAX_CLIENTS = 50_000
+#: Bytes that the settings of one client may take, and those of all.
+MAX_SETTINGS_BYTES = 256 * 1024
+MAX_ALL_SETTINGS_BYTES = 256 * 1024 * 1024
+#: Clients that one step of a scan visits.
+_STEP = 500
+
+log = Logger()
+
+#: Hands on a request of a broker to a client, with the seconds that it gets for its answer.
+HandOn = Callable[["ProxyClient", RemotingCommand, float], Deferred[RemotingCommand]]
+
+
+@implementer(IProxyClient)
+class ProxyClient:
+    """One gRPC client; what it told last is in `settings`, as it told it."""
+
+    def __init__(self, client_id: str, address: str, language: str, hand_on: HandOn) -> None:
+        self.client_id = client_id
+        self.address = address
+        #: As in the metadata of its calls: `JAVA`, `PYTHON` ...
+        self.language = language
+        self.settings: pb.Settings | None = None
+        #: The consumer group on the wire; empty for a producer.
+        self.group = ""
+        #: Topics on the wire: those that it sends to, or subscribes to.
+        self.topics: Collection[str] = ()
+        #: Its open Telemetry stream.
+        self.stream: ICall | None = None
+        #: When it was heard last, in seconds of the registry's clock.
+        self.heard_at = 0.0
+        self._hand_on = hand_on
+
+    @property
+    def client_type(self) -> int:
+        """A value of `ClientType`, unspecified where it has told nothing."""
+        return pb.CLIENT_TYPE_UNSPECIFIED if self.settings is None else self.settings.client_type
+
+    @property
+    def is_consumer(self) -> bool:
+        """Whether it has told what it subscribes to."""
+        return self.settings is not None and self.settings.HasField("subscription")
+
+    def tell(self, command: pb.TelemetryCommand) -> bool:
+        """Sends a command over the client's stream; returns False where it has none."""
+        if self.stream is None or self.stream.is_over:
+            return False
+        self.stream.send(command)
+        return True
+
+    def ask(self, request: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
+        return self._hand_on(self, request, timeout)
+
+
+class ProxyClients:
+    """The connected gRPC clients by id. `seconds` is a clock that is never set; a client is gone
+    after `silence` seconds without a heartbeat or settings."""
+
+    def __init__(
+        self, seconds: Callable[[], float], hand_on: HandOn, silence: Callable[[], float]
+    ) -> None:
+        self._seconds = seconds
+        self._hand_on = hand_on
+        self._silence = silence
+        self._clients: dict[str, ProxyClient] = {}
+        self._settings_bytes = 0
+        #: Told of each client that has told its settings.
+        self.settled: Listeners[ProxyClient] = Listeners("a client told its settings")
+        #: Told of each client that is gone.
+        self.gone: Listeners[ProxyClient] = Listeners("a client is gone")
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def __iter__(self) -> Iterator[ProxyClient]:
+        return iter(list(self._clients.values()))
+
+    def get(self, client_id: str) -> ProxyClient | None:
+        """Returns the client with an id; None where no such client is connected."""
+        return self._clients.get(client_id)
+
+    def settle(
+        self,
+        client_id: str,
+        call: ICall,
+        settings: pb.Settings,
+        group: str,
+        topics: Collection[str],
+    ) -> ProxyClient:
+        """Takes over what a client tells over its stream `call`; raises `GrpcError` where there is
+        no room for it."""
+        client = self._clients.get(client_id)
+        size = settings.ByteSize()
+        former = 0 if client is None or client.settings is None else client.settings.ByteSize()
+        self._check_room(client is None, size, size - former)
+        if client is None:
+            language = call.metadata.get("x-mq-language", "")
+            client = ProxyClient(client_id, call.address, language, self._hand_on)
+            self._clients[client_id] = client
+        self._settings_bytes += size - former
+        client.address = call.address
+        client.settings, client.group, client.topics = settings, group, topics
+        client.heard_at = self._seconds()
+        self._take_stream(client, call)
+        self.settled.tell(client)
+        return client
+
+    def heard(self, client: ProxyClient) -> None:
+        """Notes that a client lives."""
+        client.heard_at = self._seconds()
+
+    def remove(self, client_id: str) -> ProxyClient | None:
+        """Forgets a client, which is gone; returns it."""
+        client = self._clients.pop(client_id, None)
+        if client is None:
+            return None
+        if client.settings is not None:
+            self._settings_bytes -= client.settings.ByteSize()
+        self.gone.tell(client)
+        return client
+
+    def expire(self) -> Iterator[None]:
+        """Removes silent clients and ends their streams, in steps between which clients may come
+        and go."""
+        for number, client in enumerate(self, 1):
+            silent_since = self._seconds() - self._silence()
+            if client.heard_at < silent_since and self._clients.get(client.client_id) is client:
+                log.info("{client} is silent, so it is gone", client=client.client_id)
+                self.remove(client.client_id)
+                if client.stream is not None:
+                    client.stream.finish(
+                        GrpcError(GrpcStatus.UNAVAILABLE, "no heartbeat came: connect again")
+                    )
+            if number % _STEP == 0:
+                yield
+
+    def _check_room(self, is_new: bool, size: int, grown: int) -> None:
+        if size > MAX_SETTINGS_BYTES:
+            reason = f"settings of {size} bytes, {MAX_SETTINGS_BYTES} are the limit: name fewer"
+            raise GrpcError(GrpcStatus.INVALID_ARGUMENT, f"{reason} topics an instance")
+        if is_new and len(self._clients) >= MAX_CLIENTS:
+            reason = f"this proxy has {MAX_CLIENTS} clients: use another one"
+            raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, reason)
+        if grown > 0 and self._settings_bytes + grown > MAX_ALL_SETTINGS_BYTES:
+            reason = "no room for the settings of further clients: use another proxy"
+            raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, reason)
+
+    def _take_stream(self, client: ProxyClient, call: ICall) -> None:
+        if client.stream is call:
+            return
+        client.stream = call
+
+        def ended() -> None:
+            if client.stream is call:
+                client.stream = None
+
+        call.on_end(ended)

@@ -1,0 +1,125 @@
+"""Who is connected to a proxy by gRPC."""
+
+from collections.abc import Callable
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.proxy import clients as module
+from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
+from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
+from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.wire.command import RemotingCommand
+
+
+class Stream:
+    """A client's Telemetry stream."""
+
+    def __init__(self) -> None:
+        self.metadata = {"x-mq-language": "PYTHON"}
+        self.address = "10.0.0.1:999"
+        self.is_over = False
+        self.sent: list[object] = []
+        self.error: GrpcError | None = None
+        self._ended: list[Callable[[], None]] = []
+
+    def send(self, message: object) -> None:
+        self.sent.append(message)
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        self._ended.append(callback)
+
+    def finish(self, error: GrpcError | None = None) -> None:
+        self.is_over, self.error = True, error
+        for callback in self._ended:
+            callback()
+
+
+class Book:
+    """A registry whose time passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.gone: list[str] = []
+        self.asked: list[ProxyClient] = []
+        self.clients = ProxyClients(lambda: self.now, self.hand_on, lambda: 120.0)
+        self.clients.gone.add(lambda client: self.gone.append(client.client_id))
+
+    def hand_on(
+        self, client: ProxyClient, request: RemotingCommand, timeout: float
+    ) -> Deferred[RemotingCommand]:
+        self.asked.append(client)
+        return Deferred()
+
+    def settle(self, client_id: str, stream: Stream, group: str = "g") -> ProxyClient:
+        settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
+        settings.subscription.group.name = group
+        return self.clients.settle(client_id, stream, settings, group, ["t"])  # type: ignore[arg-type]
+
+    def expire(self) -> None:
+        for _ in self.clients.expire():
+            pass
+
+
+def test_what_a_client_told_is_known_until_it_goes() -> None:
+    book, stream = Book(), Stream()
+    assert book.clients.get("a") is None
+    client = book.settle("a", stream)
+    assert book.clients.get("a") is client
+    assert (client.client_type, client.group, client.language) == (
+        pb.SIMPLE_CONSUMER,
+        "g",
+        "PYTHON",
+    )
+    assert client.is_consumer
+    assert client.tell(pb.TelemetryCommand())
+    assert len(stream.sent) == 1
+    assert book.clients.remove("a") is client
+    assert book.clients.remove("a") is None
+    assert (book.gone, len(book.clients)) == (["a"], 0)
+
+
+def test_a_stream_that_was_replaced_may_end() -> None:
+    book, former, newer = Book(), Stream(), Stream()
+    client = book.settle("a", former)
+    book.settle("a", newer)
+    former.finish()
+    assert client.stream is newer
+    newer.finish()
+    assert not client.tell(pb.TelemetryCommand())
+    assert book.clients.get("a") is client
+
+
+def test_a_silent_client_is_gone_and_its_stream_ends() -> None:
+    book, silent = Book(), Stream()
+    book.settle("silent", silent)
+    heard = book.settle("heard", Stream())
+    book.now = 100
+    book.clients.heard(heard)
+    book.now = 121
+    book.expire()
+    assert book.gone == ["silent"]
+    assert silent.error is not None and silent.error.status is GrpcStatus.UNAVAILABLE
+
+
+def test_settings_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CLIENTS", 1)
+    monkeypatch.setattr(module, "MAX_SETTINGS_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_ALL_SETTINGS_BYTES", 60)
+    book = Book()
+    book.settle("a", Stream())
+    with pytest.raises(GrpcError, match="another one"):
+        book.settle("b", Stream())
+    with pytest.raises(GrpcError, match="no room"):
+        book.settle("a", Stream(), "g" * 80)
+    with pytest.raises(GrpcError, match="100 are the limit"):
+        book.settle("a", Stream(), "g" * 100)
+    book.clients.remove("a")
+    book.settle("b", Stream(), "g" * 40)
+
+
+def test_requests_of_brokers_are_handed_on() -> None:
+    book = Book()
+    client = book.settle("a", Stream())
+    client.ask(RemotingCommand.request(307), 3.0)
+    assert book.asked == [client]
