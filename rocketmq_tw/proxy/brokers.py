@@ -19,8 +19,9 @@ class IProxyClient(Interface):
     address: str = Attribute("`host:port` of the client.")
 
     def ask(request: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
-        """Hands on a request of a broker (39, 220, 221, 307, 309) to the client; fires with its
-        answer, fails with `RequestError` where it cannot be asked."""
+        """Hands on a request of a broker (39, 40, 220, 221, 307, 309, 326) to the client. Fires
+        with its answer, for a oneway request with `request.response()` once it is sent; fails with
+        `RequestError` where the client cannot be asked."""
 
 
 class IBrokers(Interface):
@@ -41,14 +42,22 @@ class IBrokers(Interface):
         timeout: float,
         client: IProxyClient | None = None,
     ) -> Deferred[RemotingCommand]:
-        """Asks the broker of a name that serves: its master, or who acts for it. `client` is whom
-        the request comes from. Fires with the answer, whatever its code; fails with `RemotingError`
-        where the broker cannot be reached or does not answer within `timeout` seconds."""
+        """Asks the broker of a name that serves: its master, or who acts for it. Fires with the
+        answer, whatever its code; fails with `RemotingError` where the broker cannot be reached or
+        does not answer within `timeout` seconds.
+
+        `client` is whom the request comes from. Brokers know a client by its connection (34, 35),
+        so what has a `client` reaches the broker over a connection on which no other client of its
+        groups is known, and what the broker asks of these groups there is handed on to the client.
+        """
 
     def tell(
         broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
     ) -> Deferred[None]:
         """Sends a oneway request; never fails."""
+
+    def forget(client: IProxyClient) -> None:
+        """Has brokers forget a client, which is gone."""
 
     def names() -> Sequence[str]:
         """Returns the names of all brokers of the cluster that are known."""
