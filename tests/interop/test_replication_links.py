@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.cluster import OURS, Cluster
 from tests.support.java_client import JavaClients
+from tests.support.link_proxy import LinkProxy
 from tests.support.load import Load, read_topic, send_until_accepted
 from tests.support.ports import BrokerPorts
 from tests.support.processes import BrokerProcess, NameServerProcess
-from tests.support.proxy import LinkProxy
 from tests.support.replicas import Replicas, log_digest, wait_topic
 from tests.support.rmqadmin import answer
 from tests.support.storecheck import check_store

@@ -1,84 +1,251 @@
-"""A TCP proxy whose links a test cuts, delays and throttles."""
+"""What surrounds a service of the proxy in a unit test: a call, the cluster, its clients.
+
+brokers = PlayedBrokers()
+brokers.add_topic("T", {"broker-a": 4})
+brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda request: request.response())
+response = answer_of(service.methods()["/..."].handler(request, FakeCall()))
+(asked,) = brokers.asked
+"""
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tests.support.ports import LOOPBACK
-from tests.support.running import Closing
+from google.protobuf.message import Message
+from twisted.internet.defer import Deferred, ensureDeferred, fail, succeed
+from twisted.internet.task import Clock
+from zope.interface import implementer
 
-_PIECE = 16384
+from rocketmq_tw.message.types import MESSAGE_TYPE
+from rocketmq_tw.net.errors import ConnectError, RemotingError
+from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
+from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.topics import GetTopicConfigRequestHeader
+from tests.support.wait import result_of
+
+#: What answers a request: a response, a Deferred of one, or an error to fail with.
+Answer = Callable[[RemotingCommand], "RemotingCommand | Deferred[RemotingCommand]"]
 
 
-class LinkProxy(Closing):
-    """Passes connections to `target` ("host:port") on.
+@implementer(ICall)
+class FakeCall:
+    """A call of a client: `sent` are the messages of its response, `error` and `is_over` how it
+    ended. With `ready` False the client does not keep up until `go_on`."""
 
-    `delay` holds every piece back for so many seconds, `bytes_per_second` lets no more through;
-    both hold for open connections as well. `cut` ends those.
-    """
+    def __init__(
+        self,
+        client_id: str = "client",
+        *,
+        method: str = "/apache.rocketmq.v2.MessagingService/Method",
+        metadata: Mapping[str, str] = {},
+        authority: str = "proxy:8081",
+        deadline: float | None = None,
+    ) -> None:
+        self.method = method
+        self.metadata = {"x-mq-client-id": client_id, "x-mq-language": "PYTHON", **metadata}
+        self.authority = authority
+        self.address = "10.0.0.9:40000"
+        self.local_address = "10.0.0.1:8081"
+        self.deadline = deadline
+        self.is_over = False
+        self.ready = True
+        self.sent: list[Any] = []
+        self.error: GrpcError | None = None
+        self._waiting: list[Callable[[], None]] = []
+        self._ends: list[Callable[[], None]] = []
 
-    def __init__(self, target: str) -> None:
-        host, port = target.rsplit(":", 1)
-        self._target = (host, int(port))
-        self._listener = socket.create_server((LOOPBACK, 0))
-        self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
-        self.delay = 0.0
-        self.bytes_per_second = 0
-        #: Bytes passed on, both ways.
-        self.passed = 0
-        self._closed = threading.Event()
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        threading.Thread(target=self._accept, daemon=True).start()
+    def send(self, message: Message) -> None:
+        if not self.is_over:
+            self.sent.append(message)
 
-    def cut(self) -> bool:
-        """Ends every connection, in the middle of whatever passes; whether there was one."""
-        with self._lock:
-            sockets, self._open = self._open, set()
-        for end in sockets:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        return bool(sockets)
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        if self.is_over:
+            return
+        if self.ready:
+            callback()
+        else:
+            self._waiting.append(callback)
 
-    def close(self) -> None:
-        self._closed.set()
-        # A blocked accept holds the port until it returns.
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
+    def go_on(self) -> None:
+        """The client has taken what was sent."""
+        self.ready = True
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
 
-    def _accept(self) -> None:
-        while not self._closed.is_set():
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            try:
-                far = socket.create_connection(self._target, 5)
-            except OSError:
-                near.close()
-                continue
-            far.settimeout(None)
-            with self._lock:
-                self._open |= {near, far}
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+    def on_end(self, callback: Callable[[], None]) -> None:
+        if self.is_over:
+            callback()
+        else:
+            self._ends.append(callback)
 
-    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(_PIECE):
-                rate = self.bytes_per_second
-                pause = self.delay + (len(data) / rate if rate else 0)
-                if pause and self._closed.wait(pause):
-                    break
-                sink.sendall(data)
-                self.passed += len(data)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        with self._lock:
-            self._open -= {source, sink}
-        source.close()
+    def finish(self, error: GrpcError | None = None) -> None:
+        if self.is_over:
+            return
+        self.is_over, self.error = True, error
+        ends, self._ends, self._waiting = self._ends, [], []
+        for callback in ends:
+            callback()
+
+
+class Asked(NamedTuple):
+    """A request that a broker was asked, or told."""
+
+    broker_name: str
+    request: RemotingCommand
+    timeout: float | None
+    client: IProxyClient | None
+
+
+@implementer(IBrokers)
+class PlayedBrokers:
+    """A cluster whose brokers answer what the test says. `asked` are all requests, oneway ones too,
+    but those for the configuration of a topic, which is answered from `add_topic`."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, TopicRouteData] = {}
+        self.types: dict[str, str] = {}
+        self.asked: list[Asked] = []
+        self.forgotten: list[IProxyClient] = []
+        #: How often name servers were asked for a route anew.
+        self.refreshed = 0
+        #: Where set, no name server answers.
+        self.route_error: RequestError | None = None
+        #: Names of brokers that cannot be reached.
+        self.gone: set[str] = set()
+        self._answers: dict[int, Answer] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    def add_topic(
+        self, topic: str, queues: Mapping[str, int], *, perm: int = 6, message_type: str = ""
+    ) -> None:
+        """Gives a topic so many queues on each broker; `message_type` is its attribute."""
+        self.routes[topic] = TopicRouteData(
+            queue_datas=[
+                QueueData(
+                    broker_name=name, read_queue_nums=count, write_queue_nums=count, perm=perm
+                )
+                for name, count in queues.items()
+            ],
+            broker_datas=[
+                BrokerData(
+                    cluster="DefaultCluster",
+                    broker_name=name,
+                    broker_addrs={0: f"{name}.example:10911"},
+                )
+                for name in queues
+            ],
+        )
+        self.types[topic] = message_type
+
+    def answer(self, code: int, answer: Answer | RemotingError | RequestError) -> None:
+        """Has all brokers answer requests of a code from now on, or fail so."""
+        if isinstance(answer, Exception):
+            error = answer
+            self._answers[code] = lambda _: fail(error)
+        else:
+            self._answers[code] = answer
+
+    def change(self) -> None:
+        """Brokers come or go."""
+        for callback in self._listeners:
+            callback()
+
+    # IBrokers
+
+    def route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        if self.route_error is not None:
+            return fail(self.route_error)
+        return succeed(self.routes.get(topic))
+
+    def refresh_route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        self.refreshed += 1
+        return self.route(topic)
+
+    def ask(
+        self,
+        broker_name: str,
+        request: RemotingCommand,
+        timeout: float,
+        client: IProxyClient | None = None,
+    ) -> Deferred[RemotingCommand]:
+        if request.code == RequestCode.GET_TOPIC_CONFIG and broker_name not in self.gone:
+            return succeed(self._topic_config(request))
+        self.asked.append(Asked(broker_name, request, timeout, client))
+        if broker_name in self.gone:
+            return fail(ConnectError(f"{broker_name}.example:10911", "connection refused"))
+        answer = self._answers.get(request.code)
+        assert answer is not None, f"nobody answers {request!r}"
+        found = answer(request)
+        return found if isinstance(found, Deferred) else succeed(found)
+
+    def tell(
+        self, broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
+    ) -> Deferred[None]:
+        self.asked.append(Asked(broker_name, request, None, client))
+        return succeed(None)
+
+    def forget(self, client: IProxyClient) -> None:
+        self.forgotten.append(client)
+
+    def names(self) -> Sequence[str]:
+        return sorted({data.broker_name for r in self.routes.values() for data in r.broker_datas})
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._listeners.append(callback)
+
+    def _topic_config(self, request: RemotingCommand) -> RemotingCommand:
+        topic = request.header(GetTopicConfigRequestHeader).topic
+        if topic not in self.types:
+            return request.response(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+        kind = self.types[topic]
+        config = TopicConfig(topic_name=topic, attributes={MESSAGE_TYPE: kind} if kind else {})
+        return request.response(body=encode_body(config))
+
+
+class FakeClient:
+    """A connected client; `told` are the commands of its telemetry stream."""
+
+    def __init__(
+        self,
+        client_id: str = "client",
+        client_type: int = ClientType.PRODUCER,
+        group: str = "",
+        settings: Settings | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self.client_type = client_type
+        self.group = group
+        self.settings = settings
+        self.address = "10.0.0.9:40000"
+        self.told: list[TelemetryCommand] = []
+
+    def tell(self, command: TelemetryCommand) -> None:
+        self.told.append(command)
+
+
+class FakeClients(dict[str, Any]):
+    """Clients by their id."""
+
+    def join(self, client: FakeClient) -> FakeClient:
+        """Connects a client."""
+        self[client.client_id] = client
+        return client
+
+
+def answer_of(result: Any, clock: Clock | None = None) -> Any:
+    """What a handler answers: itself, or what its coroutine or Deferred fires with while `clock`
+    moves on."""
+    if isinstance(result, Coroutine):
+        result = ensureDeferred(result)
+    if isinstance(result, Deferred):
+        return result_of(clock or Clock(), result)
+    return result

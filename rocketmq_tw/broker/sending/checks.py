@@ -14,6 +14,13 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.room import MOST_SENT
+from rocketmq_tw.message.types import (
+    MESSAGE_TYPE,
+    MIXED_TYPE,
+    UNSPECIFIED_TYPE,
+    has_type,
+    message_type,
+)
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT, TOPIC_UNIT_SUB, TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
@@ -25,10 +32,8 @@ from rocketmq_tw.wire.permissions import READ, WRITE, is_writable
 #: Bytes of bodies that may wait for their answer; more are refused until some are answered.
 DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
 
-#: The attribute of a topic that names its kind.
-ATTRIBUTE = "message.type"
-#: Kinds that stand for all; a topic without the attribute takes all too.
-_ANY = frozenset({"MIXED", "UNSPECIFIED"})
+#: Types that stand for all; a topic without the attribute takes all too.
+_ANY = frozenset({MIXED_TYPE, UNSPECIFIED_TYPE})
 
 
 class SendChecks:
@@ -146,29 +151,20 @@ def check_room(message: StoredMessage, batch: Batch | None) -> None:
         )
 
 
-def message_type(properties: Mapping[str, str]) -> str:
-    """Returns TRANSACTION, DELAY, FIFO or NORMAL, as a message's properties say."""
-    if properties.get(props.TRAN_MSG) == "true":
-        return "TRANSACTION"
-    if props.DELAY in properties or any(name in properties for name in props.TIMER_PROPERTIES):
-        return "DELAY"
-    return "FIFO" if props.SHARDING_KEY in properties else "NORMAL"
-
-
 def check_message_type(topic: TopicConfig, properties: Mapping[str, str]) -> None:
     """Raises `RequestError` where the topic takes another kind of messages (its attribute
     `message.type`, with `enableTopicMessageTypeCheck`). Stock's brokers keep the attribute and take
     anything; its proxies refuse as is done here. Topics of retries and dead letters, and messages
     that another broker passed on, are not checked."""
-    wanted = (topic.attributes or {}).get(ATTRIBUTE)
+    wanted = (topic.attributes or {}).get(MESSAGE_TYPE)
     if wanted is None or wanted in _ANY or props.TRANSFER_FLAG in properties:
         return
-    if topic.topic_name.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
+    if not has_type(topic.topic_name):
         return
     kind = message_type(properties)
     if kind != wanted:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the topic {topic.topic_name} takes {wanted} messages, this one is {kind}: send it to"
-            f" a topic of its kind, or change the topic's attribute {ATTRIBUTE}",
+            f" a topic of its kind, or change the topic's attribute {MESSAGE_TYPE}",
         )

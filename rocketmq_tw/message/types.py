@@ -1,0 +1,33 @@
+"""Types of messages, and the attribute of a topic that says which it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
+from rocketmq_tw.message.properties import DELAY, SHARDING_KEY, TIMER_PROPERTIES, TRAN_MSG
+
+#: The attribute of a topic that names its type.
+MESSAGE_TYPE = "message.type"
+NORMAL_TYPE = "NORMAL"
+FIFO_TYPE = "FIFO"
+DELAY_TYPE = "DELAY"
+TRANSACTION_TYPE = "TRANSACTION"
+#: The type of a topic that takes all.
+MIXED_TYPE = "MIXED"
+UNSPECIFIED_TYPE = "UNSPECIFIED"
+
+
+def message_type(properties: Mapping[str, str]) -> str:
+    """Returns TRANSACTION, DELAY, FIFO or NORMAL, as a message's properties say."""
+    if properties.get(TRAN_MSG) == "true":
+        return TRANSACTION_TYPE
+    if DELAY in properties or any(name in properties for name in TIMER_PROPERTIES):
+        return DELAY_TYPE
+    return FIFO_TYPE if SHARDING_KEY in properties else NORMAL_TYPE
+
+
+def has_type(topic: str) -> bool:
+    """Returns whether messages of a topic are of one type; those of retries and dead letters are
+    of any."""
+    return not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))

@@ -1,0 +1,279 @@
+"""Messages of the gRPC protocol, and what they are to brokers: names, properties, bodies.
+
+What is legal in a message that is sent: `checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import md5
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.compression import CompressionType, compression_type, decompress
+from rocketmq_tw.message.ids import offset_message_id
+from rocketmq_tw.message.model import COMPRESSED, StoredMessage
+from rocketmq_tw.message.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+from rocketmq_tw.message.types import message_type
+from rocketmq_tw.proxy.proto.messaging_pb2 import (
+    DeadLetterQueue,
+    Digest,
+    DigestType,
+    Encoding,
+    Message,
+    MessageType,
+    Resource,
+    SystemProperties,
+)
+
+_NAMESPACE_SEPARATOR = "%"
+#: Packed bodies of at most so many bytes are given out unpacked, where that makes no more than
+#: `_MOST_UNPACKED`: not every client reads zlib, and larger ones would hold up the reactor.
+_MOST_PACKED = 64 * 1024
+_MOST_UNPACKED = 1024 * 1024
+#: What clients read behind the encoding GZIP, which they tell apart by the first bytes.
+_READ_BY_CLIENTS = (CompressionType.ZLIB,)
+
+#: Properties with a field of their own in a message, or of the servers: no user's. A client may
+#: not send them, and consumers find none of them among the user's.
+RESERVED_PROPERTIES = frozenset(
+    {
+        props.BORN_HOST,
+        props.BORN_TIMESTAMP,
+        props.BUYER_ID,
+        props.CHECK_IMMUNITY_TIME_IN_SECONDS,
+        props.CLUSTER,
+        props.CONSUME_START_TIME,
+        props.CORRECTION_FLAG,
+        props.CORRELATION_ID,
+        props.ARRIVE_TIME,
+        props.CRC32,
+        props.DELAY,
+        props.DLQ_ORIGIN_MESSAGE_ID,
+        props.DLQ_ORIGIN_TOPIC,
+        props.DUP_INFO,
+        props.EXTEND_UNIQ_INFO,
+        props.FIRST_POP_TIME,
+        props.INNER_MULTI_QUEUE_OFFSET,
+        props.INSTANCE_ID,
+        props.KEYS,
+        props.MAX_OFFSET,
+        props.MAX_RECONSUME_TIMES,
+        props.MIN_OFFSET,
+        props.MQ2_FLAG,
+        props.MSG_REGION,
+        props.MSG_TYPE,
+        props.ORIGIN_MESSAGE_ID,
+        props.PGROUP,
+        props.POP_CK,
+        props.POP_CK_OFFSET,
+        props.PUSH_REPLY_TIME,
+        props.REAL_QID,
+        props.REAL_TOPIC,
+        props.RECONSUME_TIME,
+        props.REPLY_TO_CLIENT,
+        props.RETRY_TOPIC,
+        props.SHARDING_KEY,
+        props.TAGS,
+        props.TIMER_DELAY_LEVEL,
+        props.TIMER_DELAY_MS,
+        props.TIMER_DELAY_SEC,
+        props.TIMER_DELIVER_MS,
+        props.TIMER_DEL_UNIQKEY,
+        props.TIMER_DEQUEUE_MS,
+        props.TIMER_ENQUEUE_MS,
+        props.TIMER_OUT_MS,
+        props.TIMER_ROLL_TIMES,
+        props.TRACE_CONTEXT,
+        props.TRACE_ON,
+        props.TRANSACTION_CHECK_TIMES,
+        props.TRANSFER_FLAG,
+        props.TRAN_MSG,
+        props.TRAN_PREPARED_QUEUE_OFFSET,
+        props.TTL,
+        props.UNIQ_KEY,
+        props.WAIT,
+    }
+)
+
+
+def wire_name(resource: Resource) -> str:
+    """Returns the name of a topic or group for brokers: `namespace%name`, behind the prefix of a
+    retry or dead-letter topic; the name alone where there is no namespace, or it has it already."""
+    namespace, name = resource.resource_namespace, resource.name
+    if not namespace or not name or _is_system(name):
+        return name
+    prefix, bare = _split_prefix(name)
+    head = namespace + _NAMESPACE_SEPARATOR
+    return name if bare.startswith(head) else prefix + head + bare
+
+
+def resource_of(name: str) -> Resource:
+    """Returns what clients see of a name as brokers have it."""
+    if _is_system(name):
+        return Resource(name=name)
+    prefix, bare = _split_prefix(name)
+    namespace, separator, rest = bare.partition(_NAMESPACE_SEPARATOR)
+    if not separator or not namespace:
+        return Resource(name=name)
+    return Resource(resource_namespace=namespace, name=prefix + rest)
+
+
+def milliseconds(timestamp: Timestamp) -> int:
+    """Returns milliseconds since 1970; raises `ValueError` for what is no time between the years 1
+    and 9999."""
+    seconds, nanos = timestamp.seconds, timestamp.nanos
+    if not (-62135596800 <= seconds <= 253402300799 and 0 <= nanos < 1_000_000_000):
+        raise ValueError(
+            f"{seconds} s and {nanos} ns since 1970 are no time of the years 1 to 9999"
+        )
+    return seconds * 1000 + nanos // 1_000_000
+
+
+def timestamp_of(milliseconds_since_1970: int) -> Timestamp:
+    """Returns a time of the protocol."""
+    seconds, rest = divmod(milliseconds_since_1970, 1000)
+    return Timestamp(seconds=seconds, nanos=rest * 1_000_000)
+
+
+def duration_ms(duration: Duration) -> int:
+    """Returns whole milliseconds; what stands behind them is cut off."""
+    return duration.seconds * 1000 + duration.nanos // 1_000_000
+
+
+def duration_of(milliseconds_long: int) -> Duration:
+    """Returns a duration of the protocol; `milliseconds_long` is not negative."""
+    seconds, rest = divmod(milliseconds_long, 1000)
+    return Duration(seconds=seconds, nanos=rest * 1_000_000)
+
+
+def properties_of(message: Message, group: str, born_host: str) -> dict[str, str]:
+    """Returns the properties that a message is sent with, except those that ask for a time.
+
+    `group` stands for its producers, whom brokers ask about transactions; `born_host` is where it
+    comes from when it does not say. Empty values cannot be kept and are left out.
+    """
+    system = message.system_properties
+    properties = {name: value for name, value in message.user_properties.items() if value}
+    properties[props.UNIQ_KEY] = system.message_id
+    if system.tag:
+        properties[props.TAGS] = system.tag
+    keys = [key for key in system.keys if key]
+    if keys:
+        properties[props.KEYS] = props.KEY_SEPARATOR.join(keys)
+    if system.message_type == MessageType.TRANSACTION:
+        properties[props.TRAN_MSG] = "true"
+        if system.HasField("orphaned_transaction_recovery_duration"):
+            seconds = system.orphaned_transaction_recovery_duration.seconds
+            properties[props.CHECK_IMMUNITY_TIME_IN_SECONDS] = str(seconds)
+    properties[props.RECONSUME_TIME] = str(system.delivery_attempt)
+    properties[props.PGROUP] = group
+    if system.message_group:
+        properties[props.SHARDING_KEY] = system.message_group
+    if system.trace_context:
+        properties[props.TRACE_CONTEXT] = system.trace_context
+    host = system.born_host.strip() or born_host
+    if host:
+        properties[props.BORN_HOST] = host
+    if system.HasField("born_timestamp"):
+        properties[props.BORN_TIMESTAMP] = str(milliseconds(system.born_timestamp))
+    return properties
+
+
+def message_of(
+    stored: StoredMessage, properties: Mapping[str, str] | None = None, topic: str | None = None
+) -> Message:
+    """Returns a message as clients get it.
+
+    `properties` are those of `stored`, with what an answer to a pop adds to them (`POP_CK` is the
+    receipt handle); parsed from it where not given. `topic` is shown in place of the topic that it
+    stands in, as for one that came by a retry topic.
+    """
+    if properties is None:
+        properties = props.parse_properties(stored.properties)
+    body, encoding = _body(stored)
+    system = SystemProperties(
+        message_id=properties.get(props.UNIQ_KEY)
+        or offset_message_id(*stored.store_host, stored.physical_offset),
+        body_digest=Digest(
+            type=DigestType.MD5, checksum=md5(body, usedforsecurity=False).hexdigest().upper()
+        ),
+        body_encoding=encoding,
+        message_type=message_type(properties),
+        born_timestamp=timestamp_of(stored.born_timestamp),
+        born_host=properties.get(props.BORN_HOST) or stored.born_host[0],
+        store_timestamp=timestamp_of(stored.store_timestamp),
+        store_host="{}:{}".format(*stored.store_host),
+        queue_id=stored.queue_id,
+        queue_offset=stored.queue_offset,
+        delivery_attempt=stored.reconsume_times + 1,
+    )
+    _add_optional(system, stored, properties)
+    return Message(
+        topic=resource_of(topic or stored.topic),
+        user_properties={
+            name: value for name, value in properties.items() if name not in RESERVED_PROPERTIES
+        },
+        system_properties=system,
+        body=body,
+    )
+
+
+def _add_optional(
+    system: SystemProperties, stored: StoredMessage, properties: Mapping[str, str]
+) -> None:
+    get = properties.get
+    if tag := get(props.TAGS):
+        system.tag = tag
+    if keys := get(props.KEYS):
+        system.keys.extend(key for key in keys.split(props.KEY_SEPARATOR) if key)
+    if group := get(props.SHARDING_KEY):
+        system.message_group = group
+    if handle := get(props.POP_CK):
+        system.receipt_handle = handle
+    if trace := get(props.TRACE_CONTEXT):
+        system.trace_context = trace
+    delivery = props.number(get(props.TIMER_DELIVER_MS))
+    delay = props.number(get(props.TIMER_DELAY_SEC))
+    if delay is not None:
+        delivery = stored.born_timestamp + delay * 1000
+    if delivery is not None and 0 <= delivery < 253402300800000:
+        system.delivery_timestamp.CopyFrom(timestamp_of(delivery))
+    dead_topic, dead_id = get(props.DLQ_ORIGIN_TOPIC), get(props.DLQ_ORIGIN_MESSAGE_ID)
+    if dead_topic and dead_id:
+        system.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dead_topic, message_id=dead_id))
+
+
+def _body(stored: StoredMessage) -> tuple[bytes, Encoding]:
+    """Returns the body and how it is encoded. One that cannot be read is given out as it is: its
+    consumer finds it corrupted."""
+    if not stored.sys_flag & COMPRESSED:
+        return stored.body, Encoding.IDENTITY
+    try:
+        kind = compression_type(stored.sys_flag)
+        if kind is None or (kind in _READ_BY_CLIENTS and len(stored.body) > _MOST_PACKED):
+            return stored.body, Encoding.GZIP
+        if kind in _READ_BY_CLIENTS:
+            return decompress(stored.body, kind, _MOST_UNPACKED), Encoding.IDENTITY
+        return decompress(stored.body, kind), Encoding.IDENTITY
+    except ValueError:
+        return stored.body, Encoding.GZIP
+
+
+def _is_system(name: str) -> bool:
+    return name in SYSTEM_TOPICS or name.startswith((SYSTEM_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX))
+
+
+def _split_prefix(name: str) -> tuple[str, str]:
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name[len(prefix) :]
+    return "", name
