@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rocketmq_tw.broker.pop.extra_info import kind_of
+from rocketmq_tw.message.extra_info import kind_of
 from rocketmq_tw.message.names import pop_retry_topic, revive_topic
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.record import decode_records

@@ -17,15 +17,15 @@ from rocketmq_tw.broker.pop.check_points import (
     new_check_point,
 )
 from rocketmq_tw.broker.pop.checks import PopChecks
-from rocketmq_tw.broker.pop.extra_info import (
+from rocketmq_tw.broker.pop.order import OrderBook
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.writing.sink import PutResult
+from rocketmq_tw.message.extra_info import (
     ORDER_REVIVE_QUEUE,
     ExtraInfo,
     parse_extra_info,
     topic_of_kind,
 )
-from rocketmq_tw.broker.pop.order import OrderBook
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_request

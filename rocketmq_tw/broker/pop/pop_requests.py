@@ -11,10 +11,10 @@ from rocketmq_tw.broker.assembly.handlers import answer_later
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.pop.checks import PopChecks
-from rocketmq_tw.broker.pop.extra_info import ORDER_REVIVE_QUEUE
 from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import Popped, PopReads, Wanted
+from rocketmq_tw.message.extra_info import ORDER_REVIVE_QUEUE
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import EVERY_MESSAGE, MessageFilter
 from rocketmq_tw.wire.bodies.topics import TopicConfig

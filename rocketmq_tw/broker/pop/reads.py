@@ -14,13 +14,13 @@ from rocketmq_tw.broker.pop.check_points import (
     all_stored,
     new_check_point,
 )
-from rocketmq_tw.broker.pop.extra_info import ExtraInfo, OffsetInfos, kind_of
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.positions import Claim, Positions
 from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.extra_info import ExtraInfo, OffsetInfos, kind_of
 from rocketmq_tw.message.layout import fields
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.message.properties import join_properties, parse_properties

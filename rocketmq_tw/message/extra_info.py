@@ -117,6 +117,40 @@ class OffsetInfos:
         return ";".join(self._counts)
 
 
+class PoppedOffsets:
+    """Reads `startOffsetInfo` and `orderCountInfo` of one answer; raises `RequestError` where they
+    are not what a pop answers."""
+
+    def __init__(self, starts: str | None, counts: str | None) -> None:
+        self._starts = _pairs(starts)
+        self._counts = _pairs(counts)
+
+    def start(self, kind: str, queue_id: int) -> int | None:
+        """Returns where the check point of a queue's messages begins; None where the answer does
+        not say."""
+        return self._starts.get(f"{kind} {queue_id}")
+
+    def consumed(self, kind: str, queue_id: int, offset: int) -> int:
+        """Returns how often a message of an orderly group was consumed before."""
+        counts = self._counts
+        count = counts.get(f"{kind} qo{queue_id}%{offset}", counts.get(f"{kind} {queue_id}", 0))
+        return max(count, 0)
+
+
+def _pairs(text: str | None) -> dict[str, int]:
+    """Returns the number of each entry by the two words in front of it."""
+    pairs = {}
+    try:
+        for entry in text.split(";") if text else ():
+            queue, _, value = entry.rpartition(SEPARATOR)
+            pairs[queue] = _long(value)
+    except ValueError as error:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"{entry[:_SHOWN]!r} in the answer to a pop: {error}"
+        ) from None
+    return pairs
+
+
 def _long(text: str) -> int:
     found = number(text)
     if found is None:

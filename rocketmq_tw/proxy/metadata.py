@@ -1,0 +1,154 @@
+"""What a proxy knows of topics and groups: their configurations on brokers, remembered for a
+while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from math import inf
+from random import sample
+from typing import Any, Generic, TypeVar
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.wire.bodies.base import Body, decode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.base import Header
+from rocketmq_tw.wire.headers.clients import GetSubscriptionGroupConfigRequestHeader
+from rocketmq_tw.wire.headers.topics import GetTopicConfigRequestHeader
+
+T = TypeVar("T")
+B = TypeVar("B", bound=Body)
+
+#: Seconds after which what is remembered is asked for again, while it is still given out.
+REFRESH_SECONDS = 20.0
+#: Seconds after which it is given out no more.
+EXPIRE_SECONDS = 300.0
+#: Seconds for which it is remembered that there is none: it may be made at any time.
+ABSENT_SECONDS = 1.0
+#: Topics, and groups, that are remembered.
+MOST = 20_000
+_ASK_SECONDS = 3.0
+#: Brokers that are asked one after the other where the first cannot be reached.
+_MOST_ASKED = 3
+
+_log = Logger()
+
+
+class Metadata:
+    """The configurations of topics and groups."""
+
+    def __init__(self, clock: IReactorTime, brokers: IBrokers) -> None:
+        self._brokers = brokers
+        self._topics = _Remembered[TopicConfig](clock, self._load_topic)
+        self._groups = _Remembered[SubscriptionGroupConfig](clock, self._load_group)
+
+    def topic(self, topic: str) -> Deferred[TopicConfig | None]:
+        """Fires with a topic's configuration; None where there is none, or no broker says it."""
+        return self._topics.get(topic)
+
+    def group(self, group: str) -> Deferred[SubscriptionGroupConfig | None]:
+        """Fires with a group's configuration; None where there is none, or no broker says it."""
+        return self._groups.get(group)
+
+    async def _load_topic(self, topic: str) -> TopicConfig | None:
+        route = await self._brokers.route(topic)
+        if route is None:
+            return None
+        names = [queues.broker_name for queues in route.queue_datas]
+        header = GetTopicConfigRequestHeader(topic=topic)
+        return await self._first(names, RequestCode.GET_TOPIC_CONFIG, header, TopicConfig)
+
+    async def _load_group(self, group: str) -> SubscriptionGroupConfig | None:
+        header = GetSubscriptionGroupConfigRequestHeader(group=group)
+        code, body = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupConfig
+        return await self._first(self._brokers.names(), code, header, body)
+
+    async def _first(
+        self, names: Iterable[str], code: RequestCode, header: Header, body: type[B]
+    ) -> B | None:
+        """Returns what the first of some brokers says that can be reached; raises `RemotingError`
+        where none can."""
+        every = sorted(set(names))
+        error: RemotingError | None = None
+        for name in sample(every, min(len(every), _MOST_ASKED)):
+            request = RemotingCommand.request(code, header)
+            try:
+                answer = await self._brokers.ask(name, request, _ASK_SECONDS)
+            except RemotingError as failed:
+                error = failed
+                continue
+            if answer.code == ResponseCode.SUCCESS:
+                return decode_body(body, answer.body)
+            return None
+        if error is not None:
+            raise error
+        return None
+
+
+class _Entry(Generic[T]):
+    __slots__ = ("loaded_at", "value", "waiters")
+
+    def __init__(self) -> None:
+        self.loaded_at = -inf
+        self.value: T | None = None
+        #: Those who wait while it is loaded; None while it is not.
+        self.waiters: Waiters[T | None] | None = None
+
+
+class _Remembered(Generic[T]):
+    """Values by name, each of them loaded by one question at a time."""
+
+    def __init__(
+        self, clock: IReactorTime, load: Callable[[str], Coroutine[Any, Any, T | None]]
+    ) -> None:
+        self._clock = clock
+        self._load = load
+        #: Those that were loaded last are behind the others.
+        self._entries: dict[str, _Entry[T]] = {}
+
+    def get(self, name: str) -> Deferred[T | None]:
+        """Fires with a value; with the last one, or None, where it cannot be loaded."""
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = _Entry()
+        age = self._clock.seconds() - entry.loaded_at
+        is_over = age >= (ABSENT_SECONDS if entry.value is None else EXPIRE_SECONDS)
+        waiting = None
+        if is_over or age >= REFRESH_SECONDS:
+            is_loading = entry.waiters is not None
+            waiters = entry.waiters = Waiters() if entry.waiters is None else entry.waiters
+            waiting = waiters.wait() if is_over else None
+            if not is_loading:
+                self._begin(name, entry)
+        return succeed(entry.value) if waiting is None else waiting
+
+    def _begin(self, name: str, entry: _Entry[T]) -> None:
+        async def load() -> T | None:
+            try:
+                return await self._load(name)
+            except (RemotingError, RequestError) as error:
+                _log.warn("no broker says what {name} is: {error}", name=name, error=error)
+            except Exception:
+                _log.failure("asking what {name} is", name=name)
+            return entry.value
+
+        Deferred.fromCoroutine(load()).addCallback(lambda value: self._loaded(name, entry, value))
+
+    def _loaded(self, name: str, entry: _Entry[T], value: T | None) -> None:
+        waiters, entry.waiters = entry.waiters, None
+        entry.value, entry.loaded_at = value, self._clock.seconds()
+        self._entries.pop(name, None)
+        self._entries[name] = entry
+        while len(self._entries) > MOST:
+            del self._entries[next(iter(self._entries))]
+        if waiters is not None:
+            waiters.fire(value)

@@ -1,0 +1,167 @@
+"""The configurations of topics and groups that a proxy remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.task import Clock
+
+from rocketmq_tw.net.errors import ConnectError
+from rocketmq_tw.proxy import metadata
+from rocketmq_tw.proxy.metadata import EXPIRE_SECONDS, REFRESH_SECONDS, Metadata
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+
+
+class Brokers:
+    """Two brokers that have `Topic` and answer as `answer` says."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.answer: Callable[[str, RemotingCommand], Deferred[RemotingCommand]] = self.known
+
+    def route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        names = ("a", "b") if topic == "Topic" else ()
+        queues = [QueueData(broker_name=name) for name in names]
+        return succeed(TopicRouteData(queue_datas=queues) if names else None)
+
+    def names(self) -> list[str]:
+        return ["a", "b"]
+
+    def ask(self, name: str, request: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
+        self.asked.append((name, request.code))
+        return self.answer(name, request)
+
+    def known(self, name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        if request.code == RequestCode.GET_TOPIC_CONFIG:
+            config = TopicConfig(topic_name="Topic", attributes={"message.type": "FIFO"})
+            return succeed(request.response(body=encode_body(config)))
+        group = SubscriptionGroupConfig(group_name="G", consume_message_orderly=True)
+        return succeed(request.response(body=encode_body(group)))
+
+    def unknown(self, name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        return succeed(request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST))
+
+    def unreachable(self, name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        return fail(ConnectError(name, "refused"))
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.brokers = Brokers()
+        self.metadata = Metadata(self.clock, self.brokers)
+
+    def group(self, name: str = "G") -> SubscriptionGroupConfig | None:
+        found: list[SubscriptionGroupConfig | None] = []
+        self.metadata.group(name).addCallback(found.append)
+        return found[0]
+
+    def topic(self, name: str = "Topic") -> TopicConfig | None:
+        found: list[TopicConfig | None] = []
+        self.metadata.topic(name).addCallback(found.append)
+        return found[0]
+
+
+def test_a_topic_is_asked_for_once() -> None:
+    world = World()
+    for _ in range(3):
+        topic = world.topic()
+        assert topic is not None and topic.attributes == {"message.type": "FIFO"}
+    assert len(world.brokers.asked) == 1
+
+
+def test_a_topic_without_a_route_is_none() -> None:
+    world = World()
+    assert world.topic("Other") is None
+    assert world.brokers.asked == []
+
+
+def test_another_broker_is_asked_where_one_cannot_be_reached() -> None:
+    world = World()
+    tried: list[str] = []
+
+    def one_is_down(name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        tried.append(name)
+        if len(tried) == 1:
+            return world.brokers.unreachable(name, request)
+        return world.brokers.known(name, request)
+
+    world.brokers.answer = one_is_down
+    group = world.group()
+    assert group is not None and group.consume_message_orderly
+    assert sorted(tried) == ["a", "b"]
+
+
+def test_it_is_refreshed_while_the_former_one_is_given_out() -> None:
+    world = World()
+    world.group()
+    world.clock.advance(REFRESH_SECONDS)
+    asked: list[Deferred[RemotingCommand]] = []
+
+    def late(name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        asked.append(Deferred())
+        return asked[-1]
+
+    world.brokers.answer = late
+    assert world.group() is not None
+    assert world.group() is not None
+    assert len(asked) == 1
+
+
+def test_those_who_ask_meanwhile_share_the_answer() -> None:
+    world = World()
+    asked: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
+
+    def late(name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        asked.append((request, Deferred()))
+        return asked[-1][1]
+
+    world.brokers.answer = late
+    found: list[SubscriptionGroupConfig | None] = []
+    for _ in range(3):
+        world.metadata.group("G").addCallback(found.append)
+    ((request, answer),) = asked
+    world.brokers.known("a", request).addCallback(answer.callback)
+    assert [group.group_name for group in found if group] == ["G"] * 3
+
+
+def test_a_group_that_is_made_is_seen_soon() -> None:
+    world = World()
+    world.brokers.answer = world.brokers.unknown
+    assert world.group() is None
+    world.brokers.answer = world.brokers.known
+    assert world.group() is None
+    world.clock.advance(1)
+    assert world.group() is not None
+
+
+def test_the_last_one_is_given_out_while_no_broker_answers() -> None:
+    world = World()
+    world.group()
+    world.brokers.answer = world.brokers.unreachable
+    world.clock.advance(EXPIRE_SECONDS)
+    assert world.group() is not None
+
+
+def test_no_broker_at_all_is_none() -> None:
+    world = World()
+    world.brokers.answer = world.brokers.unreachable
+    assert world.group() is None
+
+
+def test_what_is_remembered_is_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(metadata, "MOST", 3)
+    world = World()
+    for number in range(10):
+        world.group(f"G{number}")
+    asked = len(world.brokers.asked)
+    world.group("G9"), world.group("G7")
+    assert len(world.brokers.asked) == asked
+    world.group("G0")
+    assert len(world.brokers.asked) == asked + 1
