@@ -1,10 +1,11 @@
-"""Stock's .properties files, with the line of each key.
+"""Stock's .properties files, with the line of each key, and the JSON file of its proxy.
 
 Format: docs/configuration.md.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -39,6 +40,25 @@ def read_properties(text: str, name: str) -> list[Setting]:
             line += element.source.count("\n")
     except javaproperties.InvalidUEscapeError as error:
         raise ConfigError(f"{name}:{line}: {error.escape!r} is no \\uXXXX escape") from error
+    return settings
+
+
+def read_json(text: str, name: str) -> list[Setting]:
+    """Returns the settings in the JSON object `text`, as stock's `rmq-proxy.json` has them; raises
+    `ConfigError`. A key whose value is null is as one that is not there."""
+    try:
+        pairs = json.loads(text, object_pairs_hook=tuple)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    if not isinstance(pairs, tuple):
+        raise ConfigError(f"{name}: give an object with a value for each key")
+    settings = []
+    for key, value in pairs:
+        if isinstance(value, list | tuple):
+            raise ConfigError(f"{name}: {key}: give a text, a number, true or false")
+        if value is not None:
+            text_of = value if isinstance(value, str) else json.dumps(value)
+            settings.append(Setting(key, text_of, name))
     return settings
 
 

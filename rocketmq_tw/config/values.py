@@ -66,6 +66,14 @@ def addresses(text: str) -> str:
     return text.strip()
 
 
+def address(text: str) -> str:
+    """Reads one `host:port`."""
+    found = _address(text.strip())
+    if found is None or not 0 < int(found[1]) < 65536:
+        raise ValueError("give host:port")
+    return text.strip()
+
+
 def networks(text: str) -> str:
     """Reads IP networks, several with `;` between them; nothing is accepted too."""
     for part in filter(None, (part.strip() for part in text.split(";"))):

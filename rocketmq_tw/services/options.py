@@ -11,7 +11,7 @@ from twisted.python import usage
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.load import Loaded, load, read_tls_config
 from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.config.properties import ConfigError, Setting, read_properties
+from rocketmq_tw.config.properties import ConfigError, Setting, read_json, read_properties
 
 
 def whole_number(option: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
@@ -96,7 +96,7 @@ class ServerOptions(usage.Options):
         """Returns all settings, the weakest first; raises `ConfigError`."""
         settings = [Setting(key, value, "default") for key, value in self.own_defaults.items()]
         if self["config"] is not None:
-            settings += read_properties(_read(self["config"]), self["config"])
+            settings += read_file(self["config"])
         return settings + self._single
 
 
@@ -130,6 +130,13 @@ def with_client_tls(settings: list[Setting]) -> list[Setting]:
     elif mode is not None and mode.value.strip() == "enforcing":
         first = [Setting("useTLS", "true", mode.origin)]
     return first + [setting for setting in settings if setting.key != "tls.enable"]
+
+
+def read_file(path: str) -> list[Setting]:
+    """Returns the settings of a .properties file, or of one with a JSON object; raises
+    `ConfigError`."""
+    text = _read(path)
+    return (read_json if text.lstrip().startswith("{") else read_properties)(text, path)
 
 
 def _read(path: str) -> str:

@@ -19,9 +19,11 @@ from rocketmq_tw.config.properties import (
     ConfigError,
     Setting,
     change_properties,
+    read_json,
     read_properties,
     write_properties,
 )
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.schema import all_stock_names, keys_of, stock_keys
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.config.values import format_value
@@ -34,10 +36,12 @@ ALL_TYPES = (
     StandaloneConfig,
     ControllerConfig,
     BrokerContainerConfig,
+    ProxyConfig,
 )
 #: Keys that stock has not.
 OURS = {
     "adminAddresses",
+    "advertisedAddress",
     "brokerProcesses",
     "brokerStopTimeoutMillis",
     "checkCRCOnRead",
@@ -45,10 +49,14 @@ OURS = {
     # Stock's proxies have it.
     "enableTopicMessageTypeCheck",
     "frameMaxLength",
+    "grpcKeepaliveSeconds",
+    "grpcMaxMetadataBytes",
+    "grpcMaxStreams",
     "haAddresses",
     "maxBrokerRestartPauseMillis",
     "maxBytesInFlight",
     "maxConnections",
+    "maxConnectionsPerBroker",
     "maxTopicBytes",
     "maxUnreadBytes",
     "maxUnreadSeconds",
@@ -57,6 +65,7 @@ OURS = {
     # Stock's setter has this name, its listing the other one.
     "processReadEvent",
     "refuseTakenBrokerIds",
+    "trustedProxyAddresses",
 }
 #: Ports that a server sets by itself: its own one, and the one for slaves next to it.
 PORTS = {"listenPort", "haListenPort"}
@@ -227,7 +236,7 @@ def test_no_number_may_be_negative_and_every_default_is_accepted(config_type: ty
                 key.parse("-1")
 
 
-@pytest.mark.parametrize("config_type", ALL_TYPES)
+@pytest.mark.parametrize("config_type", [kind for kind in ALL_TYPES if kind is not ProxyConfig])
 def test_every_key_that_is_taken_is_read_somewhere(config_type: type[Any]) -> None:
     package = Path(rocketmq_tw.__file__).parent
     source = "".join(file.read_text() for file in package.rglob("*.py"))
@@ -289,3 +298,31 @@ def test_what_is_written_is_read(values: dict[str, str]) -> None:
     assert [s.origin for s in read_properties(text, "f")] == [
         f"f:{number}" for number in range(1, len(values) + 1)
     ]
+
+
+def test_a_json_file_has_a_value_for_each_key() -> None:
+    text = '{"rocketMQClusterName": "c", "grpcServerPort": 0, "enableBatchAck": true, "x": null}'
+    settings = read_json(text, "rmq-proxy.json")
+    loaded = load((ProxyConfig,), settings, "/home/me")
+    config = loaded[ProxyConfig]
+    assert (config.rocketmq_cluster_name, config.grpc_server_port) == ("c", 0)
+    assert config.enable_batch_ack
+    assert loaded.notices == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", "[]", '{"a": []}', '{"a": {"b": 1}}', '{"a": [2]}']
+)
+def test_what_is_no_such_file_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="rmq-proxy"):
+        read_json(text, "rmq-proxy.json")
+
+
+def test_an_empty_json_file_has_the_defaults() -> None:
+    assert read_json("{}", "rmq-proxy.json") == []
+
+
+@pytest.mark.parametrize("mode", ["Local", "LOCAL", " local "])
+def test_the_mode_of_a_proxy_is_read_in_any_case(mode: str) -> None:
+    config = load((ProxyConfig,), [Setting("proxyMode", mode, "-o")], "/home/me")[ProxyConfig]
+    assert config.proxy_mode == "LOCAL"
