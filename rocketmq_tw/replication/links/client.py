@@ -50,9 +50,8 @@ class MasterConnection(Protocol, Generic[L]):
         self.is_closing = False
 
     def connectionMade(self) -> None:
-        self._client.connection = self
         self.transport.setTcpNoDelay(True)
-        self._client.open_link().addCallbacks(self._open, self._refused)
+        self._client.connected(self)
 
     def dataReceived(self, data: bytes) -> None:
         if self.link is None:
@@ -88,15 +87,10 @@ class MasterConnection(Protocol, Generic[L]):
         self._queue.clear()
         self._client.closed(self)
 
-    def _open(self, link: L) -> None:
-        if self._client.connection is not self:
-            return
+    def open(self, link: L) -> None:
+        """Speaks from now on: `link` is the state of this end."""
         self.link = link
         self.transport.write(link.opening())
-
-    def _refused(self, failure: Failure) -> None:
-        if self._client.connection is self:
-            self.close(failure.getErrorMessage())
 
     def _carry_on(self) -> None:
         if self._busy or not self._queue or self.link is None:
@@ -146,6 +140,8 @@ class HAClient(Factory, Generic[L]):
         self._clock = clock
         self._endpoint: IStreamClientEndpoint | None = None
         self._attempt: Deferred[Any] | None = None
+        #: What `open_link` returned last, while that is under way, and the master it is for.
+        self._opening: tuple[Deferred[L], str] | None = None
         self._retry = Alarm(clock, self._connect)
         self._delay = FIRST_RETRY
         self._noted = ""
@@ -197,6 +193,32 @@ class HAClient(Factory, Generic[L]):
         safe as this replica's settings promise."""
 
     # What the link asks
+
+    def connected(self, connection: MasterConnection[L]) -> None:
+        """Opens a link on `connection` once this end may speak.
+
+        A link that was closed meanwhile leaves that to the next one with the same master: masters
+        close what is silent for some seconds, so what takes longer would begin anew for ever.
+        """
+        self.connection = connection
+        if self._opening is None or self._opening[1] != self.master_address:
+            opening = self.open_link()
+            self._opening = opening, self.master_address
+            opening.addBoth(self._opened, opening)
+
+    def _opened(self, result: L | Failure, opening: Deferred[L]) -> None:
+        if self._opening is None or self._opening[0] is not opening:
+            # Of a former master.
+            return
+        _, address = self._opening
+        self._opening = None
+        connection = self.connection
+        if connection is None or connection.is_closing or address != self.master_address:
+            return
+        if isinstance(result, Failure):
+            connection.close(result.getErrorMessage())
+        else:
+            connection.open(result)
 
     def proved(self) -> None:
         """Notes that the master's frames continue this log."""

@@ -22,6 +22,7 @@ from rocketmq_tw.replication.classic import (
     TransferReader,
 )
 from rocketmq_tw.replication.interfaces import IReplicatedLog
+from rocketmq_tw.replication.links.ends import LinkError
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -50,6 +51,13 @@ class Log:
         assert offset == len(self.data)
         self.data += data
         return self.settled()
+
+
+class NeverConnects:
+    """An endpoint: links are made by the test."""
+
+    def connect(self, factory: object) -> Deferred[Any]:
+        return Deferred()
 
 
 class LocalConnection(Connection):
@@ -207,3 +215,47 @@ def test_a_link_that_is_lost_gives_its_check_up() -> None:
         link.protocol.connectionLost()
         assert accounts.answer.called and not service.slaves
     assert not any("reason" in log or "log_failure" in log for log in logs)
+
+
+def test_what_takes_longer_than_a_master_waits_opens_a_later_link() -> None:
+    """A master closes a link that says nothing for ten seconds: with a comparison of its own each
+    link would be closed in the midst of it."""
+    compared: list[Deferred[None]] = []
+
+    def agree() -> Deferred[None]:
+        compared.append(Deferred())
+        return compared[-1]
+
+    client = ClassicHAClient(Log(bytes(100)), SETTINGS, Clock(), agree)
+    client.follow("127.0.0.1:10912", NeverConnects())
+    with linked(client) as first:
+        first.protocol.connectionLost()
+    with linked(client) as second:
+        assert len(compared) == 1
+        compared[0].callback(None)
+        second.transport.doWrite()
+        assert second.read() == REPORT.pack(100)
+        second.protocol.connectionLost()
+    with linked(client):
+        assert len(compared) == 2, "each link is compared that opens after the last comparison"
+
+
+def test_a_comparison_with_a_former_master_opens_no_link() -> None:
+    compared: list[Deferred[None]] = []
+
+    def agree() -> Deferred[None]:
+        compared.append(Deferred())
+        return compared[-1]
+
+    client = ClassicHAClient(Log(bytes(100)), SETTINGS, Clock(), agree)
+    client.follow("127.0.0.1:10912", NeverConnects())
+    with linked(client) as former:
+        client.follow("127.0.0.1:20912", NeverConnects())
+        former.protocol.connectionLost()
+    with linked(client) as link:
+        former_answer, answer = compared
+        former_answer.errback(LinkError("another log"))
+        assert link.transport.connected and not link.waits_to_write
+        answer.callback(None)
+        link.transport.doWrite()
+        assert link.read() == REPORT.pack(100)
