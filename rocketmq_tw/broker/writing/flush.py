@@ -64,6 +64,14 @@ class _Failures:
             self._count, self._next = 0, 10
 
 
+def _tell(flushed: Flushed, *, durable: bool) -> None:
+    """Tells one caller; the others are told all the same where it fails."""
+    try:
+        flushed(durable)
+    except Exception:
+        log.failure("what waited for a sync failed")
+
+
 class Flusher:
     """Syncs the log of one store. Every `flushIntervalCommitLog` it looks whether something is
     not durable yet; every `flushConsumeQueueThoroughInterval` and every `CHECKPOINT_BYTES` it
@@ -166,7 +174,7 @@ class Flusher:
         waiting, self._waiting = self._waiting, []
         for end_offset, flushed in waiting:
             if end_offset <= reached:
-                flushed(True)
+                _tell(flushed, durable=True)
             else:
                 self._waiting.append((end_offset, flushed))
         if self._waiting:
@@ -179,7 +187,7 @@ class Flusher:
         self._round_failures.failed(failure)
         waiting, self._waiting = self._waiting, []
         for _, flushed in waiting:
-            flushed(False)
+            _tell(flushed, durable=False)
         self._report_idle()
 
     def _checkpoint_if_due(self) -> None:
@@ -212,7 +220,7 @@ class Flusher:
         if durable:
             written = self._in_thread(write)
             written.addCallbacks(self._checkpoint_written, self._checkpoint_failed)
-            written.addCallback(self._checkpoint_ended)
+            written.addBoth(self._checkpoint_ended)
         else:
             self._checkpoint_ended(None)
 

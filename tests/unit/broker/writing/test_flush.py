@@ -46,6 +46,22 @@ def test_a_slow_sync_is_not_overtaken_by_the_next() -> None:
     assert len(threads.waiting) == 1
 
 
+def test_a_caller_that_fails_keeps_no_other_one_waiting() -> None:
+    threads, told = Threads(eager=False), []
+    plane = BrokerInMemory(threads=threads)
+
+    def fails(durable: bool) -> None:
+        raise ValueError("a fault of the caller")
+
+    append(plane)
+    with capturedLogs() as logs:
+        plane.flusher.when_flushed(plane.store.end_offset, fails)
+        plane.flusher.when_flushed(plane.store.end_offset, told.append)
+        threads.run()
+    assert told == [True]
+    assert any("log_failure" in log for log in logs)
+
+
 def test_a_checkpoint_comes_with_its_interval() -> None:
     plane = BrokerInMemory()
     append(plane)
