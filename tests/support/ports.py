@@ -15,13 +15,10 @@ class ReservedPort:
 
     def __init__(self, port: int = 0) -> None:
         """Reserves `port`, or one of the kernel's choice; raises `OSError` where it is taken."""
-        if port:
-            # SO_REUSEADDR would let two reservations share a port, so ask without it first.
-            with socket.socket() as strict:
-                strict.bind(("", port))
         self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("", port))
+        # Only now: with it from the start two test processes could reserve the same port.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.number: int = self._socket.getsockname()[1]
 
     @property
