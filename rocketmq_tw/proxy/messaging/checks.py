@@ -1,0 +1,223 @@
+"""What a client may ask: names of topics and groups, and the limits of a message that it sends.
+
+Limits and codes are those of stock's proxies; a refusal is a `StatusError`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message.names import (
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+from rocketmq_tw.message.names import check_group as check_group_name
+from rocketmq_tw.message.names import check_topic as check_topic_name
+from rocketmq_tw.proxy.messaging.messages import RESERVED_PROPERTIES, milliseconds, wire_name
+from rocketmq_tw.proxy.messaging.statuses import StatusError
+from rocketmq_tw.proxy.proto.messaging_pb2 import (
+    Code,
+    Encoding,
+    Message,
+    MessageType,
+    Resource,
+    SystemProperties,
+)
+from rocketmq_tw.wire.errors import RequestError
+
+#: Types of messages that newer clients have. They have fields that this protocol does not know.
+_NOT_SERVED = {5: "lite topics", 6: "priorities"}
+#: Characters of a wrong text that a refusal repeats.
+_SHOWN = 100
+
+_control_character = re.compile("[\x00-\x1f\x7f-\x9f]").search
+
+
+def check_topic(resource: Resource) -> str:
+    """Returns the name of a client's topic for brokers; raises `StatusError` (ILLEGAL_TOPIC)."""
+    name = wire_name(resource)
+    try:
+        check_topic_name(name)
+    except RequestError as error:
+        raise StatusError(Code.ILLEGAL_TOPIC, error.remark) from None
+    if name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX):
+        raise StatusError(Code.ILLEGAL_TOPIC, f"{name} is a topic of the servers: use your own")
+    return name
+
+
+def check_group(resource: Resource) -> str:
+    """Returns the name of a client's consumer group for brokers; raises `StatusError`
+    (ILLEGAL_CONSUMER_GROUP)."""
+    name = wire_name(resource)
+    try:
+        check_group_name(name)
+    except RequestError as error:
+        raise StatusError(Code.ILLEGAL_CONSUMER_GROUP, error.remark) from None
+    if name.startswith(SYSTEM_GROUP_PREFIX):
+        raise StatusError(
+            Code.ILLEGAL_CONSUMER_GROUP, f"{name} is a group of the servers: use your own"
+        )
+    return name
+
+
+class MessageChecks:
+    """Checks messages that are sent against the limits of the configuration."""
+
+    def __init__(self, config: ProxyConfig, now_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._now_ms = now_ms
+
+    def check(self, message: Message) -> None:
+        """Raises `StatusError` for a message that may not be sent, whatever its topic."""
+        system = message.system_properties
+        _check_type(system.message_type)
+        self._check_body(message.body)
+        if system.body_encoding not in (
+            Encoding.ENCODING_UNSPECIFIED,
+            Encoding.IDENTITY,
+            Encoding.GZIP,
+        ):
+            raise StatusError(
+                Code.NOT_IMPLEMENTED,
+                f"the body encoding {system.body_encoding} is not known: send IDENTITY or GZIP",
+            )
+        self._check_properties(message)
+        _check_id(system.message_id)
+        if system.message_type == MessageType.TRANSACTION:
+            self._check_recovery(system)
+        self._check_delivery(system)
+        self._check_group(system.message_group)
+        _check_text("trace context", system.trace_context, Code.BAD_REQUEST)
+        _check_text("born host", system.born_host, Code.BAD_REQUEST)
+        if system.HasField("born_timestamp"):
+            _time(system.born_timestamp, "born", Code.BAD_REQUEST)
+
+    def _check_body(self, body: bytes) -> None:
+        if not body and self._config.enable_message_body_empty_check:
+            raise StatusError(
+                Code.MESSAGE_BODY_EMPTY, "the message has no body: send at least one byte"
+            )
+        most = self._config.max_message_size
+        if 0 < most < len(body):
+            raise StatusError(
+                Code.MESSAGE_BODY_TOO_LARGE,
+                f"a body of {len(body)} bytes: at most {most} are taken",
+            )
+
+    def _check_properties(self, message: Message) -> None:
+        properties, system = message.user_properties, message.system_properties
+        most = self._config.user_property_max_num
+        if 0 < most < len(properties):
+            raise StatusError(
+                Code.MESSAGE_PROPERTIES_TOO_LARGE,
+                f"{len(properties)} user properties: at most {most} are taken",
+            )
+        size = 0
+        for name, value in properties.items():
+            _check_property(name, value)
+            size += len(name.encode()) + len(value.encode())
+        _check_tag(system.tag)
+        size += len(system.tag.encode())
+        for key in system.keys:
+            _check_text("key", key, Code.ILLEGAL_MESSAGE_KEY)
+            size += len(key.encode())
+        most = self._config.max_user_property_size
+        if 0 < most < size:
+            raise StatusError(
+                Code.MESSAGE_PROPERTIES_TOO_LARGE,
+                f"user properties, tag and keys of {size} bytes together: at most {most} are taken",
+            )
+
+    def _check_recovery(self, system: SystemProperties) -> None:
+        if not system.HasField("orphaned_transaction_recovery_duration"):
+            return
+        seconds = system.orphaned_transaction_recovery_duration.seconds
+        most = self._config.max_transaction_recovery_second
+        if seconds < 0 or 0 < most < seconds:
+            raise StatusError(
+                Code.BAD_REQUEST,
+                f"orphaned_transaction_recovery_duration is {seconds} s: give 0 to {most or 'any'}",
+            )
+
+    def _check_delivery(self, system: SystemProperties) -> None:
+        if not system.HasField("delivery_timestamp"):
+            return
+        time_ms = _time(system.delivery_timestamp, "delivery", Code.ILLEGAL_DELIVERY_TIME)
+        most = self._config.max_delay_time_mills
+        delay = time_ms - self._now_ms()
+        if 0 < most < delay:
+            raise StatusError(
+                Code.ILLEGAL_DELIVERY_TIME,
+                f"a delivery in {delay} ms: at most {most} ms ahead are taken",
+            )
+
+    def _check_group(self, group: str) -> None:
+        _check_text("message group", group, Code.ILLEGAL_MESSAGE_GROUP)
+        most = self._config.max_message_group_size
+        if 0 < most <= len(group.encode()):
+            raise StatusError(
+                Code.ILLEGAL_MESSAGE_GROUP,
+                f"a message group of {len(group.encode())} bytes: give less than {most}",
+            )
+
+
+def _check_type(kind: int) -> None:
+    if kind in _NOT_SERVED:
+        raise StatusError(
+            Code.NOT_IMPLEMENTED,
+            f"messages with {_NOT_SERVED[kind]} are not served: send NORMAL, FIFO, DELAY or"
+            " TRANSACTION messages",
+        )
+    if kind not in MessageType.values():
+        raise StatusError(Code.NOT_IMPLEMENTED, f"the message type {kind} is not known")
+
+
+def _check_id(message_id: str) -> None:
+    if not message_id.strip():
+        raise StatusError(Code.ILLEGAL_MESSAGE_ID, "the message has no id: give it one")
+    _check_text("message id", message_id, Code.ILLEGAL_MESSAGE_ID)
+
+
+def _check_property(name: str, value: str) -> None:
+    code = Code.ILLEGAL_MESSAGE_PROPERTY_KEY
+    if not name:
+        raise StatusError(code, f"the property with the value {value[:_SHOWN]!r} has no name")
+    if name in RESERVED_PROPERTIES:
+        raise StatusError(code, f"the property {name} is the servers' own: take another name")
+    if _control_character(name):
+        raise StatusError(code, f"the property name {name[:_SHOWN]!r} has a control character")
+    if _control_character(value):
+        raise StatusError(
+            code, f"the value of the property {name[:_SHOWN]} has a control character"
+        )
+
+
+def _check_tag(tag: str) -> None:
+    _check_text("tag", tag, Code.ILLEGAL_MESSAGE_TAG)
+    if "|" in tag:
+        raise StatusError(
+            Code.ILLEGAL_MESSAGE_TAG,
+            f"the tag {tag[:_SHOWN]!r} has a |, which divides tags of subscriptions: leave it out",
+        )
+
+
+def _check_text(what: str, text: str, code: Code) -> None:
+    """Raises `StatusError` for blanks and for a control character; an empty text is none."""
+    if not text:
+        return
+    if not text.strip():
+        raise StatusError(code, f"the {what} has blanks only: leave it out or name it")
+    if _control_character(text):
+        raise StatusError(code, f"the {what} {text[:_SHOWN]!r} has a control character")
+
+
+def _time(timestamp: Timestamp, what: str, code: Code) -> int:
+    try:
+        return milliseconds(timestamp)
+    except ValueError as error:
+        raise StatusError(code, f"the {what} timestamp is no time: {error}") from None
