@@ -1,0 +1,156 @@
+"""Heartbeats of classic clients (34) and their unregistration (35).
+
+A client sends its heartbeat to each broker that it knows. Here all of these are the proxy, which
+passes the first of them on to all brokers of the client and answers the others itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+from twisted.internet.defer import DeferredList
+from twisted.internet.interfaces import IReactorTime
+
+from rocketmq_tw.broker.clients.client_requests import MAX_HEARTBEAT_BYTES
+from rocketmq_tw.broker.clients.registry import MAX_GROUPS_PER_PEER
+from rocketmq_tw.message import names
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
+from rocketmq_tw.proxy.remoting.passing import ANY_TIMEOUT, answer_to, pass_on
+from rocketmq_tw.wire.bodies.base import decode_request
+from rocketmq_tw.wire.bodies.clients import HeartbeatData
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.clients import UnregisterClientRequestHeader
+
+#: Seconds within which a broker is not told the same of a client again: much less than the 30 from
+#: one heartbeat to the next, more than a round to all brokers takes.
+ROUND = 5.0
+#: Topics of a client that was told no route whose brokers are looked for.
+MAX_TOPICS = 64
+MAX_NAME_LENGTH = 255
+
+
+class ClassicHeartbeats:
+    """Registers classic clients with brokers; `clock` tells when they were told last."""
+
+    def __init__(self, brokers: IBrokers, clients: ClassicClients, clock: IReactorTime) -> None:
+        self._brokers = brokers
+        self._clients = clients
+        self._clock = clock
+
+    async def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """34: registers the client with all brokers that it knows. Refuses what all of them refuse,
+        with SERVICE_NOT_AVAILABLE where none answers."""
+        if len(request.body) > MAX_HEARTBEAT_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"a heartbeat of {len(request.body)} bytes: subscribe to fewer topics an instance,"
+                f" {MAX_HEARTBEAT_BYTES} are the limit",
+            )
+        data = decode_request(HeartbeatData, request.body)
+        names.check_length("clientID", data.client_id)
+        client = self._clients.of(peer)
+        client.client_id = data.client_id
+        self._clients.keep_groups(client, _topic_of_each_group(data))
+        client.left = None
+        digest = blake2b(request.body, digest_size=16).digest()
+        now = self._clock.seconds()
+        brokers = await self._brokers_of(client, data)
+        due = [name for name in brokers if not _is_told(client, name, digest, now)]
+        if not due:
+            return request.response()
+        answers = await self._ask_all(due, request, client)
+        told = [name for name, answer in answers.items() if answer.code == ResponseCode.SUCCESS]
+        for name in told:
+            client.registered[name] = digest, now
+        if told or len(due) < len(brokers):
+            # Our own answer: it does not offer heartbeats without subscriptions, since brokers
+            # that come later need them.
+            return request.response()
+        if not answers:
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "no broker answers: send the heartbeat again"
+            )
+        return answer_to(request, next(iter(answers.values())))
+
+    async def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """35: takes the client out of its groups at all brokers that know it."""
+        header = request.header(UnregisterClientRequestHeader)
+        client = self._clients.of(peer)
+        groups = header.producer_group, header.consumer_group
+        if groups != client.left:
+            client.left = groups
+            await self._ask_all(list(client.registered), request, client)
+            # The rest of the client is told anew, and to all.
+            client.registered = dict.fromkeys(client.registered, (b"", 0.0))
+        return request.response()
+
+    async def _brokers_of(self, client: ClassicClient, data: HeartbeatData) -> list[str]:
+        """Returns the brokers that the client knows. It may have learnt of them elsewhere, as
+        before a connection was lost: then those of its topics, or else all."""
+        if client.told_brokers:
+            return sorted(client.told_brokers)
+        topics = dict.fromkeys(
+            wanted.topic
+            for consumer in data.consumer_data_set
+            for wanted in consumer.subscription_data_set
+        )
+        return await brokers_of_topics(self._brokers, topics) or sorted(self._brokers.names())
+
+    async def _ask_all(
+        self, broker_names: Iterable[str], request: RemotingCommand, client: ClassicClient
+    ) -> dict[str, RemotingCommand]:
+        """Returns what brokers answer; one that gives no answer has none."""
+        asked = list(broker_names)
+        results: list[tuple[bool, Any]] = await DeferredList(
+            [self._brokers.ask(name, pass_on(request), ANY_TIMEOUT, client) for name in asked],
+            consumeErrors=True,
+        )
+        for is_answered, result in results:
+            if not is_answered and not result.check(RemotingError):
+                result.raiseException()
+        return {
+            name: answer
+            for name, (is_answered, answer) in zip(asked, results, strict=True)
+            if is_answered
+        }
+
+
+async def brokers_of_topics(brokers: IBrokers, topics: Iterable[str]) -> list[str]:
+    """Returns the names of the brokers that have one of the topics, the first `MAX_TOPICS` of
+    them."""
+    found: set[str] = set()
+    for topic in list(topics)[:MAX_TOPICS]:
+        route = await brokers.route(topic)
+        if route is not None:
+            found.update(data.broker_name for data in route.broker_datas)
+    return sorted(found)
+
+
+def _topic_of_each_group(data: HeartbeatData) -> dict[str, str]:
+    """Returns the consumer groups of a heartbeat, each with a topic that its members have in common
+    with nobody else: not its retry topic, which is at more brokers than they all know."""
+    groups = {}
+    for consumer in data.consumer_data_set[:MAX_GROUPS_PER_PEER]:
+        group = consumer.group_name
+        for wanted in consumer.subscription_data_set:
+            if wanted.topic != names.retry_topic(group):
+                groups[group] = wanted.topic
+                break
+    if any(max(len(group), len(topic)) > MAX_NAME_LENGTH for group, topic in groups.items()):
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"a group or topic has a name of more than {MAX_NAME_LENGTH} characters: shorten it",
+        )
+    return groups
+
+
+def _is_told(client: ClassicClient, broker_name: str, digest: bytes, now: float) -> bool:
+    known, at = client.registered.get(broker_name, (b"", 0.0))
+    return known == digest and now - at < ROUND

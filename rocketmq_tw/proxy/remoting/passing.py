@@ -1,0 +1,124 @@
+"""Requests and answers that pass through a proxy: the same but for the opaque, and bodies are not
+looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+
+#: Seconds that a broker gets to answer. A client that waits for less gives up by itself.
+ANSWER_TIMEOUT = 15.0
+#: Seconds that a broker gets beyond the time for which it may hold a request.
+AFTER_HOLDING = 10.0
+#: Milliseconds for which a request may be held at most.
+MAX_HOLD_MS = 3_600_000
+#: Request code -> the field that says how many milliseconds the broker may hold the request.
+_HOLD_FIELDS = {
+    int(RequestCode.PULL_MESSAGE): "suspendTimeoutMillis",
+    int(RequestCode.LITE_PULL_MESSAGE): "suspendTimeoutMillis",
+    int(RequestCode.POP_MESSAGE): "pollTime",
+    int(RequestCode.NOTIFICATION): "pollTime",
+}
+#: Seconds in which one of several brokers has to answer, and how many of them are asked.
+ANY_TIMEOUT = 3.0
+MAX_ASKED = 8
+
+
+def pass_on(request: RemotingCommand, *, oneway: bool = False) -> RemotingCommand:
+    """Returns the same request with an opaque of this process."""
+    passed = RemotingCommand.request(request.code, body=request.body, oneway=oneway)
+    passed.ext_fields = request.ext_fields
+    passed.language, passed.version = request.language, request.version
+    passed.serialization = request.serialization
+    return passed
+
+
+def answer_to(request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
+    """Returns what came as an answer as the answer to `request`."""
+    response = request.response(answer.code, answer.remark, body=answer.body)
+    response.ext_fields = answer.ext_fields
+    response.language, response.version = answer.language, answer.version
+    return response
+
+
+def timeout_of(request: RemotingCommand) -> float:
+    """Returns the seconds that a broker gets to answer a request; raises `RequestError` where it
+    says wrongly how long it may be held."""
+    field = _HOLD_FIELDS.get(request.code)
+    if field is None:
+        return ANSWER_TIMEOUT
+    text = request.ext_fields.get(field, "0")
+    try:
+        hold_ms = int(text)
+    except ValueError:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"{field} is {text[:40]!r}: give milliseconds"
+        ) from None
+    return min(max(0, hold_ms), MAX_HOLD_MS) / 1000 + AFTER_HOLDING
+
+
+class Passing:
+    """Passes requests of clients on to brokers, and answers back."""
+
+    def __init__(self, brokers: IBrokers) -> None:
+        self._brokers = brokers
+
+    def to(
+        self,
+        broker_name: str,
+        request: RemotingCommand,
+        client: IProxyClient,
+        timeout: float = ANSWER_TIMEOUT,
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """Returns the answer of a broker; fails with `RequestError` (SERVICE_NOT_AVAILABLE, with
+        which producers try another broker) where it gives none."""
+        if request.is_oneway:
+            self._brokers.tell(broker_name, pass_on(request, oneway=True), client)
+            return request.response()
+        answer = self._brokers.ask(broker_name, pass_on(request), timeout, client)
+        return answer.addCallbacks(
+            lambda reply: answer_to(request, reply), _unreachable, errbackArgs=(broker_name,)
+        )
+
+    async def to_any(
+        self,
+        broker_names: Iterable[str],
+        request: RemotingCommand,
+        client: IProxyClient,
+        is_wanted: Callable[[RemotingCommand], bool],
+    ) -> RemotingCommand:
+        """Returns the first wanted answer of one of several brokers, or the last of the others.
+        Raises `RequestError` (SERVICE_NOT_AVAILABLE) where none is there or answers."""
+        answer: RemotingCommand | None = None
+        reasons: list[str] = []
+        for name in list(broker_names)[:MAX_ASKED]:
+            try:
+                answer = await self._brokers.ask(name, pass_on(request), ANY_TIMEOUT, client)
+            except RemotingError as error:
+                reasons.append(f"{name}: {error}")
+            else:
+                if is_wanted(answer):
+                    break
+        if answer is None:
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"no broker answers; ask again later ({'; '.join(reasons) or 'none is known'})",
+            )
+        return answer_to(request, answer)
+
+
+def _unreachable(failure: Failure, broker_name: str) -> RemotingCommand:
+    failure.trap(RemotingError)
+    raise RequestError(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        f"broker {broker_name} does not answer: try another broker, or again later"
+        f" ({failure.value})",
+    )

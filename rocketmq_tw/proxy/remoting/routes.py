@@ -1,0 +1,63 @@
+"""Routes for classic clients (105): all brokers are at the proxy's address."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from rocketmq_tw.namesrv.requests.routes import FIRST_STANDARD_JSON_VERSION
+from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
+from rocketmq_tw.proxy.remoting.clients import ClassicClients
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader
+
+
+class ClassicRoutes:
+    """Tells routes. `advertised` is where clients reach the proxy; without it that is the address
+    that the client has asked at."""
+
+    def __init__(
+        self, brokers: IBrokers, clients: ClassicClients, advertised: Endpoint | None = None
+    ) -> None:
+        self._brokers = brokers
+        self._clients = clients
+        self._advertised = (
+            None if advertised is None else join_address(advertised.host, advertised.port)
+        )
+
+    async def route(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """105: the queues of a topic; TOPIC_NOT_EXIST where no broker has it."""
+        header = request.header(GetRouteInfoRequestHeader)
+        route = await self._brokers.route(header.topic)
+        if route is None:
+            # The topic may have come to be since that was remembered.
+            route = await self._brokers.refresh_route(header.topic)
+        if route is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"no registered broker has the topic {header.topic}: create it, or send to it"
+                " where brokers create topics by themselves (autoCreateTopicEnable)",
+            )
+        self._clients.of(peer).told_brokers.update(data.broker_name for data in route.broker_datas)
+        shown = show_route(route, self._advertised or peer.local_address)
+        standard = request.version >= FIRST_STANDARD_JSON_VERSION
+        standard = standard or header.accept_standard_json_only is True
+        return request.response(body=encode_body(shown, standard_json=standard))
+
+
+def show_route(route: TopicRouteData, address: str) -> TopicRouteData:
+    """Returns a route with each broker at `address`: once, as its master where it has one, since
+    clients send heartbeats to each address of it."""
+    return structs.replace(
+        route, broker_datas=[_show_broker(data, address) for data in route.broker_datas]
+    )
+
+
+def _show_broker(data: BrokerData, address: str) -> BrokerData:
+    broker_id = min(data.broker_addrs, default=MASTER_ID)
+    return structs.replace(data, broker_addrs={broker_id: address})

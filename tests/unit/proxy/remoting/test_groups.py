@@ -1,0 +1,155 @@
+"""Questions of classic clients about groups, and those of brokers to classic clients."""
+
+import pytest
+
+from rocketmq_tw.message.ids import offset_message_id
+from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.clients import (
+    CheckClientBody,
+    ConsumerData,
+    HeartbeatData,
+    SubscriptionData,
+)
+from rocketmq_tw.wire.bodies.queues import QueryAssignmentRequestBody
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.asked import refused
+from tests.support.classic import ClassicPort, classic_request, echo
+from tests.support.proxy import answer_of
+
+ABOUT_GROUPS = [
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+]
+
+
+@pytest.fixture
+def port() -> ClassicPort:
+    port = ClassicPort()
+    port.brokers.add_topic("T", {"broker-b": 4, "broker-c": 4})
+    port.brokers.add_topic("%RETRY%G", {"broker-a": 1, "broker-b": 1, "broker-c": 1})
+    for code in port.requests.handlers():
+        port.brokers.answer(code, echo)
+    return port
+
+
+def subscribe(port: ClassicPort) -> None:
+    wanted = [SubscriptionData(topic=topic) for topic in ("%RETRY%G", "T")]
+    consumer = ConsumerData(group_name="G", subscription_data_set=wanted)
+    body = encode_body(HeartbeatData(client_id="c", consumer_data_set=[consumer]))
+    port.ask(classic_request(RequestCode.HEART_BEAT, body))
+    port.brokers.asked.clear()
+
+
+@pytest.mark.parametrize("code", ABOUT_GROUPS)
+def test_a_member_asks_a_broker_that_all_members_know(port: ClassicPort, code: int) -> None:
+    subscribe(port)
+    port.ask(classic_request(code, consumerGroup="G"))
+    assert port.asked_names() == ["broker-b"]
+
+
+@pytest.mark.parametrize("code", ABOUT_GROUPS)
+def test_others_ask_until_a_broker_knows_the_group(port: ClassicPort, code: int) -> None:
+    port.brokers.gone.add("broker-a")
+
+    def answer(request: RemotingCommand) -> RemotingCommand:
+        known = port.asked_names()[-1] == "broker-c"
+        return request.response(ResponseCode.SUCCESS if known else ResponseCode.CONSUMER_NOT_ONLINE)
+
+    port.brokers.answer(code, answer)
+    assert port.ask(classic_request(code, consumerGroup="G")).code == ResponseCode.SUCCESS
+    assert port.asked_names() == ["broker-a", "broker-b", "broker-c"]
+
+
+def test_a_group_that_no_broker_knows(port: ClassicPort) -> None:
+    code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+    port.brokers.answer(
+        code, lambda request: request.response(ResponseCode.CONSUMER_NOT_ONLINE, "not online")
+    )
+    answer = port.ask(classic_request(code, consumerGroup="G"))
+    assert (answer.code, answer.remark) == (ResponseCode.CONSUMER_NOT_ONLINE, "not online")
+    port.brokers.gone |= {"broker-a", "broker-b", "broker-c"}
+    with refused(ResponseCode.SERVICE_NOT_AVAILABLE):
+        port.ask(classic_request(code, consumerGroup="G"))
+    with refused(ResponseCode.SYSTEM_ERROR) as caught:
+        port.ask(classic_request(code))
+    assert "consumerGroup" in caught.value.remark
+
+
+def test_a_check_of_a_subscription_and_an_assignment_are_a_broker_s(port: ClassicPort) -> None:
+    check = CheckClientBody(client_id="c", subscription_data=SubscriptionData(topic="T"))
+    port.ask(classic_request(RequestCode.CHECK_CLIENT_CONFIG, encode_body(check)))
+    wanted = QueryAssignmentRequestBody(topic="T", consumer_group="G", client_id="c")
+    port.ask(classic_request(RequestCode.QUERY_ASSIGNMENT, encode_body(wanted)))
+    assert port.asked_names() == ["broker-b", "broker-b"]
+    unknown = CheckClientBody(client_id="c", subscription_data=SubscriptionData(topic="New"))
+    answer = port.ask(classic_request(RequestCode.CHECK_CLIENT_CONFIG, encode_body(unknown)))
+    assert answer.code == ResponseCode.SUCCESS
+    assert len(port.brokers.asked) == 2
+
+
+def test_a_message_is_consumed_directly_from_the_broker_that_has_it(port: ClassicPort) -> None:
+    port.brokers.routes["T"].broker_datas[1].broker_addrs[0] = "10.0.0.7:10911"
+    fields = {"consumerGroup": "G", "clientId": "c"}
+    at = offset_message_id("10.0.0.7", 10911, 5)
+    port.ask(classic_request(RequestCode.CONSUME_MESSAGE_DIRECTLY, msgId=at, topic="T", **fields))
+    port.ask(classic_request(RequestCode.CONSUME_MESSAGE_DIRECTLY, brokerName="broker-a", **fields))
+    assert port.asked_names() == ["broker-c", "broker-a"]
+    elsewhere = offset_message_id("10.0.0.6", 10911, 5)
+    for message_id in (elsewhere, "x"):
+        with refused(ResponseCode.SYSTEM_ERROR):
+            port.ask(
+                classic_request(RequestCode.CONSUME_MESSAGE_DIRECTLY, msgId=message_id, **fields)
+            )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+    ],
+)
+def test_a_broker_asks_a_client_through_the_proxy(port: ClassicPort, code: int) -> None:
+    client = port.requests.clients.of(port.peer)
+    request = classic_request(code, b"body", consumerGroup="G")
+    answer = client.ask(request, 3.0)
+    ((sent, fire),) = port.peer.requests
+    assert (sent.code, sent.body, sent.ext_fields) == (code, b"body", {"consumerGroup": "G"})
+    assert sent.opaque != request.opaque
+    fire.callback(sent.response(ResponseCode.SUCCESS, "done", body=b"state"))
+    got = answer_of(answer)
+    assert (got.opaque, got.remark, got.body) == (request.opaque, "done", b"state")
+
+
+@pytest.mark.parametrize(
+    "code", [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, RequestCode.RESET_CONSUMER_CLIENT_OFFSET]
+)
+def test_a_broker_notifies_a_client_through_the_proxy(port: ClassicPort, code: int) -> None:
+    client = port.requests.clients.of(port.peer)
+    answer_of(client.ask(classic_request(code, consumerGroup="G", oneway=True), 3.0))
+    (sent,) = port.peer.oneways
+    assert (sent.code, sent.is_oneway) == (code, True)
+
+
+def test_a_client_that_does_not_answer(port: ClassicPort) -> None:
+    client = port.requests.clients.of(port.peer)
+    for error, code in (
+        (RequestTimeout("c:1", 307, 3.0), ResponseCode.CONSUME_MSG_TIMEOUT),
+        (ConnectionLost("c:1", "gone"), ResponseCode.SYSTEM_ERROR),
+    ):
+        answer = client.ask(classic_request(RequestCode.GET_CONSUMER_RUNNING_INFO), 3.0)
+        port.peer.requests[-1][1].errback(error)
+        with refused(code):
+            answer_of(answer)
+
+
+def test_clients_are_asked_nothing_else(port: ClassicPort) -> None:
+    client = port.requests.clients.of(port.peer)
+    with refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+        answer_of(client.ask(classic_request(RequestCode.UPDATE_BROKER_CONFIG), 3.0))
+    assert not port.peer.requests

@@ -1,0 +1,166 @@
+"""Heartbeats of classic clients, which all brokers of a client hear."""
+
+import pytest
+
+from rocketmq_tw.proxy.remoting import clients as clients_module
+from rocketmq_tw.proxy.remoting.heartbeats import MAX_NAME_LENGTH, ROUND
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.clients import (
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.asked import refused
+from tests.support.classic import ClassicPort, classic_request
+from tests.support.network import FakePeer
+
+
+@pytest.fixture
+def port() -> ClassicPort:
+    port = ClassicPort()
+    port.brokers.add_topic("T", {"broker-a": 4, "broker-b": 4})
+    port.brokers.add_topic("Other", {"broker-c": 4})
+
+    def register(request: RemotingCommand) -> RemotingCommand:
+        response = request.response()
+        response.ext_fields = {"isSupportHeartBeatV2": "true"}
+        return response
+
+    port.brokers.answer(RequestCode.HEART_BEAT, register)
+    port.brokers.answer(RequestCode.UNREGISTER_CLIENT, lambda request: request.response())
+    return port
+
+
+def heartbeat(*groups: str, topic: str = "T", client_id: str = "client-1") -> RemotingCommand:
+    data = HeartbeatData(
+        client_id=client_id,
+        producer_data_set=[ProducerData(group_name="producers")],
+        consumer_data_set=[
+            ConsumerData(
+                group_name=group,
+                subscription_data_set=[
+                    SubscriptionData(topic=f"%RETRY%{group}"),
+                    SubscriptionData(topic=topic),
+                ],
+            )
+            for group in groups
+        ],
+    )
+    return classic_request(RequestCode.HEART_BEAT, encode_body(data))
+
+
+def take_route(port: ClassicPort, topic: str) -> None:
+    port.ask(classic_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic))
+
+
+def test_the_brokers_of_the_routes_that_it_has_hear_of_a_client(port: ClassicPort) -> None:
+    take_route(port, "T")
+    request = heartbeat("G")
+    answer = port.ask(request)
+    assert port.asked_names() == ["broker-a", "broker-b"]
+    client = port.requests.clients.of(port.peer)
+    assert all(asked.request.body == request.body for asked in port.brokers.asked)
+    assert all(asked.client is client for asked in port.brokers.asked)
+    assert (client.client_id, client.address) == ("client-1", "10.0.0.9:40000")
+    # Heartbeats without subscriptions are not offered.
+    assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {})
+
+
+def test_one_of_a_round_of_heartbeats_is_passed_on(port: ClassicPort) -> None:
+    take_route(port, "T")
+    port.ask(heartbeat("G"))
+    port.ask(heartbeat("G"))
+    assert len(port.brokers.asked) == 2
+    take_route(port, "Other")
+    port.ask(heartbeat("G"))
+    assert port.asked_names()[2:] == ["broker-c"]
+    port.ask(heartbeat("G", "H"))
+    assert len(port.brokers.asked) == 6
+    port.clock.advance(ROUND)
+    port.ask(heartbeat("G", "H"))
+    assert len(port.brokers.asked) == 9
+
+
+def test_a_client_that_has_its_routes_from_elsewhere(port: ClassicPort) -> None:
+    port.ask(heartbeat("G"))
+    assert port.asked_names() == ["broker-a", "broker-b"]
+    port.brokers.asked.clear()
+    producer = FakePeer("10.0.0.8:1")
+    port.ask(heartbeat(), producer)
+    assert port.asked_names() == ["broker-a", "broker-b", "broker-c"]
+
+
+def test_a_broker_that_is_gone_is_told_again_next_time(port: ClassicPort) -> None:
+    port.brokers.gone.add("broker-a")
+    assert port.ask(heartbeat("G")).code == ResponseCode.SUCCESS
+    port.brokers.gone.clear()
+    port.brokers.asked.clear()
+    port.ask(heartbeat("G"))
+    assert port.asked_names() == ["broker-a"]
+
+
+def test_a_heartbeat_that_no_broker_takes_is_refused(port: ClassicPort) -> None:
+    port.brokers.gone |= {"broker-a", "broker-b"}
+    with refused(ResponseCode.SERVICE_NOT_AVAILABLE):
+        port.ask(heartbeat("G"))
+    port.brokers.gone.clear()
+    port.brokers.answer(
+        RequestCode.HEART_BEAT, lambda request: request.response(ResponseCode.SYSTEM_ERROR, "no")
+    )
+    answer = port.ask(heartbeat("G"))
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "no")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        classic_request(RequestCode.HEART_BEAT, b"x" * (1 << 20) + b"x"),
+        classic_request(RequestCode.HEART_BEAT, b"{"),
+        heartbeat(client_id="c" * 300),
+        heartbeat("G" * (MAX_NAME_LENGTH + 1)),
+        heartbeat("G", topic="T" * (MAX_NAME_LENGTH + 1)),
+    ],
+)
+def test_heartbeats_that_are_wrong_reach_no_broker(
+    port: ClassicPort, request_: RemotingCommand
+) -> None:
+    with pytest.raises(Exception, match=r"limit|body|characters|longer|255"):
+        port.ask(request_)
+    assert not port.brokers.asked
+
+
+def test_groups_of_all_clients_are_bounded(
+    port: ClassicPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients_module, "MAX_GROUPS", 2)
+    port.ask(heartbeat("G", "H"))
+    port.ask(heartbeat("G"))
+    other = FakePeer("10.0.0.8:1")
+    port.ask(heartbeat("G"), other)
+    with refused(ResponseCode.SYSTEM_BUSY):
+        port.ask(heartbeat("G", "H"))
+    other.lose()
+    port.ask(heartbeat("G", "H"))
+
+
+def test_a_client_that_leaves_is_taken_out_everywhere(port: ClassicPort) -> None:
+    port.ask(heartbeat("G"))
+    port.brokers.asked.clear()
+    request = classic_request(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="G")
+    # It tells each broker that it knows.
+    assert port.ask(request).code == port.ask(request).code == ResponseCode.SUCCESS
+    assert port.asked_names() == ["broker-a", "broker-b"]
+    port.ask(heartbeat("G"))
+    assert len(port.brokers.asked) == 4
+
+
+def test_a_lost_connection_has_brokers_forget_the_client(port: ClassicPort) -> None:
+    port.ask(heartbeat("G"))
+    client = port.requests.clients.of(port.peer)
+    assert len(port.requests.clients) == 1
+    port.peer.lose()
+    assert port.brokers.forgotten == [client]
+    assert len(port.requests.clients) == 0
