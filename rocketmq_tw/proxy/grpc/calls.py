@@ -1,0 +1,256 @@
+"""One call of a client: its messages come, go to the handler, and its responses go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rocketmq_tw.net.protocol import as_deferred
+from rocketmq_tw.proxy.grpc.framing import MessageReader, encode_message
+from rocketmq_tw.proxy.grpc.headers import OK_TRAILERS, RESPONSE_HEADERS, status_trailers
+from rocketmq_tw.proxy.grpc.interfaces import (
+    BothStreams,
+    GrpcError,
+    GrpcStatus,
+    ICall,
+    Method,
+    Unary,
+)
+from rocketmq_tw.proxy.http2.interfaces import HeaderList, IStream, IStreamHandler
+from rocketmq_tw.runtime.scope import Scope
+
+#: What a call costs beside its message, roughly.
+CALL_OVERHEAD = 4096
+
+
+@implementer(ICall, IStreamHandler)
+class Call:
+    """A call of a method that there is."""
+
+    log = Logger()
+
+    __slots__ = (
+        "_began",
+        "_clock",
+        "_expiry",
+        "_message",
+        "_method",
+        "_on_message",
+        "_reader",
+        "_scope",
+        "_stream",
+        "address",
+        "authority",
+        "deadline",
+        "local_address",
+        "metadata",
+        "method",
+        "status",
+    )
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        stream: IStream,
+        metadata: Mapping[str, str],
+        method: Method,
+        reader: MessageReader,
+    ) -> None:
+        self._clock = clock
+        self._stream = stream
+        self._method = method
+        self._reader = reader
+        self.method = metadata[":path"]
+        self.metadata = metadata
+        self.authority = metadata.get(":authority", "")
+        self.address = stream.address
+        self.local_address = stream.local_address
+        self.deadline: float | None = None
+        #: What the call ended with; None while it goes on.
+        self.status: GrpcStatus | None = None
+        #: Headers of the response are sent.
+        self._began = False
+        self._message: bytes | None = None
+        self._on_message: Callable[[Any], None] | None = None
+        self._expiry: IDelayedCall | None = None
+        self._scope = Scope()
+
+    def begin(self, timeout: float | None) -> None:
+        """Opens the call, which may take so many seconds."""
+        if timeout is not None:
+            self.deadline = self._clock.seconds() + timeout
+            if timeout <= 0:
+                self._expired()
+                return
+        if isinstance(self._method, BothStreams):
+            self._guarded(self._open_both, self._method)
+        if timeout is not None and not self.is_over:
+            self._expiry = self._clock.callLater(timeout, self._expired)
+
+    # ICall
+
+    @property
+    def is_over(self) -> bool:
+        return self._scope.is_over
+
+    def send(self, message: Message) -> None:
+        if self._scope.is_over:
+            return
+        headers = None if self._began else RESPONSE_HEADERS
+        self._began = True
+        self._stream.write(headers, encode_message(message.SerializeToString()))
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        if not self._scope.is_over:
+            self._stream.when_ready(callback)
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        self._scope.on_end(callback)
+
+    def finish(self, error: GrpcError | None = None) -> None:
+        if self._scope.is_over:
+            return
+        if error is None:
+            self._end(GrpcStatus.OK, b"", OK_TRAILERS)
+        else:
+            self._end(error.status, b"", status_trailers(error.status, str(error)))
+
+    # IStreamHandler
+
+    def received(self, data: bytes) -> None:
+        if self._scope.is_over:
+            return
+        before = self._reader.buffered
+        try:
+            messages = self._reader.feed(data)
+            grown = self._reader.buffered - before
+            if grown and not self._stream.charge(grown) and grown > 0:
+                raise GrpcError(
+                    GrpcStatus.RESOURCE_EXHAUSTED,
+                    "too many bytes are in flight; send again later",
+                )
+            for message in messages:
+                self._received_message(message)
+        except GrpcError as error:
+            self.finish(error)
+
+    def ended(self) -> None:
+        if self._scope.is_over:
+            return
+        if self._reader.buffered:
+            self.finish(GrpcError(GrpcStatus.INVALID_ARGUMENT, "the last message is not complete"))
+        elif isinstance(self._method, BothStreams):
+            self.finish()
+        elif self._message is None:
+            self.finish(GrpcError(GrpcStatus.INVALID_ARGUMENT, "the call has no request"))
+        else:
+            message, self._message = self._message, None
+            self._guarded(self._answer, message)
+
+    def draining(self) -> None:
+        if isinstance(self._method, BothStreams):
+            self.finish(GrpcError(GrpcStatus.UNAVAILABLE, "the server stops"))
+
+    def closed(self) -> None:
+        if not self._scope.is_over:
+            self._over(GrpcStatus.CANCELLED)
+
+    # The handler
+
+    def _received_message(self, message: bytes) -> None:
+        if self._on_message is not None:
+            self._guarded(self._on_message, self._parsed(message))
+        elif self._message is not None:
+            raise GrpcError(GrpcStatus.INVALID_ARGUMENT, "a second request; the call takes one")
+        else:
+            self._message = message
+
+    def _parsed(self, data: bytes) -> Message:
+        kind = self._method.request
+        try:
+            return kind.FromString(data)
+        except DecodeError as error:
+            raise GrpcError(
+                GrpcStatus.INVALID_ARGUMENT, f"the request is no {kind.DESCRIPTOR.full_name}"
+            ) from error
+
+    def _open_both(self, method: BothStreams) -> None:
+        self._on_message = method.open(self)
+
+    def _answer(self, message: bytes) -> None:
+        """Has the handler answer the one request."""
+        method = self._method
+        assert not isinstance(method, BothStreams)
+        result = method.handler(self._parsed(message), self)
+        if isinstance(result, Message) or result is None:
+            self._answered(result)
+            return
+        self._stream.charge(CALL_OVERHEAD + len(message))
+        self._stream.begin_work()
+        answer: Deferred[Any] = as_deferred(result)
+        answer.addCallback(self._answered).addErrback(self._failed)
+        answer.addBoth(self._work_ended)
+
+    def _answered(self, response: Message | None) -> None:
+        if self._scope.is_over:
+            return
+        if not isinstance(self._method, Unary):
+            self.finish()
+        elif response is None:
+            raise TypeError("the handler has no response")
+        else:
+            data = encode_message(response.SerializeToString())
+            self._end(GrpcStatus.OK, data, OK_TRAILERS)
+
+    def _guarded(self, call: Callable[[Any], None], argument: Any) -> None:
+        try:
+            call(argument)
+        except Exception:
+            self._failed(Failure())
+
+    def _failed(self, failure: Failure) -> None:
+        error = failure.value
+        if not isinstance(error, GrpcError):
+            self.log.failure(
+                "{method} of {address}", failure=failure, method=self.method, address=self.address
+            )
+            error = GrpcError(
+                GrpcStatus.INTERNAL,
+                f"{self.method} failed with {type(error).__name__}; see the server's log",
+            )
+        self.finish(error)
+
+    def _work_ended(self, _: object) -> None:
+        self._stream.end_work()
+
+    # The end
+
+    def _expired(self) -> None:
+        self._expiry = None
+        self.finish(
+            GrpcError(GrpcStatus.DEADLINE_EXCEEDED, "the call took longer than grpc-timeout")
+        )
+
+    def _end(self, status: GrpcStatus, data: bytes, trailers: HeaderList) -> None:
+        began, self._began = self._began, True
+        self._over(status)
+        if began:
+            self._stream.write(None, data, trailers)
+        elif data:
+            self._stream.write(RESPONSE_HEADERS, data, trailers)
+        else:
+            self._stream.write([*RESPONSE_HEADERS, *trailers], ends=True)
+
+    def _over(self, status: GrpcStatus) -> None:
+        self.status = status
+        expiry, self._expiry = self._expiry, None
+        if expiry is not None:
+            expiry.cancel()
+        self._scope.end()

@@ -1,0 +1,93 @@
+"""Messages of a gRPC stream: each with a flag, its length and maybe compressed."""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+
+from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
+
+IDENTITY, GZIP = "identity", "gzip"
+#: Encodings of messages that we read.
+ENCODINGS = (IDENTITY, GZIP)
+
+_PREFIX = Struct(">BL")
+PREFIX_LENGTH = 5
+
+
+def encode_message(message: bytes) -> bytes:
+    """Returns a message with its prefix, not compressed."""
+    return _PREFIX.pack(0, len(message)) + message
+
+
+class MessageReader:
+    """Takes a stream's bytes as they come and returns whole messages."""
+
+    __slots__ = ("_encoding", "_held", "_largest")
+
+    def __init__(self, largest: int, encoding: str = IDENTITY) -> None:
+        """`largest`: bytes that a message may have, compressed or not."""
+        self._largest = largest
+        self._encoding = encoding
+        self._held = bytearray()
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held of a message that is not complete."""
+        return len(self._held)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Returns the messages that are complete; raises `GrpcError`."""
+        held = self._held
+        if held:
+            held += data
+            if len(held) < PREFIX_LENGTH or len(held) < PREFIX_LENGTH + self._length(held, 0):
+                return []
+            data = bytes(held)
+            held.clear()
+        messages = []
+        start, end = 0, len(data)
+        while end - start >= PREFIX_LENGTH:
+            after = start + PREFIX_LENGTH + self._length(data, start)
+            if after > end:
+                break
+            message = data[start + PREFIX_LENGTH : after]
+            messages.append(self._decompressed(message) if data[start] else message)
+            start = after
+        if start < end:
+            held += data[start:]
+        return messages
+
+    def _length(self, data: bytes | bytearray, start: int) -> int:
+        flag, length = _PREFIX.unpack_from(data, start)
+        if flag > 1:
+            raise GrpcError(
+                GrpcStatus.INTERNAL, f"the flag of a message is {flag}; gRPC has 0 and 1"
+            )
+        if length > self._largest:
+            raise self._too_large(length)
+        return int(length)
+
+    def _decompressed(self, message: bytes) -> bytes:
+        if self._encoding != GZIP:
+            raise GrpcError(
+                GrpcStatus.INTERNAL,
+                "a message is compressed, and grpc-encoding does not say how",
+            )
+        unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            content = unzip.decompress(message, self._largest + 1)
+        except zlib.error as error:
+            raise GrpcError(GrpcStatus.INTERNAL, f"a message is no gzip: {error}") from error
+        if len(content) > self._largest:
+            raise self._too_large(len(content))
+        if not unzip.eof:
+            raise GrpcError(GrpcStatus.INTERNAL, "the gzip of a message ends too early")
+        return content
+
+    def _too_large(self, length: int) -> GrpcError:
+        return GrpcError(
+            GrpcStatus.RESOURCE_EXHAUSTED,
+            f"a message of {length} bytes or more; the largest is {self._largest}"
+            " (grpcMaxInboundMessageSize)",
+        )

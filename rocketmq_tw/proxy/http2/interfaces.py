@@ -1,0 +1,67 @@
+"""What a protocol over HTTP/2 sees of a connection: its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from zope.interface import Attribute, Interface
+
+#: Names, in lower case, and values.
+HeaderList = Sequence[tuple[bytes, bytes]]
+
+
+class IStream(Interface):
+    """One request of a client and its response."""
+
+    address: str = Attribute("`host:port` of the client.")
+    local_address: str = Attribute("`host:port` that the client connected to.")
+
+    def write(
+        headers: HeaderList | None = None,
+        data: bytes = b"",
+        trailers: HeaderList | None = None,
+        *,
+        ends: bool = False,
+    ) -> None:
+        """Sends the response's headers, once and first, then `data`, then `trailers`, which end the
+        stream; so do headers with `ends`. Data waits until the client takes it. Dropped where the
+        stream is over."""
+
+    def reset(code: int) -> None:
+        """Ends the stream with an error of HTTP/2; does nothing where it is over."""
+
+    def when_ready(callback: Callable[[], None]) -> None:
+        """Calls `callback` once the client keeps up with what is written: at once, or when it has
+        taken it; never where the stream ends before."""
+
+    def charge(size: int) -> bool:
+        """Counts so many bytes more, or fewer, that are held for this stream; returns whether the
+        server may hold so many. What is left is given back at the end."""
+
+    def begin_work() -> None:
+        """From now on the stream has its place among those of its connection until `end_work`,
+        even where it is over before: what it began goes on."""
+
+    def end_work() -> None:
+        """Ends what `begin_work` began; the bytes that it was charged are given back where the
+        stream is over."""
+
+
+class IStreamHandler(Interface):
+    """Takes the request of one stream. Not called any more after `closed`."""
+
+    def received(data: bytes) -> None:
+        """A part of the request's body came."""
+
+    def ended() -> None:
+        """The client has sent all."""
+
+    def draining() -> None:
+        """The server is about to stop: what has no end by itself ends now."""
+
+    def closed() -> None:
+        """The stream is over: it ended, the client reset it, or the connection is lost."""
+
+
+#: Called with each new stream and the request's headers; returns what takes the rest.
+OpenStream = Callable[[IStream, HeaderList], IStreamHandler]
