@@ -1,0 +1,258 @@
+"""The requests of consumers to brokers: messages are popped, acknowledged, and hidden for another
+time (200050, 200051, 200151, 200053)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from rocketmq_tw.message.extra_info import (
+    ExtraInfo,
+    PoppedOffsets,
+    kind_of,
+    parse_extra_info,
+)
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.properties import FIRST_POP_TIME, POP_CK, parse_properties
+from rocketmq_tw.message.record import RecordError, decode_records
+from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
+from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import BodyError, RequestError
+from rocketmq_tw.wire.headers.pop import (
+    AckMessageRequestHeader,
+    ChangeInvisibleTimeRequestHeader,
+    ChangeInvisibleTimeResponseHeader,
+    PopMessageRequestHeader,
+    PopMessageResponseHeader,
+)
+
+#: Seconds that a broker gets to answer an acknowledgement or a change of the invisible time.
+ASK_SECONDS = 3.0
+#: Seconds that an answer to a pop may come late.
+_LATE_SECONDS = 3.0
+#: Codes of brokers for what no pop of theirs gave.
+_NOT_POPPED = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_MESSAGE})
+#: Codes of brokers that have nothing to pop.
+_NOTHING = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
+#: The largest distance from the beginning of a check point that has a bit in a batch.
+_MOST_BITS = 8192
+
+
+@attrs.frozen
+class PoppedMessage:
+    """A message that was popped. `properties` are its own and the time of its first pop."""
+
+    stored: StoredMessage
+    properties: dict[str, str]
+    handle: ReceiptHandle
+
+
+class PopClient:
+    """Asks the brokers that have the messages."""
+
+    def __init__(self, brokers: IBrokers) -> None:
+        self._brokers = brokers
+
+    async def pop(
+        self,
+        broker_name: str,
+        header: PopMessageRequestHeader,
+        client: IProxyClient | None = None,
+    ) -> list[PoppedMessage]:
+        """Returns what one pop brings, which is held by the broker for the header's poll time;
+        nothing where there is nothing. Raises `StatusError` for what a broker refuses, and
+        `RemotingError`."""
+        request = RemotingCommand.request(RequestCode.POP_MESSAGE, header)
+        seconds = header.poll_time / 1000 + _LATE_SECONDS
+        answer = await self._brokers.ask(broker_name, request, seconds, client)
+        if answer.code in _NOTHING:
+            return []
+        if answer.code != ResponseCode.SUCCESS:
+            raise _refusal(answer, header.topic)
+        return _read(answer, broker_name, is_orderly=bool(header.order))
+
+    async def acknowledge(
+        self, topic: str, group: str, handle: ReceiptHandle, client: IProxyClient | None = None
+    ) -> None:
+        """Says that one message is consumed; raises as `pop` does."""
+        info = handle.info
+        header = AckMessageRequestHeader(
+            consumer_group=group,
+            topic=handle.topic(topic, group),
+            queue_id=info.queue_id,
+            extra_info=str(info),
+            offset=info.offset,
+            bname=info.broker_name,
+        )
+        await self._ask(info.broker_name, RequestCode.ACK_MESSAGE, header, client)
+
+    async def acknowledge_all(
+        self,
+        topic: str,
+        group: str,
+        handles: Sequence[ReceiptHandle],
+        client: IProxyClient | None = None,
+    ) -> None:
+        """Says with one request that messages of one broker are consumed; raises as `pop` does
+        where any of them is refused: then each has to be said alone."""
+        broker_name = handles[0].info.broker_name
+        body = BatchAckMessageRequestBody(
+            broker_name=broker_name, acks=list(_batches(topic, group, handles))
+        )
+        request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, body=encode_body(body))
+        answer = await self._brokers.ask(broker_name, request, ASK_SECONDS, client)
+        if answer.code != ResponseCode.SUCCESS:
+            raise _refusal(answer, topic)
+
+    async def hide(
+        self,
+        topic: str,
+        group: str,
+        handle: ReceiptHandle,
+        invisible_ms: int,
+        client: IProxyClient | None = None,
+    ) -> ReceiptHandle:
+        """Hides a message for a time from now on, and returns its handle from now on; raises as
+        `pop` does."""
+        info = handle.info
+        header = ChangeInvisibleTimeRequestHeader(
+            consumer_group=group,
+            topic=handle.topic(topic, group),
+            queue_id=info.queue_id,
+            extra_info=str(info),
+            offset=info.offset,
+            invisible_time=invisible_ms,
+            bname=info.broker_name,
+        )
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        answer = await self._ask(info.broker_name, code, header, client)
+        found = answer.header(ChangeInvisibleTimeResponseHeader)
+        if not found.pop_time:
+            # Brokers answer so for orderly groups.
+            raise StatusError(
+                Code.INVALID_RECEIPT_HANDLE, "the message was acknowledged before: leave it"
+            )
+        return ReceiptHandle(
+            info._replace(
+                start_offset=info.offset,
+                pop_time=found.pop_time,
+                invisible_time=found.invisible_time,
+                revive_queue_id=found.revive_qid,
+            ),
+            handle.log_offset,
+        )
+
+    async def _ask(
+        self,
+        broker_name: str,
+        code: RequestCode,
+        header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader,
+        client: IProxyClient | None,
+    ) -> RemotingCommand:
+        if broker_name not in self._brokers.names():
+            raise StatusError(
+                Code.BAD_REQUEST,
+                f"no broker {broker_name} is known here: try again, unless the receipt handle is"
+                " of another cluster",
+            )
+        request = RemotingCommand.request(code, header)
+        answer = await self._brokers.ask(broker_name, request, ASK_SECONDS, client)
+        if answer.code in _NOT_POPPED:
+            raise StatusError(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message")
+        if answer.code != ResponseCode.SUCCESS:
+            raise _refusal(answer, header.topic)
+        return answer
+
+
+def can_be_batched(handle: ReceiptHandle) -> bool:
+    """Returns whether a message can be acknowledged with others: it lies close to the beginning of
+    its check point."""
+    return 0 <= handle.info.offset - handle.info.start_offset < _MOST_BITS
+
+
+def _batches(topic: str, group: str, handles: Iterable[ReceiptHandle]) -> Iterable[BatchAck]:
+    """Yields the messages of each check point."""
+    points: dict[ExtraInfo, int] = {}
+    for handle in handles:
+        info = handle.info
+        point = info._replace(offset=0)
+        points[point] = points.get(point, 0) | 1 << info.offset - info.start_offset
+    for point, bits in points.items():
+        yield BatchAck(
+            bits=bits.to_bytes((bits.bit_length() + 7) // 8, "little"),
+            group=group,
+            invisible_time=point.invisible_time,
+            pop_time=point.pop_time,
+            queue_id=point.queue_id,
+            retry=point.kind,
+            revive_queue_id=point.revive_queue_id,
+            start_offset=point.start_offset,
+            topic=topic,
+        )
+
+
+def _read(answer: RemotingCommand, broker_name: str, *, is_orderly: bool) -> list[PoppedMessage]:
+    header = answer.header(PopMessageResponseHeader)
+    offsets = PoppedOffsets(header.start_offset_info, header.order_count_info)
+    try:
+        records = list(decode_records(answer.body))
+    except RecordError as error:
+        raise BodyError(f"{broker_name} answered a pop with damaged records: {error}") from error
+    popped = []
+    for stored in records:
+        properties = parse_properties(stored.properties)
+        info = _noted(stored, header, properties.pop(POP_CK, None))
+        if info is None:
+            kind, place = kind_of(stored.topic), stored.queue_offset
+            start = offsets.start(kind, stored.queue_id)
+            info = ExtraInfo(
+                place if start is None else start,
+                header.pop_time,
+                header.invisible_time,
+                header.revive_qid,
+                kind,
+                broker_name,
+                stored.queue_id,
+                place,
+            )
+            if is_orderly:
+                count = offsets.consumed(kind, stored.queue_id, place)
+                stored.reconsume_times = count or stored.reconsume_times
+        properties.setdefault(FIRST_POP_TIME, str(header.pop_time))
+        popped.append(
+            PoppedMessage(stored, properties, ReceiptHandle(info, stored.physical_offset))
+        )
+    return popped
+
+
+def _noted(
+    stored: StoredMessage, header: PopMessageResponseHeader, text: str | None
+) -> ExtraInfo | None:
+    """Returns the extra info that a broker gave a message that it pops again, whose topic it may
+    have changed; None where it gave none, and for one that a producer wrote."""
+    if text is None:
+        return None
+    try:
+        info = parse_extra_info(text)
+    except RequestError:
+        return None
+    is_this = (info.pop_time, info.queue_id, info.offset) == (
+        header.pop_time,
+        stored.queue_id,
+        stored.queue_offset,
+    )
+    return info if is_this else None
+
+
+def _refusal(answer: RemotingCommand, topic: str) -> StatusError:
+    return StatusError(
+        broker_code(answer.code),
+        answer.remark or f"the broker answered {answer.code} for {topic}",
+    )

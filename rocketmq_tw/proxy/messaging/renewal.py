@@ -1,0 +1,331 @@
+"""Renewal: messages stay hidden from others while the client that received them is at work on them.
+
+A receive with `auto_renew` hides its messages for a short time; shortly before that ends, the proxy
+asks the broker for more. The client keeps the receipt handle that came with the message: the one
+that brokers accept now is found here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple, Protocol
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.brokers import IProxyClient
+from rocketmq_tw.proxy.messaging.backoff import retry_delay_ms
+from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
+from rocketmq_tw.proxy.messaging.statuses import StatusError
+from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.lazy_heap import LazyHeap
+from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.wire.errors import RequestError
+
+_log = Logger()
+
+_MINUTE = 60_000
+#: How much longer each renewal hides a message, in ms; the last one stands for all after it.
+STEPS = tuple(minutes * _MINUTE for minutes in (1, 3, 5, 10, 30, 60))
+#: Messages that are renewed, some 1 KiB each, and those of one client among them.
+MAX_RENEWED = 200_000
+MAX_OF_CLIENT = 20_000
+#: Requests of renewals to brokers at a time.
+_MOST_UNDER_WAY = 128
+#: Messages that one turn of the reactor looks at.
+_MOST_IN_TURN = 500
+
+
+class Clients(Protocol):
+    """Finds those who are connected."""
+
+    def get(self, client_id: str, /) -> IProxyClient | None: ...
+
+
+class _Place(NamedTuple):
+    """Where a message is; a group has one delivery of it at a time."""
+
+    group: str
+    topic: str
+    broker_name: str
+    kind: str
+    queue_id: int
+    offset: int
+
+
+def _place(group: str, topic: str, handle: ReceiptHandle) -> _Place:
+    info = handle.info
+    return _Place(group, topic, info.broker_name, info.kind, info.queue_id, info.offset)
+
+
+class RenewedMessage:
+    """A message that is kept hidden. `handle` is what brokers accept for it now."""
+
+    __slots__ = (
+        "_waiting",
+        "claims",
+        "client_id",
+        "due",
+        "failures",
+        "handle",
+        "is_busy",
+        "is_queued",
+        "place",
+        "popped_at",
+        "received_at",
+        "renewals",
+        "retries",
+    )
+
+    def __init__(
+        self, place: _Place, handle: ReceiptHandle, client_id: str, retries: int, now: int
+    ) -> None:
+        self.place = place
+        self.handle = handle
+        self.client_id = client_id
+        #: How often the message was delivered before.
+        self.retries = retries
+        #: The broker's time of the pop, by which the client's handle is known.
+        self.popped_at = handle.info.pop_time
+        #: In ms of the clock: when it was received, and when it is renewed next.
+        self.received_at = self.due = now
+        self.renewals = 0
+        self.failures = 0
+        #: Requests of the client about the message that are under way.
+        self.claims = 0
+        self.is_busy = False
+        self.is_queued = False
+        self._waiting: Waiters[None] | None = None
+
+    def when_idle(self) -> Deferred[None]:
+        """Fires once the broker has answered what it was asked about the message."""
+        if not self.is_busy:
+            return succeed(None)
+        if self._waiting is None:
+            self._waiting = Waiters()
+        return self._waiting.wait()
+
+    def set_idle(self) -> None:
+        """Notes that nothing is asked about the message any more."""
+        self.is_busy = False
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.fire(None)
+
+
+class Renewal:
+    """Keeps the messages hidden that clients have received with `auto_renew`, until they are
+    acknowledged, `renewMaxTimeMillis` are over or the client is gone: then they come back soon."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        popped: PopClient,
+        clients: Clients,
+        metadata: Metadata,
+        config: ProxyConfig,
+    ) -> None:
+        self._clock = clock
+        self._popped = popped
+        self._clients = clients
+        self._metadata = metadata
+        self._config = config
+        self._messages: dict[_Place, RenewedMessage] = {}
+        self._of_client: dict[str, dict[_Place, RenewedMessage]] = {}
+        self._due = LazyHeap[RenewedMessage](self._is_renewed)
+        #: Those that nobody works on any more: they are to come back.
+        self._released: deque[RenewedMessage] = deque()
+        self._alarm = Alarm(clock, self._go_on)
+        self._under_way = 0
+        self._idle = Waiters[None]()
+        self._is_stopped = False
+
+    def __len__(self) -> int:
+        return len(self._messages) + len(self._released)
+
+    def room(self, client_id: str) -> int:
+        """Returns how many messages more of a client can be renewed."""
+        of_client = len(self._of_client.get(client_id, ()))
+        return max(0, min(MAX_OF_CLIENT - of_client, MAX_RENEWED - len(self)))
+
+    def add(
+        self, client_id: str, group: str, topic: str, handle: ReceiptHandle, retries: int
+    ) -> None:
+        """Keeps a message hidden from now on; `retries` is how often it was delivered before."""
+        if self._is_stopped:
+            return
+        place = _place(group, topic, handle)
+        former = self._messages.get(place)
+        if former is not None:
+            self._forget(former)
+        message = RenewedMessage(place, handle, client_id, retries, self._now())
+        self._messages[place] = message
+        self._of_client.setdefault(client_id, {})[place] = message
+        self._queue(message, handle.info.invisible_time)
+
+    async def claim(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
+        """Returns the message that a client's handle stands for, whose renewals pause until it is
+        settled or given back; None where it is not renewed: the client's handle counts then."""
+        message = self._messages.get(_place(group, topic, handle))
+        if message is None or message.popped_at != handle.info.pop_time:
+            return None
+        message.claims += 1
+        # Its handle changes with the answer.
+        await message.when_idle()
+        return message
+
+    def settle(self, message: RenewedMessage) -> None:
+        """Ends a claim and the renewals with it: the client is done with the message."""
+        message.claims -= 1
+        self._forget(message)
+
+    def give_back(self, message: RenewedMessage) -> None:
+        """Ends a claim that came to nothing; the renewals go on."""
+        message.claims -= 1
+        if self._is_renewed(message):
+            self._enqueue(message)
+        elif message.claims == 0 and message.client_id not in self._of_client:
+            # Its client is gone meanwhile.
+            self._release(message)
+
+    def client_gone(self, client: IProxyClient) -> None:
+        """Has the messages of a client come back."""
+        for place, message in self._of_client.pop(client.client_id, {}).items():
+            del self._messages[place]
+            if not message.claims:
+                self._release(message)
+
+    def stop(self) -> Deferred[None]:
+        """Has all messages come back, for nobody renews them any more; fires once brokers have
+        been asked for that."""
+        self._is_stopped = True
+        of_client, self._of_client = self._of_client, {}
+        self._messages.clear()
+        self._due = LazyHeap(self._is_renewed)
+        self._alarm.cancel()
+        for messages in of_client.values():
+            self._released.extend(message for message in messages.values() if not message.claims)
+        self._go_on()
+        return self._idle.wait() if self._under_way or self._released else succeed(None)
+
+    def _is_renewed(self, message: RenewedMessage) -> bool:
+        return self._messages.get(message.place) is message
+
+    def _forget(self, message: RenewedMessage) -> None:
+        if self._is_renewed(message):
+            del self._messages[message.place]
+            of_client = self._of_client[message.client_id]
+            del of_client[message.place]
+            if not of_client:
+                del self._of_client[message.client_id]
+
+    def _now(self) -> int:
+        return int(self._clock.seconds() * 1000)
+
+    def _queue(self, message: RenewedMessage, hidden_ms: int) -> None:
+        """Has a message renewed before `hidden_ms` are over."""
+        message.due = self._now() + max(hidden_ms - self._config.renew_ahead_time_millis, 0)
+        self._enqueue(message)
+
+    def _enqueue(self, message: RenewedMessage) -> None:
+        if not (message.is_queued or message.is_busy or message.claims):
+            message.is_queued = True
+            self._due.push(message.due, message)
+            self._alarm.set_no_later(max(message.due - self._now(), 0) / 1000)
+
+    def _release(self, message: RenewedMessage) -> None:
+        self._released.append(message)
+        self._alarm.set_no_later(0)
+
+    def _go_on(self) -> None:
+        """Asks brokers about what is due, a bounded number at a time."""
+        now = self._now()
+        for _ in range(_MOST_IN_TURN):
+            if self._under_way >= _MOST_UNDER_WAY:
+                # The end of one of them goes on.
+                return
+            message = self._due.take(now)
+            if message is not None:
+                message.is_queued = False
+                if self._is_renewed(message) and not message.claims:
+                    self._begin(message, is_released=False)
+            elif self._released:
+                self._begin(self._released.popleft(), is_released=True)
+            else:
+                break
+        else:
+            self._alarm.set_no_later(0)
+            return
+        if self._due.front is not None:
+            self._alarm.set_no_later(max(self._due.front - now, 0) / 1000)
+        if self._is_stopped and not self._under_way:
+            self._idle.fire(None)
+
+    def _begin(self, message: RenewedMessage, *, is_released: bool) -> None:
+        self._under_way += 1
+        work = self._bring_back(message) if is_released else self._renew(message)
+
+        def over(_: None) -> None:
+            self._under_way -= 1
+            self._alarm.set_no_later(0)
+
+        done = Deferred.fromCoroutine(work)
+        done.addErrback(lambda failure: _log.failure("renewing a message", failure=failure))
+        done.addCallback(over)
+
+    async def _bring_back(self, message: RenewedMessage) -> None:
+        await message.when_idle()
+        await self._hide(message, self._config.invisible_time_millis_when_clear)
+
+    async def _renew(self, message: RenewedMessage) -> None:
+        """Hides a message for longer; queues it for its next renewal, or gives it up."""
+        config = self._config
+        hidden_ms = None
+        message.is_busy = True
+        try:
+            if self._clients.get(message.client_id) is None:
+                # It never said who it is, or is gone since.
+                await self._hide(message, config.invisible_time_millis_when_clear)
+            elif self._now() - message.received_at >= config.renew_max_time_millis:
+                group = await self._metadata.group(message.place.group)
+                await self._hide(message, retry_delay_ms(group, message.retries))
+            else:
+                step = STEPS[min(message.renewals, len(STEPS) - 1)]
+                hidden_ms = await self._hide(message, step)
+        finally:
+            message.set_idle()
+            if hidden_ms is None:
+                self._forget(message)
+        if hidden_ms is not None and self._is_renewed(message):
+            self._queue(message, hidden_ms)
+
+    async def _hide(self, message: RenewedMessage, invisible_ms: int) -> int | None:
+        """Hides a message for a time. Returns how long it is hidden in ms, less where the broker is
+        to be asked again soon; None where no broker can do it."""
+        place, config = message.place, self._config
+        client = self._clients.get(message.client_id)
+        try:
+            message.handle = await self._popped.hide(
+                place.topic, place.group, message.handle, invisible_ms, client
+            )
+        except RemotingError as error:
+            message.failures += 1
+            _log.warn(
+                "a message stays hidden no longer for now, {place}: {error}",
+                place=place,
+                error=error,
+            )
+            if message.failures >= config.max_renew_retry_times:
+                return None
+            return config.renew_ahead_time_millis + config.renew_schedule_period_millis
+        except (StatusError, RequestError) as error:
+            _log.info("a message is renewed no more, {place}: {error}", place=place, error=error)
+            return None
+        message.renewals += 1
+        message.failures = 0
+        return invisible_ms

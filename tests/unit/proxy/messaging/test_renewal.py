@@ -1,0 +1,330 @@
+"""Messages that stay hidden while their client works on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.proxy.messaging import renewal
+from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle, parse_receipt_handle
+from rocketmq_tw.proxy.messaging.renewal import Renewal, RenewedMessage
+from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.pop import (
+    ChangeInvisibleTimeRequestHeader,
+    ChangeInvisibleTimeResponseHeader,
+)
+from tests.support.proxy import FakeClient, FakeClients, PlayedBrokers
+
+#: Of brokers, in ms since 1970, when the clock begins.
+EPOCH = 1_700_000_000_000
+
+
+def handle_of(offset: int = 7, popped_at: int = EPOCH, invisible_ms: int = 60_000) -> ReceiptHandle:
+    text = f"{offset} {popped_at} {invisible_ms} 3 0 broker-a 0 {offset} 4096"
+    return parse_receipt_handle(text)
+
+
+class World:
+    """A proxy with the connected client `client`, and a broker that hides what it is asked to."""
+
+    def __init__(self, **config: Any) -> None:
+        self.clock = Clock()
+        self.brokers = PlayedBrokers()
+        self.brokers.add_topic("T", {"broker-a": 1})
+        self.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, self.hide)
+        self.brokers.answer(
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+            lambda request: request.response(body=encode_body(SubscriptionGroupConfig())),
+        )
+        self.clients = FakeClients()
+        self.client = self.clients.join(FakeClient())
+        self.renewal = Renewal(
+            self.clock,
+            PopClient(self.brokers),
+            self.clients,
+            Metadata(self.clock, self.brokers),
+            ProxyConfig(**config),
+        )
+
+    def hide(self, request: RemotingCommand) -> RemotingCommand:
+        header = request.header(ChangeInvisibleTimeRequestHeader)
+        return request.response(
+            header=ChangeInvisibleTimeResponseHeader(
+                pop_time=EPOCH + int(self.clock.seconds() * 1000),
+                invisible_time=header.invisible_time,
+                revive_qid=3,
+            )
+        )
+
+    def add(self, handle: ReceiptHandle | None = None, client_id: str = "client") -> ReceiptHandle:
+        handle = handle or handle_of()
+        self.renewal.add(client_id, "G", "T", handle, 0)
+        return handle
+
+    def hides(self) -> list[tuple[str, int]]:
+        """Each request's extra info and its time in ms, since the last call."""
+        headers = [
+            asked.request.header(ChangeInvisibleTimeRequestHeader)
+            for asked in self.brokers.asked
+            if asked.request.code == RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        ]
+        self.brokers.asked.clear()
+        return [(header.extra_info, header.invisible_time) for header in headers]
+
+    def claim(self, handle: ReceiptHandle) -> list[RenewedMessage | None]:
+        """What a claim brings, once it does."""
+        found: list[RenewedMessage | None] = []
+        claim = Deferred.fromCoroutine(self.renewal.claim("G", "T", handle))
+        claim.addCallback(found.append)
+        return found
+
+    def held(self) -> Callable[[], None]:
+        """The broker answers only when what is returned is called."""
+        asked: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
+
+        def later(request: RemotingCommand) -> Deferred[RemotingCommand]:
+            asked.append((request, Deferred()))
+            return asked[-1][1]
+
+        def answer() -> None:
+            self.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, self.hide)
+            for request, waiting in asked:
+                waiting.callback(self.hide(request))
+
+        self.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, later)
+        return answer
+
+
+class TestSteps:
+    def test_it_is_renewed_ten_seconds_ahead_of_the_end(self) -> None:
+        world = World()
+        handle = world.add()
+        world.clock.advance(49.9)
+        assert world.hides() == []
+        world.clock.advance(0.1)
+        assert world.hides() == [(str(handle.info), 60_000)]
+
+    def test_steps_grow_to_an_hour_until_three_hours_are_over(self) -> None:
+        world = World()
+        world.add()
+        steps = []
+        for _ in range(4 * 3600):
+            world.clock.advance(1)
+            steps += [ms // 60_000 if ms >= 60_000 else ms for _, ms in world.hides()]
+        # The last one is the group's delay after a first failure.
+        assert steps == [1, 3, 5, 10, 30, 60, 60, 60, 10_000]
+        assert len(world.renewal) == 0
+
+    def test_the_next_renewal_is_asked_for_with_the_new_handle(self) -> None:
+        world = World()
+        world.add()
+        world.clock.advance(50)
+        world.hides()
+        world.clock.advance(50)
+        ((info, _),) = world.hides()
+        assert info == f"7 {EPOCH + 50_000} 60000 3 0 broker-a 0 7"
+
+    def test_a_broker_that_does_not_answer_is_asked_three_times(self) -> None:
+        world = World()
+        world.add()
+        lost = RequestTimeout("a:1", RequestCode.CHANGE_MESSAGE_INVISIBLETIME, 3)
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, lost)
+        for _ in range(120):
+            world.clock.advance(1)
+        assert len(world.hides()) == 3
+        assert len(world.renewal) == 0
+
+    def test_it_goes_on_when_a_broker_answers_again(self) -> None:
+        world = World()
+        world.add()
+        lost = RequestTimeout("a:1", RequestCode.CHANGE_MESSAGE_INVISIBLETIME, 3)
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, lost)
+        world.clock.advance(50)
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, world.hide)
+        world.clock.advance(5)
+        assert [ms for _, ms in world.hides()] == [60_000, 60_000]
+        assert len(world.renewal) == 1
+
+    def test_a_message_that_the_broker_does_not_hide_any_more_is_left(self) -> None:
+        world = World()
+        world.add()
+        world.brokers.answer(
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+            lambda request: request.response(ResponseCode.NO_MESSAGE, "gone"),
+        )
+        world.clock.advance(50)
+        assert len(world.renewal) == 0
+
+    def test_the_same_message_received_once_more_takes_the_former_ones_place(self) -> None:
+        world = World()
+        former = world.add()
+        later = world.add(handle_of(popped_at=EPOCH + 1))
+        assert len(world.renewal) == 1
+        assert world.claim(former) == [None]
+        (message,) = world.claim(later)
+        assert message is not None
+
+
+class TestClaims:
+    def test_a_claim_has_the_handle_that_the_broker_accepts_now(self) -> None:
+        world = World()
+        handle = world.add()
+        world.clock.advance(50)
+        (message,) = world.claim(handle)
+        assert message is not None
+        assert message.handle.info.pop_time == EPOCH + 50_000
+        assert message.handle.log_offset == 4096
+        world.renewal.settle(message)
+        assert len(world.renewal) == 0
+        world.hides()
+        world.clock.advance(1000)
+        assert world.hides() == []
+
+    def test_a_claim_waits_for_a_renewal_under_way(self) -> None:
+        world = World()
+        handle = world.add()
+        answer = world.held()
+        world.clock.advance(50)
+        found = world.claim(handle)
+        assert found == []
+        answer()
+        assert found[0] is not None and found[0].handle.info.pop_time == EPOCH + 50_000
+
+    def test_nothing_is_renewed_during_a_claim(self) -> None:
+        world = World()
+        (message,) = world.claim(world.add())
+        world.clock.advance(55)
+        assert world.hides() == []
+        assert message is not None
+        world.renewal.give_back(message)
+        world.clock.advance(0)
+        assert len(world.hides()) == 1
+
+    def test_a_claim_that_came_to_nothing_leaves_the_time_of_the_next_renewal(self) -> None:
+        world = World()
+        handle = world.add()
+        answer = world.held()
+        world.clock.advance(50)
+        found = world.claim(handle)
+        answer()
+        assert found[0] is not None
+        world.renewal.give_back(found[0])
+        world.hides()
+        world.clock.advance(49)
+        assert world.hides() == []
+        world.clock.advance(1)
+        assert len(world.hides()) == 1
+
+    def test_a_handle_that_is_not_renewed_is_nobodys(self) -> None:
+        assert World().claim(handle_of()) == [None]
+
+
+class TestClientsThatAreGone:
+    def test_their_messages_come_back_at_once(self) -> None:
+        world = World()
+        first, second = world.add(handle_of(7)), world.add(handle_of(8))
+        del world.clients["client"]
+        world.renewal.client_gone(world.client)
+        world.clock.advance(0)
+        assert world.hides() == [(str(first.info), 1000), (str(second.info), 1000)]
+        assert len(world.renewal) == 0
+
+    def test_other_clients_keep_theirs(self) -> None:
+        world = World()
+        world.clients.join(FakeClient("other"))
+        world.add(handle_of(8), "other")
+        world.renewal.client_gone(world.client)
+        world.clock.advance(0)
+        assert world.hides() == []
+        assert len(world.renewal) == 1
+
+    def test_a_message_whose_renewal_is_under_way_comes_back_after_it(self) -> None:
+        world = World()
+        world.add()
+        answer = world.held()
+        world.clock.advance(50)
+        world.renewal.client_gone(world.client)
+        world.clock.advance(0)
+        world.hides()
+        answer()
+        assert world.hides() == [(f"7 {EPOCH + 50_000} 60000 3 0 broker-a 0 7", 1000)]
+
+    def test_one_that_is_being_acknowledged_stays_hidden(self) -> None:
+        world = World()
+        (message,) = world.claim(world.add())
+        world.renewal.client_gone(world.client)
+        assert message is not None
+        world.renewal.settle(message)
+        world.clock.advance(100)
+        assert world.hides() == []
+
+    def test_one_whose_acknowledgement_failed_comes_back(self) -> None:
+        world = World()
+        (message,) = world.claim(world.add())
+        world.renewal.client_gone(world.client)
+        assert message is not None
+        world.renewal.give_back(message)
+        world.clock.advance(0)
+        assert [ms for _, ms in world.hides()] == [1000]
+
+    def test_a_client_that_never_told_its_settings_gets_no_second_minute(self) -> None:
+        world = World()
+        world.add(client_id="unknown")
+        world.clock.advance(50)
+        assert [ms for _, ms in world.hides()] == [1000]
+        assert len(world.renewal) == 0
+
+
+class TestStop:
+    def test_all_messages_come_back(self) -> None:
+        world = World()
+        for offset in range(300):
+            world.add(handle_of(offset))
+        answer = world.held()
+        stopped: list[None] = []
+        world.renewal.stop().addCallback(stopped.append)
+        assert stopped == []
+        answer()
+        world.clock.pump([0] * 20)
+        assert stopped == [None]
+        assert [ms for _, ms in world.hides()] == [1000] * 300
+        assert world.clock.getDelayedCalls() == []
+
+    def test_nothing_is_added_after_it(self) -> None:
+        world = World()
+        assert world.renewal.stop().called
+        world.add()
+        assert len(world.renewal) == 0
+
+
+class TestLimits:
+    def test_a_client_has_room_for_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(renewal, "MAX_OF_CLIENT", 3)
+        monkeypatch.setattr(renewal, "MAX_RENEWED", 4)
+        world = World()
+        assert world.renewal.room("client") == 3
+        world.add(handle_of(1)), world.add(handle_of(2))
+        assert world.renewal.room("client") == 1
+        assert world.renewal.room("other") == 2
+
+    def test_few_are_asked_about_at_a_time(self) -> None:
+        world = World()
+        for offset in range(1000):
+            world.add(handle_of(offset))
+        answer = world.held()
+        world.clock.advance(50)
+        assert len(world.brokers.asked) == 128
+        answer()
+        world.clock.pump([0] * 30)
+        assert len(world.brokers.asked) == 1000
