@@ -176,6 +176,12 @@ class Broker:
         }
         return labelled((metric for part in self.parts for metric in part.metrics()), labels)
 
+    def not_ready(self) -> str:
+        """Returns why clients cannot be served yet; an empty text once they can."""
+        if self.role.role is Role.ISOLATED:
+            return "the broker has no role yet"
+        return self[Cluster].membership.not_registered()
+
     def _listen_vip(self, *, accepts: bool) -> None:
         """A port of the kernel's choice may have a neighbour; a configured one must not."""
         try:

@@ -175,6 +175,11 @@ class Controller:
             figures.append(gauge("active_broker_num", number, of_set))
         return labelled(chain(figures, self._request_latency.metrics()), labels)
 
+    def not_ready(self) -> str:
+        """Returns why brokers cannot be served yet; an empty text once they can."""
+        leader = self.node.core.leader_id
+        return "" if leader else "the controllers have no leader"
+
     def _is_registered(self, key: ReplicaKey) -> bool:
         group = self.machine.state.group(key.name)
         return (

@@ -46,26 +46,32 @@ class Distribution(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A figure with its labels; a histogram's value is a `Distribution`, others' a number."""
+    """A figure with its labels; a histogram's value is a `Distribution`, others' a number. `unit`
+    is of the value: `milliseconds`, `bytes`, or empty for numbers."""
 
     name: str
     type: MetricType
     value: float | Distribution
     labels: Mapping[str, str] = _NO_LABELS
+    unit: str = ""
 
     def __str__(self) -> str:
         labels = ",".join(f"{name}={value}" for name, value in self.labels.items())
         return f"{self.name}{{{labels}}} {self.value}"
 
 
-def counter(name: str, value: float, labels: Mapping[str, str] = _NO_LABELS) -> Metric:
+def counter(
+    name: str, value: float, labels: Mapping[str, str] = _NO_LABELS, unit: str = ""
+) -> Metric:
     """Returns a figure that only grows."""
-    return Metric(name, MetricType.COUNTER, value, labels)
+    return Metric(name, MetricType.COUNTER, value, labels, unit)
 
 
-def gauge(name: str, value: float, labels: Mapping[str, str] = _NO_LABELS) -> Metric:
+def gauge(
+    name: str, value: float, labels: Mapping[str, str] = _NO_LABELS, unit: str = ""
+) -> Metric:
     """Returns a figure of the moment."""
-    return Metric(name, MetricType.GAUGE, value, labels)
+    return Metric(name, MetricType.GAUGE, value, labels, unit)
 
 
 def labelled(metrics: Iterable[Metric], labels: Mapping[str, str]) -> Iterator[Metric]:
@@ -93,8 +99,10 @@ class Histogram(Generic[K]):
         bounds: Sequence[float],
         labels_of: Callable[[K | None], Mapping[str, str]],
         counted_as: Callable[[K], K] = lambda key: key,
+        unit: str = "",
     ) -> None:
         self._name = name
+        self._unit = unit
         # Values are mostly floats, which compare faster with floats.
         self._bounds = tuple(map(float, bounds))
         self._labels_of = labels_of
@@ -120,7 +128,7 @@ class Histogram(Generic[K]):
     def metrics(self) -> Iterator[Metric]:
         """Yields what was recorded, with labels."""
         for key, value in self.distributions().items():
-            yield Metric(self._name, MetricType.HISTOGRAM, value, self._labels_of(key))
+            yield Metric(self._name, MetricType.HISTOGRAM, value, self._labels_of(key), self._unit)
 
     def _add(self, key: K) -> _Series:
         counted = self._counted_as(key)

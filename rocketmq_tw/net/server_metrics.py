@@ -27,7 +27,9 @@ def request_latency() -> Histogram[RequestResult]:
     """Returns stock's `rocketmq_rpc_latency`: the milliseconds that requests took, by request code
     and response code; codes that the protocol does not have are `unknown`. Its `record` is an
     observer for `IListener.observe`."""
-    return Histogram("rocketmq_rpc_latency", LATENCY_BOUNDS, _labels_of, _counted_as)
+    return Histogram(
+        "rocketmq_rpc_latency", LATENCY_BOUNDS, _labels_of, _counted_as, unit="milliseconds"
+    )
 
 
 class MetricsLog:

@@ -1,6 +1,6 @@
 """`twistd rmq-broker`: a broker."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -15,11 +15,13 @@ from rocketmq_tw.broker.assembly.neighbours import NoNeighbours
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.container.child import Supervision, read_settings
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import AccessChecks
@@ -29,6 +31,7 @@ from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.replication.links.slave_addresses import SlaveAddressCheck
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
+from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -39,7 +42,14 @@ class Options(NamesrvAddressOptions):
     """What `twistd rmq-broker` takes."""
 
     synopsis = "[-c broker.properties] [-n host:port;...] [-o key=value]... [-p]"
-    types = (BrokerConfig, MessageStoreConfig, NettyServerConfig, NettyClientConfig, TlsConfig)
+    types = (
+        BrokerConfig,
+        MessageStoreConfig,
+        NettyServerConfig,
+        NettyClientConfig,
+        TlsConfig,
+        MonitoringConfig,
+    )
     own_defaults: ClassVar[Mapping[str, str]] = {"listenPort": "10911"}
 
     optFlags: ClassVar[list[list[Any]]] = [
@@ -138,6 +148,19 @@ class BrokerService(service.Service):
             yield self._server.stop()
             yield self._client.close()
 
+    def metrics(self) -> Iterable[Metric]:
+        """See `Monitored`."""
+        if self.broker is None or not self.started.called:
+            # The store is being loaded.
+            return ()
+        return self.broker.metrics()
+
+    def not_ready(self) -> str:
+        """See `Monitored`."""
+        if self.broker is None or not self.started.called:
+            return "the store is being loaded"
+        return self.broker.not_ready()
+
     def _cannot_start(self, failure: Failure) -> None:
         if not failure.check(CannotListenError, ConfigError, EpochFileError, StoreError, OSError):
             self.log.failure("while starting", failure=failure)
@@ -159,7 +182,7 @@ class BrokerService(service.Service):
         refuse_to_start(self._reactor, error, keys)
 
 
-def makeService(options: Options) -> BrokerService:
+def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
@@ -167,4 +190,5 @@ def makeService(options: Options) -> BrokerService:
     if options["supervised"]:
         supervision = Supervision(reactor)
         supervision.begin()
-    return BrokerService(reactor, options.loaded, supervision)
+    server = BrokerService(reactor, options.loaded, supervision)
+    return with_monitoring(reactor, options.loaded, server)

@@ -1,6 +1,6 @@
 """`twistd rmq-controller`: one controller of a group."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,10 +12,12 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import Setting
 from rocketmq_tw.controller.controller import Controller, ControllerConfigError, node_config
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
@@ -29,6 +31,7 @@ from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
+from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import ServerOptions, with_client_tls
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -43,7 +46,7 @@ class Options(ServerOptions):
     """What `twistd rmq-controller` takes."""
 
     synopsis = "[-c controller.conf] [-o key=value]... [-p]"
-    types = (ControllerConfig, NettyServerConfig, NettyClientConfig, TlsConfig)
+    types = (ControllerConfig, NettyServerConfig, NettyClientConfig, TlsConfig, MonitoringConfig)
     own_defaults: ClassVar[Mapping[str, str]] = CONTROLLER_DEFAULTS
 
     def settings(self) -> list[Setting]:
@@ -126,6 +129,14 @@ class ControllerService(service.Service):
             address=config.peers[member],
         )
 
+    def metrics(self) -> Iterable[Metric]:
+        """See `Monitored`."""
+        return () if self._controller is None else self._controller.metrics()
+
+    def not_ready(self) -> str:
+        """See `Monitored`."""
+        return "it has not started" if self._controller is None else self._controller.not_ready()
+
     def _open_store(self, config: NodeConfig) -> MemberStore:
         return MemberStore(
             PosixFiles(),
@@ -160,8 +171,9 @@ class ControllerService(service.Service):
         return stopped
 
 
-def makeService(options: Options) -> ControllerService:
+def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    return ControllerService(reactor, options.loaded)
+    server = ControllerService(reactor, options.loaded)
+    return with_monitoring(reactor, options.loaded, server)

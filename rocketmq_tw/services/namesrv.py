@@ -1,6 +1,6 @@
 """`twistd rmq-namesrv`: a name server."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -11,10 +11,12 @@ from twisted.logger import Logger
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import Setting
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.administrators import AdministratorCheck
@@ -26,6 +28,7 @@ from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerService
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
+from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import ServerOptions, with_client_tls
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -36,7 +39,14 @@ class Options(ServerOptions):
     """What `twistd rmq-namesrv` takes."""
 
     synopsis = "[-c namesrv.properties] [-o key=value]... [-p]"
-    types = (NamesrvConfig, NettyServerConfig, TlsConfig, NettyClientConfig, ControllerConfig)
+    types = (
+        NamesrvConfig,
+        NettyServerConfig,
+        TlsConfig,
+        NettyClientConfig,
+        ControllerConfig,
+        MonitoringConfig,
+    )
     own_defaults: ClassVar[Mapping[str, str]] = {"listenPort": "9876", **CONTROLLER_DEFAULTS}
 
     def settings(self) -> list[Setting]:
@@ -114,6 +124,14 @@ class NamesrvService(service.Service):
         if self._controller is not None:
             self._controller.startService()
 
+    def metrics(self) -> Iterable[Metric]:
+        """See `Monitored`."""
+        return () if self._name_server is None else self._name_server.metrics()
+
+    def not_ready(self) -> str:
+        """See `Monitored`."""
+        return "" if self.local_address else "it has not started"
+
     def _controller_failed(self, error: BaseException | None) -> None:
         """Routes are told on: that needs no controller."""
         self.log.critical(
@@ -138,8 +156,9 @@ class NamesrvService(service.Service):
         return stopped
 
 
-def makeService(options: Options) -> NamesrvService:
+def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    return NamesrvService(reactor, options.loaded)
+    server = NamesrvService(reactor, options.loaded)
+    return with_monitoring(reactor, options.loaded, server)

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, ClassVar
 
 import msgspec
@@ -15,10 +16,13 @@ from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.services.broker import BrokerService
+from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.namesrv import NamesrvService
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import prepare_process
@@ -38,6 +42,7 @@ class Options(NamesrvAddressOptions):
         NettyClientConfig,
         TlsConfig,
         ControllerConfig,
+        MonitoringConfig,
     )
     #: On loopback and beneath the current directory: nothing to set up, nobody else gets in.
     own_defaults: ClassVar[Mapping[str, str]] = {
@@ -84,6 +89,14 @@ class StandaloneService(service.Service):
         if self.name_server.running:
             yield self.name_server.stopService()
 
+    def metrics(self) -> Iterable[Metric]:
+        """See `Monitored`."""
+        return chain(self.name_server.metrics(), self.broker.metrics())
+
+    def not_ready(self) -> str:
+        """See `Monitored`."""
+        return self.name_server.not_ready() or self.broker.not_ready()
+
     def _announce_when_registered(self, _: object) -> None:
         """Announces that the server is ready once the name server knows the broker: a client may
         connect then."""
@@ -106,8 +119,9 @@ class StandaloneService(service.Service):
         )
 
 
-def makeService(options: Options) -> StandaloneService:
+def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    return StandaloneService(reactor, options.loaded)
+    server = StandaloneService(reactor, options.loaded)
+    return with_monitoring(reactor, options.loaded, server)

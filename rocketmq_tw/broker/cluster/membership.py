@@ -94,6 +94,13 @@ class Membership:
         """Whether the broker is to be registered in its present role."""
         return self._registration is not None
 
+    def not_registered(self) -> str:
+        """Returns why clients cannot find this broker yet; an empty text once a name server has
+        it."""
+        if any(link.has_broker for link in self._links.values()):
+            return ""
+        return "no name server has taken its registration" if self._links else ""
+
     def when_registered(self, name_server: str) -> Deferred[None]:
         """Fires once the name server of this address, one of `namesrvAddr`, has taken a
         registration."""

@@ -79,19 +79,20 @@ class NameServerLink:
         self.address = address
         self._came_back = came_back
         self.is_reachable = True
-        self._has_broker = False
+        #: Whether it has taken a registration, and not refused a later one.
+        self.has_broker = False
         #: Whether it may have this broker: a registration was sent, and not refused.
         self.may_have_broker = False
         self._registered = Waiters[None]()
 
     def when_registered(self) -> Deferred[None]:
         """Fires once this name server has taken a registration."""
-        return succeed(None) if self._has_broker else self._registered.wait()
+        return succeed(None) if self.has_broker else self._registered.wait()
 
     def registered(self, broker_name: str) -> None:
         """Notes that it has taken a registration."""
-        if not self._has_broker:
-            self._has_broker = True
+        if not self.has_broker:
+            self.has_broker = True
             log.info(
                 "broker {name} is registered with name server {name_server}",
                 name=broker_name,
@@ -145,7 +146,7 @@ class NameServerLink:
     ) -> None:
         if response.code != ResponseCode.SUCCESS:
             if command.code == RequestCode.REGISTER_BROKER:
-                self._has_broker = self.may_have_broker = False
+                self.has_broker = self.may_have_broker = False
             log.warn(
                 "name server {address} answers request {code} with {response}",
                 address=self.address,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
@@ -12,12 +12,14 @@ from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.control.admin import AdminRequests
 from rocketmq_tw.broker.control.consume_stats import ConsumeStatsRequests
 from rocketmq_tw.broker.control.consumer_status import ConsumerStatusRequests
+from rocketmq_tw.broker.control.group_lag import GroupLag
 from rocketmq_tw.broker.control.resets import ResetRequests
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -51,6 +53,7 @@ class Control(Part):
             ResetRequests(config, topics, groups, offsets, registry, store, growing),
             ConsumerStatusRequests(registry, host.in_slices, host.in_thread),
         )
+        self._lag = GroupLag(host, tables, store)
         self._handlers = merge_handlers(family.handlers() for family in families)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
@@ -58,6 +61,9 @@ class Control(Part):
             return self._handlers
         remark = f"this broker is {role.words} and its offsets are the master's: move them there"
         return {**self._handlers, **refusing(MOVING, ResponseCode.SYSTEM_ERROR, remark)}
+
+    def metrics(self) -> Iterable[Metric]:
+        return self._lag.metrics()
 
     def _shown(self) -> Mapping[str, str]:
         # As in stock: whether it does what only a master does.

@@ -127,7 +127,7 @@ class Timer(Part):
         books = self.books
         yield gauge("rocketmq_timer_enqueue_lag", self._messages_behind())
         yield gauge("rocketmq_timer_dequeue_lag", max(books.waiting, 0))
-        yield gauge("rocketmq_timer_dequeue_latency", self.engine.behind_ms())
+        yield gauge("rocketmq_timer_dequeue_latency", self.engine.behind_ms(), unit="milliseconds")
         yield counter("rocketmq_timer_enqueue_total", books.entered.total)
         yield counter("rocketmq_timer_dequeue_total", books.delivered.total)
 

@@ -32,6 +32,9 @@ from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.base import decode_table
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 
+#: Stock's labels of a store's figures.
+_STORAGE = {"storage_type": "local", "storage_medium": "disk"}
+
 log = Logger()
 
 
@@ -167,10 +170,16 @@ class Writing(Part):
 
     def metrics(self) -> Iterable[Metric]:
         store = self.store
-        yield gauge("rocketmq_storage_size", store.end_offset - store.min_physical_offset)
-        yield gauge("rocketmq_storage_flush_behind_bytes", store.end_offset - store.flushed_offset)
+        size = store.end_offset - store.min_physical_offset
+        yield gauge("rocketmq_storage_size", size, _STORAGE, "bytes")
+        unflushed = store.end_offset - store.flushed_offset
+        yield gauge("rocketmq_storage_flush_behind", unflushed, _STORAGE, "bytes")
         behind = store.written_offset - store.dispatched_offset
-        yield gauge("rocketmq_storage_dispatch_behind_bytes", behind)
+        yield gauge("rocketmq_storage_dispatch_behind", behind, _STORAGE, "bytes")
+        oldest = store.oldest_store_time()
+        if oldest > 0:
+            kept_ms = self._host.now_ms() - oldest
+            yield gauge("rocketmq_storage_message_reserve_time", kept_ms, _STORAGE, "milliseconds")
         yield gauge("rocketmq_storage_writable", int(not self.health.cannot_write))
 
 

@@ -1,0 +1,46 @@
+"""What a server tells monitoring: stock's metrics keys, which every server has here."""
+
+from typing import Annotated
+
+from rocketmq_tw.config.base import Config, Format, HostName, Port
+from rocketmq_tw.config.values import choice
+
+DISABLED, PROMETHEUS = "DISABLE", "PROM"
+
+
+class MonitoringConfig(Config, frozen=True):
+    """Whether Prometheus may ask this server, and where. Stock also pushes to OpenTelemetry
+    collectors (OTLP_GRPC) and writes a log of its own (LOG), which are not supported here: every
+    server logs its figures every ten minutes."""
+
+    #: PROM: metrics and health are served over HTTP.
+    metrics_exporter_type: Annotated[str, Format(choice(DISABLED, PROMETHEUS))] = DISABLED
+    metrics_prom_exporter_port: Port = 5557
+    #: The address that is listened on. Stock takes the broker's own address where none is given.
+    metrics_prom_exporter_host: HostName = "127.0.0.1"
+    #: Labels of every figure: `name:value`, several with `,` between them.
+    metrics_label: Annotated[str, Format(lambda text: _labels(text))] = ""
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the HTTP port is opened."""
+        return self.metrics_exporter_type == PROMETHEUS
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """`metricsLabel` by name."""
+        return dict(_pairs(self.metrics_label))
+
+
+def _labels(text: str) -> str:
+    for name, value in _pairs(text):
+        if not (name.isascii() and name.isidentifier() and value):
+            raise ValueError(
+                "give name:value, several with ',' between them; a name has letters, digits and _"
+            )
+    return text.strip()
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return [(name.strip(), value.strip()) for name, _, value in (p.partition(":") for p in parts)]

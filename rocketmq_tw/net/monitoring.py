@@ -1,0 +1,205 @@
+"""The HTTP port for monitoring: `/metrics` for Prometheus, `/healthz` and `/readyz` for whatever
+starts servers and watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+from twisted.protocols.policies import WrappingFactory
+from twisted.python.failure import Failure
+from twisted.web import http
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Site
+
+from rocketmq_tw.config.monitoring import MonitoringConfig
+from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
+from rocketmq_tw.metrics.prometheus import CONTENT_TYPE, exposition
+from rocketmq_tw.net.address import join_address
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.shared_results import SharedResults
+from rocketmq_tw.runtime.slices import Slices, every
+from rocketmq_tw.runtime.threads import InThread
+
+#: Seconds between two looks at how late the reactor is.
+LOOK_SECONDS = 0.25
+#: Seconds for which an idle connection stays open.
+IDLE_SECONDS = 60
+#: Open connections; further ones are closed at once.
+MAX_CONNECTIONS = 64
+
+
+class Monitoring:
+    """Answers over HTTP what a server measures and whether it is ready.
+
+    `metrics` yields its figures. `not_ready` says why it cannot serve its clients yet; an empty
+    text means that it can.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        config: MonitoringConfig,
+        in_thread: InThread,
+        metrics: Callable[[], Iterable[Metric]],
+        not_ready: Callable[[], str],
+    ) -> None:
+        self._reactor = reactor
+        self._config = config
+        self._in_thread = in_thread
+        self._metrics = metrics
+        self._not_ready = not_ready
+        self._slices = Slices(reactor)
+        self._pages = SharedResults(self._slices)
+        self._delays = LongestDelay(reactor)
+        self._listening: IListeningPort | None = None
+
+    def start(self) -> int:
+        """Listens where the configuration says so, and returns the port; 0 where it does not.
+        Raises `CannotListenError`."""
+        config = self._config
+        if not config.is_enabled:
+            return 0
+        root = Resource()
+        root.putChild(b"metrics", _Page(self._page, CONTENT_TYPE))
+        root.putChild(b"healthz", _Health(lambda: ""))
+        root.putChild(b"readyz", _Health(self._not_ready))
+        host = config.metrics_prom_exporter_host
+        site = _Limited(_QuietSite(root, timeout=IDLE_SECONDS, reactor=self._reactor))
+        listening = self._listening = self._reactor.listenTCP(
+            config.metrics_prom_exporter_port, site, interface=host
+        )
+        port: int = listening.getHost().port
+        self._delays.start()
+        self.log.info(
+            "monitoring: http://{address}/metrics, /healthz, /readyz",
+            address=join_address(host, port),
+        )
+        return port
+
+    def stop(self) -> Deferred[Any]:
+        """Closes the port; fires once it is closed."""
+        self._delays.stop()
+        listening, self._listening = self._listening, None
+        return succeed(None) if listening is None else maybeDeferred(listening.stopListening)
+
+    def _page(self) -> Deferred[bytes]:
+        """Fires with all figures; questions that meet share one answer."""
+        return self._pages.get("metrics", self._make_page)
+
+    @inlineCallbacks
+    def _make_page(self) -> Generator[Deferred[Any], Any, bytes]:
+        figures: list[Metric] = []
+        yield self._slices(self._collect(figures))
+        page: bytes = yield self._in_thread(lambda: exposition(figures))
+        return page
+
+    def _collect(self, figures: list[Metric]) -> Iterator[None]:
+        """Fills `figures`, in steps."""
+        delay = gauge(
+            "rocketmq_reactor_longest_delay", self._delays.take() * 1000, unit="milliseconds"
+        )
+        figures += labelled([delay], self._config.labels)
+        for number, metric in enumerate(labelled(self._metrics(), self._config.labels)):
+            figures.append(metric)
+            if every(number):
+                yield
+
+
+class LongestDelay:
+    """How late the reactor came, at most, to a call that was due; its clients waited as long."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+        self._longest = 0.0
+        self._expected: float | None = None
+        self._looks = PeriodicCall(clock, "measuring the reactor's delay", LOOK_SECONDS, self._look)
+
+    def start(self) -> None:
+        """Measures from now on."""
+        self._expected = self._clock.seconds() + LOOK_SECONDS
+        self._looks.start()
+
+    def stop(self) -> None:
+        """Measures no more."""
+        self._looks.stop()
+
+    def take(self) -> float:
+        """Returns the longest delay in seconds since this was asked last, and begins anew."""
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+    def _look(self) -> None:
+        now = self._clock.seconds()
+        if self._expected is not None:
+            self._longest = max(self._longest, now - self._expected)
+        self._expected = now + LOOK_SECONDS
+
+
+class _QuietSite(Site):
+    noisy = False
+
+    def log(self, request: Any) -> None:
+        """Requests come every few seconds: no line for each."""
+
+
+class _Limited(WrappingFactory):
+    """Few connections: monitoring needs no more, and strangers get no more."""
+
+    noisy = False
+
+    def buildProtocol(self, addr: Any) -> Any:
+        return super().buildProtocol(addr) if len(self.protocols) < MAX_CONNECTIONS else None
+
+
+class _Page(Resource):
+    """A page that is made anew for each question."""
+
+    isLeaf = True
+    _log = Logger()
+
+    def __init__(self, make: Callable[[], Deferred[bytes]], content_type: str) -> None:
+        super().__init__()
+        self._make = make
+        self._content_type = content_type.encode()
+
+    def render_GET(self, request: Any) -> object:
+        gone: list[object] = []
+        request.notifyFinish().addErrback(gone.append)
+
+        def made(page: bytes) -> None:
+            if not gone:
+                request.setHeader(b"content-type", self._content_type)
+                request.write(page)
+                request.finish()
+
+        def failed(failure: Failure) -> None:
+            self._log.failure("a page for monitoring", failure=failure)
+            if not gone:
+                request.setResponseCode(http.INTERNAL_SERVER_ERROR)
+                request.finish()
+
+        self._make().addCallbacks(made, failed)
+        return NOT_DONE_YET
+
+
+class _Health(Resource):
+    """200 while `why_not` returns an empty text, 503 with the text otherwise."""
+
+    isLeaf = True
+
+    def __init__(self, why_not: Callable[[], str]) -> None:
+        super().__init__()
+        self._why_not = why_not
+
+    def render_GET(self, request: Any) -> bytes:
+        request.setHeader(b"content-type", b"text/plain; charset=utf-8")
+        reason = self._why_not()
+        if reason:
+            request.setResponseCode(http.SERVICE_UNAVAILABLE)
+        return f"{reason or 'ok'}\n".encode()

@@ -1,0 +1,130 @@
+"""The HTTP port for monitoring, as a browser and Prometheus use it, over transports in memory."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.python.failure import Failure
+
+from rocketmq_tw.config.load import load
+from rocketmq_tw.config.monitoring import MonitoringConfig
+from rocketmq_tw.config.properties import ConfigError, Setting
+from rocketmq_tw.metrics.instruments import Metric, gauge
+from rocketmq_tw.net.monitoring import MAX_CONNECTIONS, Monitoring
+from rocketmq_tw.runtime.threads import at_once
+
+_PEER = IPv4Address("TCP", "127.0.0.1", 50000)
+
+
+class _Server:
+    def __init__(self, *settings: tuple[str, str]) -> None:
+        self.reactor = MemoryReactorClock()
+        self.figures: list[Metric] = [gauge("rocketmq_topic_number", 3)]
+        self.reason = ""
+        given = [("metricsExporterType", "PROM"), *settings]
+        loaded = load(
+            [MonitoringConfig], [Setting(key, value, "test") for key, value in given], "/"
+        )
+        self.monitoring = Monitoring(
+            self.reactor,
+            loaded[MonitoringConfig],
+            at_once,
+            lambda: self.figures,
+            lambda: self.reason,
+        )
+        self.monitoring.start()
+        self.listening = self.reactor.tcpServers[0]
+
+    def connect(self) -> tuple[object, StringTransport] | None:
+        protocol = self.listening[1].buildProtocol(_PEER)
+        if protocol is None:
+            return None
+        transport = StringTransport(peerAddress=_PEER)
+        protocol.makeConnection(transport)
+        return protocol, transport
+
+    def get(self, path: str) -> tuple[int, str]:
+        connected = self.connect()
+        assert connected is not None
+        protocol, transport = connected
+        protocol.dataReceived(f"GET {path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
+        self.reactor.pump([0.0] * 20)
+        head, _, body = transport.value().partition(b"\r\n\r\n")
+        protocol.connectionLost(Failure(ConnectionDone()))
+        return int(head.split()[1]), body.decode()
+
+
+def test_prometheus_gets_the_figures_of_now_with_the_labels_of_the_configuration() -> None:
+    server = _Server(("metricsLabel", "zone:a, rack:r1"))
+    status, page = server.get("/metrics")
+    assert status == 200
+    assert 'rocketmq_topic_number{rack="r1",zone="a"} 3.0\n' in page
+    server.figures = [gauge("rocketmq_topic_number", 4)]
+    assert 'rocketmq_topic_number{rack="r1",zone="a"} 4.0\n' in server.get("/metrics")[1]
+
+
+def test_it_listens_on_loopback_unless_another_address_is_given() -> None:
+    assert (_Server().listening[0], _Server().listening[3]) == (5557, "127.0.0.1")
+    other = _Server(
+        ("metricsPromExporterHost", "10.0.0.1"), ("metricsPromExporterPort", "7")
+    ).listening
+    assert (other[0], other[3]) == (7, "10.0.0.1")
+
+
+def test_nothing_is_opened_unless_it_is_asked_for() -> None:
+    reactor = MemoryReactorClock()
+    Monitoring(reactor, MonitoringConfig(), at_once, list, lambda: "").start()
+    assert (reactor.tcpServers, reactor.getDelayedCalls()) == ([], [])
+
+
+def test_health_says_that_it_lives_and_readiness_why_it_cannot_serve_yet() -> None:
+    server = _Server()
+    assert server.get("/healthz") == (200, "ok\n")
+    assert server.get("/readyz") == (200, "ok\n")
+    server.reason = "the store is being loaded"
+    assert server.get("/healthz") == (200, "ok\n")
+    assert server.get("/readyz") == (503, "the store is being loaded\n")
+
+
+def test_the_longest_delay_of_the_reactor_is_told_once() -> None:
+    server = _Server()
+    server.reactor.advance(0.25)
+    server.reactor.advance(1.75)
+    assert "rocketmq_reactor_longest_delay_milliseconds 1500.0\n" in server.get("/metrics")[1]
+    assert "rocketmq_reactor_longest_delay_milliseconds 0.0\n" in server.get("/metrics")[1]
+
+
+def test_strangers_cannot_hold_more_than_a_few_connections() -> None:
+    server = _Server()
+    held = [server.connect() for _ in range(MAX_CONNECTIONS)]
+    assert None not in held
+    assert server.connect() is None
+    held[0][0].connectionLost(Failure(ConnectionDone()))
+    assert server.get("/healthz")[0] == 200
+
+
+def test_an_error_of_a_figure_is_an_answer_and_ends_nothing(caplog: object) -> None:
+    server = _Server()
+
+    class Bad(list):
+        def __iter__(self):
+            raise ValueError("no figure today")
+
+    server.figures = Bad()
+    assert server.get("/metrics")[0] == 500
+    server.figures = []
+    assert server.get("/metrics")[0] == 200
+
+
+@pytest.mark.parametrize("label", ["zone", "zone:", "a b:c", ":x"])
+def test_a_label_that_prometheus_would_refuse_is_refused_at_the_start(label: str) -> None:
+    with pytest.raises(ConfigError, match="name:value"):
+        _Server(("metricsLabel", label))
+
+
+@pytest.mark.parametrize("kind", ["OTLP_GRPC", "LOG", "prom"])
+def test_an_exporter_that_is_not_there_is_refused_at_the_start(kind: str) -> None:
+    with pytest.raises(ConfigError, match="DISABLE, PROM"):
+        _Server(("metricsExporterType", kind))
