@@ -1,6 +1,7 @@
 """How far groups are behind, as monitoring is told."""
 
 from rocketmq_tw.message.names import retry_topic
+from rocketmq_tw.wire.bodies.topics import TopicConfig
 from tests.support.asked import commit_offset
 from tests.support.broker import BrokerInMemory
 
@@ -52,6 +53,7 @@ def test_an_offset_that_no_queue_has_counts_as_the_queues_end(plane: BrokerInMem
 def test_retry_topics_are_told_apart(plane: BrokerInMemory) -> None:
     plane.groups.get("G")
     topic = retry_topic("G")
+    plane.topics.update(TopicConfig(topic_name=topic))
     plane.put(topic, b"again")
     plane.offsets.commit("G", topic, 0, 0)
     labels = {
@@ -67,6 +69,7 @@ def test_no_more_pairs_are_told_of_than_a_page_has_room_for(
 ) -> None:
     monkeypatch.setattr("rocketmq_tw.broker.control.group_lag.MAX_PAIRS", 2)
     for topic in ("A", "B", "C"):
+        plane.topics.update(TopicConfig(topic_name=topic))
         plane.put(topic, b"1")
         plane.groups.get("G")
         plane.offsets.commit("G", topic, 0, 0)
