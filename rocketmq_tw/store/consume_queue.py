@@ -320,9 +320,18 @@ class ConsumeQueue:
         if end < self.max_offset:
             self.cut_at(end)
         if self.max_physical < 0 and not may_be_its_own:
-            self.segments.clear()
-            self._count_files()
-            self._end_at(0)
+            self._clear()
+
+    def clear_stray_files(self) -> None:
+        """Lets a queue without units begin at 0, which must not have lost messages by age: a power
+        loss took its first files and left later ones."""
+        if self.max_physical < 0 and self._first_offset():
+            self._clear()
+
+    def _clear(self) -> None:
+        self.segments.clear()
+        self._count_files()
+        self._end_at(0)
 
     def cut_at(self, offset: int) -> None:
         """Ends the queue at a queue offset."""

@@ -361,6 +361,8 @@ class Recovery:
         for queue in self._queues:
             if queue.max_physical > dispatched:
                 queue.cut_behind(dispatched)
+            if not log.min_offset:
+                queue.clear_stray_files()
             queue.correct_min_offset(log.min_offset)
         self._checkpointing.before_index_cut(dispatched)
         self._cut_index(dispatched)

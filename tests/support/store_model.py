@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.store.consume_queue import UNIT_SIZE
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.queue_extension import UnitExtra
-from tests.support.stores import by_key, read_all
+from tests.support.stores import by_key, read_all, small_config
 
 TOPICS = ("A", "B", "C")
 QUEUE_IDS = (0, 1)
+UNITS_PER_FILE = small_config().mapped_file_size_consume_queue // UNIT_SIZE
 
 
 class Broken(AssertionError):
@@ -212,6 +214,12 @@ class StoreModel:
             found = {m.queue_offset: m for m in read_all(store, name, queue_id)}
             bodies |= {message.body for message in found.values()}
             self._take_unpromised(kept, found, least, (later or {}).get(queue_id, []))
+            begins_late = oldest and not found and store.min_queue_offset(name, queue_id) == end
+            if begins_late and not least and end > len(kept) and end % UNITS_PER_FILE == 0:
+                # A later file of a queue that lost the others: messages may have gone by age.
+                kept[:] = [Kept(b"", -1, 0)] * end
+                self._counts["queues that begin late"] += 1
+                continue
             if not least <= end <= len(kept):
                 return f"{name}/{queue_id} ends at {end}: at least {least}, {len(kept)} at most"
             for offset, message in found.items():

@@ -428,3 +428,26 @@ def test_a_queue_that_lost_its_first_file_begins_again_at_its_first_message(
     store = open_store(files)
     assert bodies_of(store) == bodies
     assert store.append(make_message()).queue_offset == 4
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_queue_whose_first_file_a_power_loss_took_begins_at_0_again(
+    files: MemoryFiles, left: int
+) -> None:
+    """The log begins at 0, so nothing of the queue was removed by age."""
+    store = open_store(files)
+    put(store, *[make_message(b"%d" % n, topic="Other") for n in range(left)])
+    end = store.end_offset
+    put(store, *[make_message(b"%d" % n) for n in range(75)])
+    store.close()
+    files = killed(files)
+    first, *later = files.list(QUEUE)
+    assert later
+    files.remove(f"{QUEUE}/{first}")
+    for name in files.list(LOG):
+        size = files.open(f"{LOG}/{name}").size()
+        start = min(max(end - int(name), 0), size)
+        overwrite(files, f"{LOG}/{name}", start, bytes(size - start))
+    store = open_store(files)
+    assert (store.end_offset, store.max_queue_offset("Topic", 0)) == (end, 0)
+    assert store.append(make_message(b"new")).queue_offset == 0
