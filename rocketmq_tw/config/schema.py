@@ -109,6 +109,19 @@ def stock_default(class_names: Collection[str], name: str) -> tuple[Parse, Any] 
     return None
 
 
+@cache
+def without_effect(config_types: frozenset[type[Config]], version: str) -> dict[str, str]:
+    """Returns stock's defaults for the keys of a version that its classes of these names have and
+    these classes do not, without those that depend on the host."""
+    known = frozenset[str]().union(*map(keys_of, config_types))
+    return {
+        name: key["default"]
+        for config_type in config_types
+        for name, key in stock_keys().get(config_type.__name__, {}).items()
+        if version in key["in"] and name not in known and key["default"] not in (None, "(host)")
+    }
+
+
 _STOCK_TYPES: dict[str, Parse] = {
     "boolean": parse_bool,
     "int": integer(*INT),

@@ -24,7 +24,7 @@ from rocketmq_tw.config.properties import (
     read_properties,
     write_properties,
 )
-from rocketmq_tw.config.schema import Key, keys_of
+from rocketmq_tw.config.schema import Key, keys_of, without_effect
 from rocketmq_tw.config.values import format_value
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
@@ -37,6 +37,9 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Bytes of one change; all keys together take a tenth of it.
 MAX_BYTES = 64 * 1024
+
+#: The version of stock whose keys are shown.
+SHOWN_VERSION = "5.3.3"
 
 #: Writes the texts of changed keys to the configuration file; fails with `RequestError`.
 WriteChanges = Callable[[Mapping[str, str]], "Deferred[None]"]
@@ -53,28 +56,23 @@ class ConfigRules:
     shows_paths: bool
     #: The response code for a value that a key does not accept.
     wrong_value: ResponseCode
-    #: Whether a refusal names the keys that may be changed.
-    names_changeable: bool
 
 
 BROKER_RULES = ConfigRules(
     frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"}),
     shows_paths=True,
     wrong_value=ResponseCode.INVALID_PARAMETER,
-    names_changeable=False,
 )
 CONTAINER_RULES = ConfigRules(
     frozenset({"brokerConfigPaths", "configBlackList", "rocketmqHome"}),
     shows_paths=True,
     wrong_value=ResponseCode.INVALID_PARAMETER,
-    names_changeable=True,
 )
 #: The rules of name servers and controllers.
 SERVER_RULES = ConfigRules(
     frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}),
     shows_paths=False,
     wrong_value=ResponseCode.SYSTEM_ERROR,
-    names_changeable=True,
 )
 
 
@@ -101,8 +99,9 @@ class LiveConfig:
 
     def text(self, more: Mapping[str, str] | None = None) -> str:
         """Returns every key that may be told as a .properties file, with the values of `more`
-        beside or instead of theirs; never a secret."""
-        values = {
+        beside or instead of theirs; never a secret. Keys of stock's without an effect have stock's
+        defaults, so that tools find what they look for."""
+        values = without_effect(frozenset(map(type, self._configs)), SHOWN_VERSION) | {
             key.name: format_value(getattr(config, key.attribute))
             for config in self._configs
             for key in keys_of(type(config)).values()
@@ -147,11 +146,16 @@ class LiveConfig:
         try:
             return plan_changes(self._configs, wanted, blocked)
         except NotChangeable as error:
-            remark = str(error)
-            if self._rules.names_changeable:
-                live = {key.name for key in keys_of(type(self._config)).values() if key.is_live}
-                remark += f"; these can: {', '.join(sorted(live - blocked))}"
-            raise RequestError(ResponseCode.NO_PERMISSION, remark) from error
+            live = {
+                key.name
+                for config in self._configs
+                for key in keys_of(type(config)).values()
+                if key.is_live
+            }
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"{error}; these can: {', '.join(sorted(live - blocked))}",
+            ) from error
         except ConfigError as error:
             raise RequestError(self._rules.wrong_value, str(error)) from error
 

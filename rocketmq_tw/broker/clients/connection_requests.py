@@ -125,7 +125,8 @@ class ConnectionRequests:
                 producers.append(
                     ProducerInfo(
                         client_id=client.client_id,
-                        remote_ip=client.peer.address,
+                        # As Java writes the address of a socket.
+                        remote_ip=f"/{client.peer.address}",
                         language=client.language,
                         version=client.version,
                         last_update_timestamp=client.last_update_ms,

@@ -10,8 +10,6 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import role_keys
 from rocketmq_tw.broker.tables.topics.requests import REMOVED_AT_ONCE
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.net.growing_answers import GrowingAnswers
@@ -66,23 +64,23 @@ class AdminRequests:
     def __init__(
         self,
         host: Host,
-        role: RoleHolder,
         store: IMessageStore,
         topics: TopicTable,
         boot_timestamp: int,
         shown: Callable[[], Mapping[str, str]],
+        shown_keys: Callable[[], Mapping[str, str]],
         growing: GrowingAnswers,
     ) -> None:
         """`boot_timestamp` is in milliseconds since 1970; `shown` tells what the parts show of
-        themselves."""
+        themselves, `shown_keys` the keys whose value now is another than the configured one."""
         self._host = host
-        self._role = role
         others = (host.store_config, host.net_config, *host.other_configs)
         self._live_config = LiveConfig(host.config, others, BROKER_RULES)
         self._store = store
         self._topics = topics
         self._boot_timestamp = boot_timestamp
         self._shown = shown
+        self._shown_keys = shown_keys
         self._growing = growing
 
     def handlers(self) -> dict[int, Handler]:
@@ -109,11 +107,11 @@ class AdminRequests:
         return self._live_config.update(request.body, peer).addCallback(answer)
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """26: every key but secrets as .properties text, the role as it is now."""
+        """26: every key but secrets as .properties text, with its value now."""
         version = encode_body(DataVersion(timestamp=self._boot_timestamp)).decode()
         return request.response(
             header=GetBrokerConfigResponseHeader(version=version),
-            body=self._live_config.text(_OLD_KEYS | role_keys(self._role.state)).encode(),
+            body=self._live_config.text(_OLD_KEYS | dict(self._shown_keys())).encode(),
         )
 
     def runtime_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

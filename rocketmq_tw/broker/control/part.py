@@ -10,12 +10,14 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.control.admin import AdminRequests
+from rocketmq_tw.broker.control.cold_data import ColdDataRequests
 from rocketmq_tw.broker.control.consume_stats import ConsumeStatsRequests
 from rocketmq_tw.broker.control.consumer_status import ConsumerStatusRequests
 from rocketmq_tw.broker.control.group_lag import GroupLag
 from rocketmq_tw.broker.control.resets import ResetRequests
+from rocketmq_tw.broker.filters.bloom import BloomFilter
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.role.state import Role, role_keys
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
@@ -43,18 +45,25 @@ class Control(Part):
     ) -> None:
         self._parts = parts
         self._role = role
+        self._config = host.config
         config, store, registry = host.config, writing.store, clients.registry
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         growing = GrowingAnswers(host.in_slices, host.in_thread)
         boot_timestamp = stats.statistics.boot_timestamp
+        self._cold_data = ColdDataRequests()
         families = (
-            AdminRequests(host, role, store, topics, boot_timestamp, self._shown, growing),
+            AdminRequests(
+                host, store, topics, boot_timestamp, self._shown, self._shown_keys, growing
+            ),
+            self._cold_data,
             ConsumeStatsRequests(host, tables, registry, store, stats.traffic, growing),
             ResetRequests(config, topics, groups, offsets, registry, store, growing),
             ConsumerStatusRequests(registry, host.in_slices, host.in_thread),
         )
         self._lag = GroupLag(host, tables, store)
-        self._handlers = merge_handlers(family.handlers() for family in families)
+        self._handlers = merge_handlers(
+            [*(family.handlers() for family in families), _without_rocksdb()]
+        )
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER:
@@ -71,3 +80,24 @@ class Control(Part):
         for part in self._parts:
             shown |= part.runtime_info()
         return shown
+
+    def _shown_keys(self) -> Mapping[str, str]:
+        bits = BloomFilter(
+            self._config.max_error_rate_of_bloom_filter, self._config.expect_consumer_num_use_filter
+        ).bits
+        return {
+            **role_keys(self._role.state),
+            **self._cold_data.keys(),
+            # As in stock: what the two keys amount to.
+            "bitMapLengthConsumeQueueExt": str(bits),
+        }
+
+
+def _without_rocksdb() -> dict[int, Handler]:
+    """Handlers of what stock asks brokers whose queues and tables are in RocksDB."""
+    return refusing(
+        (RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON),
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        "queues and tables of this broker are plain files, none is in RocksDB: there is nothing to"
+        " compare or to convert",
+    )

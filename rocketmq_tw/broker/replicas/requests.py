@@ -1,9 +1,12 @@
-"""What a replica tells of its links (907) and its epochs (1007), and where slaves connect (906)."""
+"""What a replica tells of its links (907) and its epochs (1007), where slaves connect (906), and
+what it is told of its master's log (908)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+
+from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.replicas.switching import Switching
@@ -17,7 +20,12 @@ from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.broker import ExchangeHAInfoResponseHeader
+from rocketmq_tw.wire.headers.broker import (
+    ExchangeHAInfoResponseHeader,
+    ResetMasterFlushOffsetHeader,
+)
+
+log = Logger()
 
 
 class ReplicaRequests:
@@ -48,6 +56,7 @@ class ReplicaRequests:
             RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.ha_info,
             RequestCode.GET_BROKER_EPOCH_CACHE: self.epochs,
+            RequestCode.RESET_MASTER_FLUSH_OFFSET: self.reset_master_flush_offset,
         }
 
     def ha_status(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -65,6 +74,17 @@ class ReplicaRequests:
                 master_address=self._addresses.broker,
             )
         )
+
+    def reset_master_flush_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """908: changes nothing. Stock's slaves begin behind the offset up to which their master was
+        flushed; here a slave compares its log with its master's, and needs none."""
+        offset = request.header(ResetMasterFlushOffsetHeader).master_flush_offset
+        log.info(
+            "{peer} wants the master's flush offset to be {offset}: this broker keeps none",
+            peer=peer.address,
+            offset=offset,
+        )
+        return request.response()
 
     def epochs(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """1007: the epochs of the log; refused by brokers that have no controller."""

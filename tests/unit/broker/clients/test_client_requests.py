@@ -10,6 +10,7 @@ from rocketmq_tw.wire.bodies.clients import (
     ConsumerIdList,
     HeartbeatData,
     ProducerConnection,
+    ProducerTable,
 )
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -98,6 +99,9 @@ def test_connections_are_shown(plane: BrokerInMemory) -> None:
         GetProducerConnectionListRequestHeader(producer_group="P"),
     )
     assert len(decode_body(ProducerConnection, producers.body).connection_set) == 1
+    every = decode_body(ProducerTable, plane.ask(RequestCode.GET_ALL_PRODUCER_INFO).body)
+    # With the slash that Java writes before an address, as tools of stock's show it.
+    assert [each.remote_ip for each in every.data["P"]] == [f"/{plane.peer.address}"]
     with refused(ResponseCode.CONSUMER_NOT_ONLINE):
         plane.ask(
             RequestCode.GET_CONSUMER_CONNECTION_LIST,

@@ -5,6 +5,7 @@ import pytest
 from twisted.logger import capturedLogs
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.config.schema import stock_keys
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.registration import decode_registration
@@ -135,6 +136,33 @@ def test_the_configuration_is_shown(plane: BrokerInMemory) -> None:
     text = plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
     assert "brokerName=broker-a\n" in text
     assert "autoCreateTopicEnable=true\n" in text
+
+
+def test_all_keys_of_stock_are_shown(plane: BrokerInMemory) -> None:
+    shown = javaproperties.loads(plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode())
+    for class_name in ("BrokerConfig", "MessageStoreConfig", "NettyServerConfig"):
+        keys = stock_keys()[class_name]
+        missing = {
+            name
+            for name, key in keys.items()
+            if "5.3.3" in key["in"] and key["default"] is not None and name not in shown
+        }
+        assert missing == set()
+    # Those without an effect have stock's default, and accept it.
+    assert shown["ackMessageThreadPoolNums"] == "16"
+    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"ackMessageThreadPoolNums=16")
+    # What stock works out of two others.
+    assert shown["bitMapLengthConsumeQueueExt"] == "112"
+
+
+def test_a_refused_change_names_what_can_be_changed(plane: BrokerInMemory) -> None:
+    with refused(ResponseCode.NO_PERMISSION) as refusal:
+        fired(plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerName=b"))
+    said, _, listed = refusal.value.remark.partition("; these can: ")
+    assert said.endswith("change its file and restart it")
+    changeable = listed.split(", ")
+    assert {"fileReservedTime", "traceOn", "maxTransferBytesOnMessageInDisk"} <= set(changeable)
+    assert not {"brokerName", "configBlackList", "listenPort"} & set(changeable)
 
 
 def test_stock_exports_the_configuration(plane: BrokerInMemory) -> None:

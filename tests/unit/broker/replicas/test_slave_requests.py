@@ -15,6 +15,7 @@ from rocketmq_tw.wire.bodies.stats import HARuntimeInfo, KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.broker import ResetMasterFlushOffsetHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.master_and_slaves import FILE_SIZE, HA, MasterAndSlaves, Replica
 from tests.support.stores import make_message
@@ -37,6 +38,20 @@ def test_what_a_slave_is_asked_to_change_is_left_to_its_master() -> None:
         assert answer is not None and answer.code == ResponseCode.SUCCESS
         assert "master" in (answer.remark or "")
     assert (plane.topics.all(), plane.groups.all()) == before
+
+
+def test_the_flush_offset_of_a_master_is_taken_and_not_needed() -> None:
+    """Stock's tools may set it (908)."""
+    group = MasterAndSlaves()
+    group.send(b"message")
+    before = group.master.plane.store.end_offset
+    for plane in (group.master.plane, group.slave_plane()):
+        answer = plane.ask(
+            RequestCode.RESET_MASTER_FLUSH_OFFSET,
+            ResetMasterFlushOffsetHeader(master_flush_offset=0),
+        )
+        assert answer.code == ResponseCode.SUCCESS
+    assert group.master.plane.store.end_offset == before
 
 
 def test_a_slave_is_not_active() -> None:
