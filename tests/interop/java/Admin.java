@@ -4,9 +4,12 @@ import com.alibaba.fastjson.JSONObject;
 import com.alibaba.fastjson.util.TypeUtils;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
@@ -83,12 +86,58 @@ final class Admin {
         PrintStream savedError = System.err;
         System.setOut(output);
         System.setErr(output);
+        Thread hurry = hurry(Thread.currentThread());
         try {
+            forgetCommands();
             MQAdminStartup.main0(arguments.getJSONArray("args").toArray(new String[0]), null);
         } finally {
+            hurry.interrupt();
             System.setOut(savedOut);
             System.setErr(savedError);
         }
         return captured.toString("UTF-8");
+    }
+
+    /** mqadmin adds its commands to a list at each call, and some keep a client that has ended. */
+    private static void forgetCommands() throws IllegalAccessException {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (Modifier.isStatic(field.getModifiers()) && List.class == field.getType()) {
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
+    }
+
+    /**
+     * Ends the wait of up to 3 s for a client's thread of events, which looks only then whether it
+     * is to stop: interrupted it looks at once. A tool that is stopping waits in shutdown.
+     */
+    private static Thread hurry(Thread tool) {
+        Thread hurry = new Thread(() -> {
+            try {
+                while (true) {
+                    Thread.sleep(20);
+                    for (StackTraceElement frame : tool.getStackTrace()) {
+                        if (frame.getMethodName().equals("shutdown")) {
+                            interruptEvents();
+                            break;
+                        }
+                    }
+                }
+            } catch (InterruptedException ended) {
+                // The tool has ended.
+            }
+        });
+        hurry.setDaemon(true);
+        hurry.start();
+        return hurry;
+    }
+
+    private static void interruptEvents() {
+        for (Thread thread : Thread.getAllStackTraces().keySet()) {
+            if (thread.getName().startsWith("NettyEventExecutor")) {
+                thread.interrupt();
+            }
+        }
     }
 }

@@ -1,0 +1,327 @@
+"""The calls of stock's mqadmin that are compared: one line each, in the order in which they run.
+
+A line has `$name` where a site says the value (`tests/support/mqadmin_site.py`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import partial
+from string import Template
+
+import attrs
+
+OLD, NEW = "4.9.7", "5.3.3"
+
+
+@attrs.frozen
+class Case:
+    """One call of mqadmin."""
+
+    line: str
+    #: Which versions of mqadmin have it.
+    versions: tuple[str, ...] = (OLD, NEW)
+    #: Lines come in the order of a hash table.
+    unordered: bool = False
+    #: Numbers are compared too.
+    exact: bool = False
+    #: Ours may have lines that stock has not.
+    more_is_fine: bool = False
+    #: Why our answer differs; empty where it must not.
+    unlike: str = ""
+    #: Lines that match are compared by nobody.
+    without: str = ""
+
+    @property
+    def command(self) -> str:
+        return self.line.split()[0]
+
+    def arguments(self, values: Mapping[str, str]) -> list[str]:
+        """The words of the call with the values of a site."""
+        return [Template(word).substitute(values) for word in shlex.split(self.line)]
+
+
+def _both(*lines: str) -> Iterator[Case]:
+    return map(Case, lines)
+
+
+def _new(*lines: str) -> Iterator[Case]:
+    return (Case(line, (NEW,)) for line in lines)
+
+
+#: Messages for another try come into the table of a group's progress a while after its start.
+_progress = partial(Case, without="%RETRY%")
+#: What ours tells beside what stock does, and what follows from the time.
+_status = partial(Case, more_is_fine=True)
+#: Left out: each server's ports, places that ours does not tell, and a key that tests give to stock
+#: and that has no effect on ours.
+_config = partial(
+    Case,
+    unordered=True,
+    exact=True,
+    more_is_fine=True,
+    without="listenPort|haListenPort|rocketmqHome|brokerConfigPath|configStorePath|kvConfigPath"
+    "|osPageCacheBusyTimeOutMills",
+)
+
+NO_ACCOUNTS = "there are no accounts yet: refused with code 3, not supported, where stock says 1"
+NO_ROCKSDB = (
+    "nothing is in RocksDB: the refusal says so, where stock starts a check or writes nothing"
+)
+CHECKED = "refused with what the key accepts; stock says success and changes nothing"
+
+CASES: list[Case] = [
+    # topics
+    *_both(
+        "updateTopic -c $cluster -t made -r 4 -w 4",
+        "updateTopic -b $address -t made -r 3 -w 3 -p 6 -o false",
+        "updateTopic -b $address -t ordered -r 2 -w 2 -o true",
+        "updateTopic -b $address -t unit -u true -s true",
+        "updateTopic -b $address -t 'bad name'",
+        "updateTopic -b $address -t made -r 0 -w 0",
+        "updateTopicPerm -b $address -t made -p 4",
+        "updateTopicPerm -b $address -t made -p 6",
+        "updateTopicPerm -c $cluster -t made -p 2",
+        "updateTopicPerm -c $cluster -t made -p 6",
+        "updateTopicPerm -b $address -t missing -p 6",
+    ),
+    *_new(
+        "updateTopic -b $address -t fifo -a +message.type=FIFO",
+        "updateTopic -b $address -t fifo -a +message.type=WRONG",
+        "updateTopic -b $address -t fifo -a +unknown.key=1",
+        "updateTopicList -b $address -f $topics_file",
+        "updateTopicList -c $cluster -f $topics_file",
+    ),
+    *_both(
+        "topicRoute -t $topic",
+        "topicRoute -t $topic -l",
+        "topicRoute -t missing",
+        "topicClusterList -t $topic",
+        "topicClusterList -t missing",
+        "topicStatus -t $topic",
+        "topicStatus -t made",
+        "topicStatus -t missing",
+    ),
+    *_new("topicStatus -t $topic -c $cluster"),
+    Case("topicList", unordered=True),
+    Case("topicList -c", unordered=True),
+    *_both(
+        "updateOrderConf -t ordered -m put -v broker-a:2",
+        "updateOrderConf -t ordered -m get",
+        "updateOrderConf -t ordered -m delete",
+        "updateOrderConf -t ordered -m get",
+        "allocateMQ -t $topic -i 192.0.2.1,192.0.2.2",
+        "deleteTopic -t made -c $cluster",
+        "deleteTopic -t missing -c $cluster",
+    ),
+    # groups
+    *_both(
+        "updateSubGroup -c $cluster -g made-group -s true -r 3 -q 2",
+        "updateSubGroup -b $address -g made-group -m true -d false -i 0 -w 1 -a true",
+        "getConsumerConfig -g made-group",
+        "getConsumerConfig -g missing-group",
+        "consumerProgress -g missing-group",
+        "consumerConnection -g $group",
+        "consumerConnection -g $group -b $address",
+        "consumerConnection -g missing-group",
+        "producerConnection -g $producers -t $topic",
+        "producerConnection -g missing -t $topic",
+        "consumerStatus -g $group",
+        "consumerStatus -g $group -i $client",
+        "getConsumerStatus -g $group -t $topic",
+        "getConsumerStatus -g $group -t $topic -i $client",
+        "cloneGroupOffset -s $group -d made-group -t $topic",
+        "resetOffsetByTime -g $group -t $topic -s -1",
+        "resetOffsetByTime -g away-group -t $topic -s 0",
+        "resetOffsetByTime -g missing-group -t $topic -s 0",
+        "resetOffsetByTimeOld -g $group -t $topic -s -1",
+        "skipAccumulatedMessage -g $group -t $topic",
+        "skipAccumulatedMessage -g away-group -t $topic",
+    ),
+    _progress("consumerProgress", unordered=True),
+    _progress("consumerProgress -g $group"),
+    _progress("consumerProgress -g $group -s true"),
+    _progress("consumerProgress -g $group -t $topic", (NEW,)),
+    _progress("consumerProgress -g $group -c $cluster", (NEW,)),
+    Case("producer -b $address", unordered=True),
+    *_new(
+        "updateSubGroup -b $address -g made-group -o true -p '$policy'",
+        "updateSubGroup -b $address -g made-group --attributes +lite.sub.model=Shared",
+        "updateSubGroupList -b $address -f $groups_file",
+        "consumer -g $group",
+        "resetOffsetByTime -g $group -t $topic -s -1 -b $broker -q 0 -o 1",
+        "resetOffsetByTime -g $group -t $topic -s -1 -c $cluster",
+        "setConsumeMode -b $address -t $topic -g made-group -m PULL -q 0",
+        "setConsumeMode -c $cluster -t $topic -g made-group -m POP -q 2",
+        "setConsumeMode -b $address -t $topic -g made-group -m WRONG",
+        "exportPopRecord -b $address -d true",
+        "exportPopRecord -c $cluster",
+    ),
+    *_both(
+        "deleteSubGroup -b $address -g made-group",
+        "deleteSubGroup -c $cluster -g made-group -r true",
+        "deleteSubGroup -b $address -g missing-group",
+    ),
+    # messages
+    Case("queryMsgById -i $offset_id", (OLD,)),
+    Case("queryMsgById -i $unique_id", (OLD,)),
+    *_new(
+        "queryMsgById -i $offset_id -t $topic",
+        "queryMsgById -i $unique_id -t $topic",
+        "queryMsgById -i $offset_id -t $topic -f UTF-8",
+        "queryMsgById -i $offset_id -t $topic -g $group -d $client",
+        "queryMsgByKey -t $topic -k key-1 -m 4 -c $cluster",
+        "queryMsgByOffset -t $topic -b $broker -i 0 -o 0 -f UTF-8",
+        "queryMsgByUniqueKey -t $topic -i $unique_id -a -c $cluster",
+        "queryMsgTraceById -i $unique_id -t RMQ_SYS_TRACE_TOPIC -c 4",
+    ),
+    *_both(
+        "queryMsgByKey -t $topic -k key-1",
+        "queryMsgByKey -t $topic -k missing",
+        "queryMsgByOffset -t $topic -b $broker -i 0 -o 0",
+        "queryMsgByOffset -t $topic -b $broker -i 0 -o 99",
+        "queryMsgByOffset -t $topic -b missing -i 0 -o 0",
+        "queryMsgByUniqueKey -t $topic -i $unique_id",
+        "queryMsgByUniqueKey -t $topic -i $unique_id -a",
+        "queryMsgByUniqueKey -t $topic -i 00000000000000000000000000000000",
+        "queryMsgTraceById -i $unique_id",
+        "printMsg -t $topic",
+        "printMsg -t $topic -s tag-a -d true",
+        "printMsg -t missing",
+        "printMsgByQueue -t $topic -a $broker -i 0 -p true -d true -f true",
+        "printMsgByQueue -t $topic -a $broker -i 0 -p true",
+        "consumeMessage -t $topic -b $broker -i 0 -o 0 -c 2",
+        "consumeMessage -t $topic -c 2",
+        "consumeMessage -t $topic -g away-group -c 1",
+        "consumeMessage -t $topic -s 0 -e 1",
+        "sendMessage -t $topic -p body -k key-s -c tag-s",
+        "sendMessage -t $topic -p body -b $broker -i 1",
+        "sendMessage -t missing-too -p body",
+        "sendMsgStatus -b $broker -s 128 -c 2",
+        "checkMsgSendRT -t $topic -a 2 -s 128",
+        "queryCq -t $topic -q 0 -i 0 -c 2",
+        "queryCq -t $topic -q 0 -i 0 -c 2 -b $address",
+        "queryCq -t $topic -q 0 -i 0 -c 2 -g $group",
+        "queryCq -t missing -q 0 -i 0",
+    ),
+    Case(
+        "queryCq -t $topic -q 0 -i 99",
+        unlike="stock's answer has no body, and the tool a NullPointerException",
+    ),
+    # brokers
+    *_both(
+        "clusterList",
+        "clusterList -m",
+        "statsAll",
+        "statsAll -t $topic",
+        "cleanExpiredCQ -b $address",
+        "cleanExpiredCQ -c $cluster",
+        "cleanUnusedTopic -b $address",
+        "cleanUnusedTopic -c $cluster",
+        "deleteExpiredCommitLog -b $address",
+        "deleteExpiredCommitLog -c $cluster",
+    ),
+    _status("brokerStatus -b $address"),
+    _status("brokerStatus -c $cluster"),
+    # Stock counts up to its last sample, which may be ten seconds old.
+    Case("statsAll -a", without="NO_CONSUMER"),
+    Case("brokerConsumeStats -b $address", unordered=True),
+    Case("brokerConsumeStats -b $address -l 0 -t 5000 -o false", unordered=True),
+    *_new(
+        "clusterList -c $cluster",
+        "haStatus -b $address",
+        "haStatus -c $cluster",
+        "getBrokerEpoch -b $broker",
+        "getBrokerEpoch -c $cluster",
+        "resetMasterFlushOffset -b $address -o 0",
+        "updateColdDataFlowCtrGroupConfig -b $address -g $group -v 1024",
+        "updateColdDataFlowCtrGroupConfig -c $cluster -g $group -v 2048",
+        "getColdDataFlowCtrInfo -b $address",
+        "getColdDataFlowCtrInfo -c $cluster",
+        "removeColdDataFlowCtrGroupConfig -b $address -g $group",
+        "removeColdDataFlowCtrGroupConfig -c $cluster -g missing-group",
+        "setCommitLogReadAheadMode -b $address -m 0",
+        "setCommitLogReadAheadMode -c $cluster -m 1",
+        "setCommitLogReadAheadMode -b $address -m 7",
+        "rocksDBConfigToJson -b $address -t topics",
+        "exportMetadataInRocksDB -p $folder/none -t topics",
+        "dumpCompactionLog -f $folder/none",
+        "updateStaticTopic -t static -qn 2 -c $cluster",
+        "remappingStaticTopic -t static -c $cluster",
+    ),
+    *(
+        Case(line, (OLD,))
+        for line in (
+            "clusterAclConfigVersion -b $address",
+            "getAclConfig -b $address",
+            "updateAclConfig -b $address -a somebody -s secret-key",
+            "deleteAclConfig -b $address -a somebody",
+            "updateGlobalWhiteAddr -b $address -g 192.0.2.1",
+        )
+    ),
+    *(
+        Case(line, (NEW,), unlike=NO_ACCOUNTS)
+        for line in (
+            "createUser -b $address -u somebody -p secret",
+            "getUser -b $address -u somebody",
+            "listUser -b $address",
+            "updateUser -b $address -u somebody -p other",
+            "deleteUser -b $address -u somebody",
+            "createAcl -b $address -s User:somebody -r Topic:* -a PUB -d ALLOW",
+            "getAcl -b $address -s User:somebody",
+            "listAcl -b $address",
+            "updateAcl -b $address -s User:somebody -r Topic:* -a SUB -d ALLOW",
+            "deleteAcl -b $address -s User:somebody",
+            "copyUser -f $address -t $address",
+            "copyAcl -f $address -t $address",
+        )
+    ),
+    Case("checkRocksdbCqWriteProgress -c $cluster", (NEW,), unlike=NO_ROCKSDB),
+    Case("rocksDBConfigToJson -c $cluster -t topics", (NEW,), unlike=NO_ROCKSDB),
+    # configuration
+    Case("updateBrokerConfig -b $address -k fileReservedTime -v many", unlike=CHECKED),
+    Case("updateBrokerConfig -b $address -k unknownKey -v 1", unlike=CHECKED),
+    Case("updateNamesrvConfig -k unknownKey -v 1", unlike=CHECKED),
+    _config("getBrokerConfig -b $address"),
+    _config("getBrokerConfig -c $cluster"),
+    _config("getNamesrvConfig"),
+    *_both(
+        "updateBrokerConfig -b $address -k fileReservedTime -v 71",
+        "updateBrokerConfig -c $cluster -k fileReservedTime -v 72",
+        "updateBrokerConfig -b $address -k brokerConfigPath -v /tmp/x",
+        "updateNamesrvConfig -k scanNotActiveBrokerInterval -v 5000",
+        "updateNamesrvConfig -k kvConfigPath -v /tmp/x",
+        "updateKvConfig -s space -k key -v value",
+        "deleteKvConfig -s space -k key",
+        "wipeWritePerm -b $broker",
+        "addWritePerm -b $broker",
+        "wipeWritePerm -b missing",
+        "exportMetadata -c $cluster -f $folder/exported",
+        "exportMetadata -b $address -t -f $folder/exported",
+        "exportMetadata -b $address -g -f $folder/exported",
+        "exportMetrics -c $cluster -f $folder/exported",
+    ),
+    # The tools of 4.9 want one more key.
+    _status("exportConfigs -c $cluster -f $folder/exported"),
+    # The last one, as lists of topics have it from now on.
+    Case(
+        "updateTopic -b $address -t batched -a +queue.type=BatchCQ",
+        (NEW,),
+        unlike="there are no queues of batches: refused, where another kind would be made",
+    ),
+]
+
+#: Commands that no line above has, and what shows them.
+ELSEWHERE = {
+    "addBroker": "tests/interop/test_container.py",
+    "removeBroker": "tests/interop/test_container.py",
+    "electMaster": "tests/interop/test_controller_tools.py",
+    "getSyncStateSet": "tests/interop/test_controller_tools.py",
+    "getControllerMetaData": "tests/interop/test_controllers.py",
+    "getControllerConfig": "tests/interop/test_controllers.py",
+    "updateControllerConfig": "tests/interop/test_controller_tools.py",
+    "cleanBrokerMetadata": "tests/interop/test_controller_tools.py",
+    "clusterRT": "runs until it is killed; sends as checkMsgSendRT does",
+    "startMonitoring": "runs until it is killed; asks as consumerStatus and consumerProgress do",
+}

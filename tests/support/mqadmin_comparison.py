@@ -1,0 +1,147 @@
+"""What mqadmin prints of our servers, beside what it prints of stock's: its shape and text, with
+numbers, times and addresses masked."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from tests.support.cluster import OURS
+from tests.support.java_client import JavaClients
+from tests.support.mqadmin_cases import CASES, ELSEWHERE, NEW, Case
+from tests.support.mqadmin_site import TOPIC, Site
+
+#: The servers of stock that ours are like; the tools may be older.
+STOCK = NEW
+
+#: What differs from run to run, and what is compared in its place; in this order.
+_MASKS = [
+    (re.compile(pattern), mask)
+    for pattern, mask in (
+        (rf"/[\w./@#-]*/(?:{OURS}|{re.escape(STOCK)})\b", "HOME"),
+        (r"\b(?:\d{1,3}\.){3}\d{1,3}:\d+\b", "ADDRESS"),
+        (r"\b(?:\d{1,3}\.){3}\d{1,3}@[\w#.-]+", "CLIENT"),
+        (r"\b(?:\d{1,3}\.){3}\d{1,3}\b", "HOST"),
+        (r"\b[0-9A-Fa-f]{32}\b", "ID"),
+        (r"\d{4}-\d\d-\d\d[ T,]+\d\d:\d\d:\d\d(?:[.,:]\d+)?", "TIME"),
+        (r"(?<![.\w])\d{13}\b", "TIME"),
+        # A remark is each server's own; its code is not.
+        (r"(exceptionDesc=CODE:\d+ +DESC:).*?(\](?=MessageTrack|$))", r"\1REMARK\2"),
+        (r"(\bDESC: ).*?( BROKER: .*|$)", r"\1REMARK\2"),
+        (r"(\w)@[0-9a-f]{6,8}\b", r"\1@HASH"),
+        (r"\$\$Lambda.*", "LAMBDA"),
+        (r"\b\d+ms\b", "N ms"),
+        # A young broker of stock's has fewer windows.
+        (r"(Tps\s*: ).*", r"\1N"),
+        (r"\b\d+(?:\.\d+)? (?:[KMGT]i)?B\b", "SIZE"),
+    )
+]
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:E-?\d+)?(?!\w)")
+#: The code of a refusal is no number like others.
+_CODE = re.compile(r"(CODE: ?)(\d+)")
+_BLANKS = re.compile(r"[ \t]+")
+#: Where in the tool it gave up, and the link that a remark of stock's may end with.
+_NOISE = re.compile(
+    r"^\s+at |^\s*\.\.\. \d+ more|^See https?://|^For more information, please visit the url"
+)
+#: Stock 5.3.3 lists a connected group under the name of its topic, and then fails to find it.
+_TOPIC_AS_GROUP = re.compile(rf"MessageTrack \[consumerGroup={TOPIC},.*?\)\]\n?", re.DOTALL)
+_TOPIC_AS_GROUP_ROW = re.compile(rf"\b{TOPIC}\s+{TOPIC}\b")
+
+
+@attrs.frozen
+class Outcome:
+    """How the answers to one call compare: the lines in which they differ, as a diff has them."""
+
+    case: Case
+    difference: list[str]
+
+    @property
+    def is_as_expected(self) -> bool:
+        return bool(self.difference) == bool(self.case.unlike)
+
+    def __str__(self) -> str:
+        if not self.difference:
+            return f"{self.case.line}: equal, though its case says why not"
+        return "\n    ".join([self.case.line, *self.difference])
+
+
+def compare(java: JavaClients, home: Path, cases: Sequence[Case] = CASES) -> Iterator[Outcome]:
+    """Runs each call of the tools of `java` on ours and on stock's servers, in files below
+    `home`."""
+    chosen = [case for case in cases if java.version in case.versions]
+    answers = {kind: _answers(java, kind, home, chosen) for kind in (STOCK, OURS)}
+    for case, stock, ours in zip(chosen, answers[STOCK], answers[OURS], strict=True):
+        yield Outcome(case, difference(case, stock, ours))
+
+
+def _answers(java: JavaClients, kind: str, home: Path, cases: Sequence[Case]) -> list[str]:
+    with Site(java, kind, home).running() as site:
+        return [site.run(case) for case in cases]
+
+
+def difference(case: Case, stock: str, ours: str) -> list[str]:
+    """The lines in which two answers differ; empty where they say the same."""
+    expected, found = shape(case, stock), shape(case, ours)
+    if case.more_is_fine:
+        missing = Counter(expected) - Counter(found)
+        return [f"-{line}" for line in missing.elements()]
+    diff = difflib.unified_diff(expected, found, lineterm="", n=0)
+    return [line for line in list(diff)[2:] if not line.startswith("@@")]
+
+
+def shape(case: Case, printed: str) -> list[str]:
+    """The lines of what a call printed, without what differs from run to run."""
+    lines = [
+        line
+        for line in _TOPIC_AS_GROUP.sub("", printed).splitlines()
+        if line.strip()
+        and not _NOISE.match(line)
+        and not _TOPIC_AS_GROUP_ROW.search(line)
+        and not (case.without and re.search(case.without, line))
+    ]
+    shaped = [_masked(line, exact=case.exact) for line in lines]
+    return sorted(shaped) if case.unordered else shaped
+
+
+def _masked(line: str, *, exact: bool) -> str:
+    for pattern, mask in _MASKS:
+        line = pattern.sub(mask, line)
+    if not exact:
+        line = _NUMBER.sub("N", _CODE.sub(r"\1code\2", line))
+    return _BLANKS.sub(" ", line).strip()
+
+
+def page(cases: Iterable[Case] = CASES) -> str:
+    """The page of docs about all calls: what the cases say, which the test holds them to."""
+    rows = "".join(
+        f"| `{case.line}` | {', '.join(case.versions)} | {case.unlike or 'the same'} |\n".replace(
+            "$", ""
+        )
+        for case in cases
+    )
+    elsewhere = "".join(f"| `{name}` | {shown} |\n" for name, shown in sorted(ELSEWHERE.items()))
+    return f"""{_HEAD}
+| call | mqadmin | ours, beside stock {STOCK} |
+|---|---|---|
+{rows}
+## Commands that are not compared here
+| command | what shows it |
+|---|---|
+{elsewhere}"""
+
+
+_HEAD = """# Stock's mqadmin on our servers
+Made by `python -m tools.compare_mqadmin --page` out of `tests/support/mqadmin_cases.py`;
+`tests/interop/test_mqadmin_compare.py` runs every call on a name server and a broker of ours and on
+stock's, and fails where a row is wrong. Numbers, times, addresses and remarks of refusals are
+masked; the codes of refusals are not. Words such as `address` and `topic` stand for values.
+
+Left out of the comparison: stock 5.3.3 lists a connected group under the name of its topic, and its
+tools then fail to find a group of that name.
+"""

@@ -1,0 +1,107 @@
+"""A name server and a broker of one kind, with what the calls of `mqadmin_cases` ask about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.support.cluster import make_broker, make_name_server
+from tests.support.java_client import JavaClients
+from tests.support.mqadmin_cases import Case
+from tests.support.wait import wait_until
+
+CLUSTER, BROKER, TOPIC = "TestCluster", "broker-a", "topic-a"
+GROUP, AWAY, PRODUCERS = "group-a", "away-group", "producers-a"
+MESSAGES = 4
+
+#: Both kinds of broker get these; traces are asked for, and timers are shown.
+SETTINGS = {"traceTopicEnable": "true", "timerWheelEnable": "true"}
+
+_POLICY = {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000]}}
+_TOPICS = [{"topicName": "listed", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}]
+_GROUPS = [{"groupName": "listed", "retryMaxTimes": 3}]
+
+
+class Site:
+    """Servers of one kind, a group with a member and one without, a producer, and messages."""
+
+    def __init__(self, java: JavaClients, kind: str, home: Path) -> None:
+        """`java` has the tools, `kind` is "ours" or a version of stock."""
+        self._java = java
+        self._kind = kind
+        self._home = home / kind
+        self._folder = self._home / "files"
+        self._folder.mkdir(parents=True)
+        self._values: dict[str, str] = {}
+
+    @contextmanager
+    def running(self) -> Iterator[Site]:
+        """Starts it all and ends it again."""
+        java = self._java
+        with ExitStack() as ends:
+            names = make_name_server(self._kind, self._home / "namesrv")
+            ends.enter_context(names)
+            home = self._home / "broker"
+            broker = make_broker(self._kind, BROKER, home, [names], settings=SETTINGS)
+            ends.enter_context(broker)
+            java.create_topic(names.address, broker.address, TOPIC, 2)
+            wait_until(lambda: names.routes(TOPIC, [broker]), "the route")
+            for group in (GROUP, AWAY):
+                java.mqadmin(*f"updateSubGroup -b {broker.address} -g {group}".split())
+            producer = ends.enter_context(java.producer(names.address, PRODUCERS, trace=True))
+            sent = [
+                producer.send(
+                    {"topic": TOPIC, "body": f"body-{n}", "keys": f"key-{n}", "tags": "tag-a"},
+                    queue=n % 2,
+                )[0]
+                for n in range(MESSAGES)
+            ]
+            for group in (GROUP, AWAY):
+                # A member commits when it stops, or after ten seconds.
+                with java.consumer(names.address, group, {TOPIC: "*"}) as member:
+                    member.received(MESSAGES)
+                    member.stop()
+            ends.enter_context(java.consumer(names.address, GROUP, {TOPIC: "*"}))
+            self._values = {
+                "namesrv": names.address,
+                "address": broker.address,
+                "cluster": CLUSTER,
+                "broker": BROKER,
+                "topic": TOPIC,
+                "group": GROUP,
+                "producers": PRODUCERS,
+                "client": self._client_id(names.address),
+                "offset_id": sent[0]["offsetMsgId"],
+                "unique_id": sent[0]["msgId"],
+                "folder": str(self._folder),
+                "policy": json.dumps(_POLICY),
+                "topics_file": self._file("topics", _TOPICS),
+                "groups_file": self._file("groups", _GROUPS),
+            }
+            yield self
+
+    def run(self, case: Case) -> str:
+        """What a call prints, and behind it the JSON files that it wrote."""
+        arguments = [*case.arguments(self._values), "-n", self._values["namesrv"]]
+        return self._java.mqadmin(*arguments) + "".join(self._exported())
+
+    def _exported(self) -> Iterator[str]:
+        for path in sorted((self._folder / "exported").glob("*.json")):
+            yield json.dumps(json.loads(path.read_text()), indent=1, sort_keys=True)
+            path.unlink()
+
+    def _file(self, name: str, content: object) -> str:
+        path = self._folder / f"{name}.json"
+        path.write_text(json.dumps(content))
+        return str(path)
+
+    def _client_id(self, namesrv: str) -> str:
+        def connected() -> list[dict[str, str]]:
+            info = self._java.admin(namesrv, "examineConsumerConnectionInfo", GROUP)
+            found: list[dict[str, str]] = info["connectionSet"]
+            return found
+
+        (member,) = wait_until(connected, "the member")
+        return member["clientId"]

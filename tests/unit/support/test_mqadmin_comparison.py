@@ -1,0 +1,37 @@
+"""How answers of mqadmin are compared, and that the page of docs says what the cases say."""
+
+from __future__ import annotations
+
+from tests.support.jars import PROJECT
+from tests.support.mqadmin_cases import Case
+from tests.support.mqadmin_comparison import difference, page
+
+
+def test_the_page_has_what_the_cases_say() -> None:
+    kept = (PROJECT / "docs" / "mqadmin.md").read_text()
+    assert kept == page(), "run: python -m tools.compare_mqadmin --page > docs/mqadmin.md"
+
+
+def test_numbers_times_and_addresses_are_no_difference() -> None:
+    case = Case("clusterList")
+    stock = "broker-a   0  127.0.0.1:10911  3.5 ms  2026-11-23 20:00:00"
+    assert not difference(case, stock, "broker-a 0 127.0.0.1:999 1 ms 2026-11-23 21:11:11,123")
+    assert difference(case, stock, stock.replace("broker-a", "broker-b"))
+
+
+def test_a_refusal_is_told_by_its_code_and_not_by_its_remark() -> None:
+    case = Case("deleteTopic")
+    stock = "MQBrokerException: CODE: 17  DESC: none BROKER: 127.0.0.1:1\nSee http://a"
+    assert not difference(case, stock, "MQBrokerException: CODE: 17  DESC: x BROKER: 127.0.0.1:2")
+    assert difference(case, stock, "MQBrokerException: CODE: 1  DESC: x BROKER: 127.0.0.1:2")
+
+
+def test_the_order_of_lines_counts_but_in_hash_tables() -> None:
+    assert difference(Case("topicRoute"), "a\nb", "b\na")
+    assert not difference(Case("topicList", unordered=True), "a\nb", "b\na")
+
+
+def test_more_lines_are_fine_where_the_case_says_so() -> None:
+    case = Case("brokerStatus", more_is_fine=True)
+    assert not difference(case, "a\nb", "a\nours\nb")
+    assert difference(case, "a\nb", "a\nours") == ["-b"]
