@@ -116,6 +116,7 @@ def read_send(
         queue,
         header.queue_offset,
         header.transaction_id,
+        header.recall_handle,
     )
 
 

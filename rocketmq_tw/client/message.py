@@ -103,7 +103,8 @@ class SendStatus(Enum):
 
 
 class SendResult(NamedTuple):
-    """Where a message went. Of a batch the ids are joined by commas."""
+    """Where a message went. Of a batch the ids are joined by commas. By `recall_handle` a message
+    that waits for its time can be taken back."""
 
     status: SendStatus
     message_id: str
@@ -111,6 +112,7 @@ class SendResult(NamedTuple):
     queue: MessageQueue
     queue_offset: int
     transaction_id: str | None = None
+    recall_handle: str | None = None
 
 
 class PullStatus(Enum):

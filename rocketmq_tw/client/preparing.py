@@ -66,7 +66,13 @@ class Preparer:
             body = compress(body, CompressionType.ZLIB)
             sys_flag = compression_flag(CompressionType.ZLIB)
         return Prepared(
-            message.topic, body, _text(properties), sys_flag, message.flag, message_id, False
+            message.topic,
+            body,
+            properties_text(properties),
+            sys_flag,
+            message.flag,
+            message_id,
+            False,
         )
 
     def prepare_batch(self, messages: Sequence[Message]) -> Prepared:
@@ -83,12 +89,14 @@ class Preparer:
             _check_type(message.body)
             properties, message_id = self._properties(message)
             ids.append(message_id)
-            parts.append(BatchedMessage(message.flag, message.body, _text(properties).encode()))
+            parts.append(
+                BatchedMessage(message.flag, message.body, properties_text(properties).encode())
+            )
         body = encode_batch(parts)
         _check(topic, body)
         wait = "true" if messages[0].wait_store else "false"
         # Stock's brokers append these to each message's own, so no id may stand here.
-        text = _text({WAIT: wait})
+        text = properties_text({WAIT: wait})
         return Prepared(topic, body, text, 0, 0, ",".join(ids), True)
 
     def _properties(self, message: Message) -> tuple[dict[str, str], str]:
@@ -160,7 +168,9 @@ def _check_property(name: str, value: str) -> None:
             raise ValueError(f"the property {name!r} has the byte {ord(separator)}, a separator")
 
 
-def _text(properties: dict[str, str]) -> str:
+def properties_text(properties: dict[str, str]) -> str:
+    """Returns the wire's text of properties; raises `ValueError` that says what is wrong with
+    them."""
     for name, value in properties.items():
         _check_property(name, value)
     text = join_properties(properties).decode()

@@ -17,7 +17,7 @@ from rocketmq_tw.client.preparing import (
     process_unique_ids,
     send_command,
 )
-from rocketmq_tw.client.routes import default_topic_route, publish_queues
+from rocketmq_tw.client.routes import default_topic_route, next_queue, publish_queues
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.client.settings import DEFAULT_PRODUCER, ProducerSettings
 from rocketmq_tw.config.net import TlsConfig
@@ -152,7 +152,7 @@ class Producer:
                 self.log.info("sending again: {error}", error=error)
                 # The route may be another one by now.
                 queues = await self._queues_for(prepared.topic)
-                target = self._next_queue(queues, target.broker_name)
+                target = next_queue(queues, self._turn, (target.broker_name,))
 
     async def _send_to(self, queue: MessageQueue, prepared: Prepared, timeout: float) -> SendResult:
         address = self.session.broker_address(queue.broker_name)
@@ -183,15 +183,7 @@ class Producer:
             return queue
         if selector is not None:
             return selector(queues, message)
-        return self._next_queue(queues, None)
-
-    def _next_queue(self, queues: Sequence[MessageQueue], avoid: str | None) -> MessageQueue:
-        """Returns the next queue in turn, of another broker than `avoid` where there is one."""
-        for _ in queues:
-            queue = queues[self._turn() % len(queues)]
-            if queue.broker_name != avoid:
-                return queue
-        return queue
+        return next_queue(queues, self._turn, ())
 
     async def _queues_for(self, topic: str) -> list[MessageQueue]:
         return self._queues.get(topic) or await self._queues_of(topic)

@@ -2,7 +2,7 @@
 group's members divide its queues."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TypeVar
 
 from msgspec import structs
@@ -38,6 +38,18 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
         if data.perm & WRITE and data.broker_name in with_master
         for queue_id in range(data.write_queue_nums)
     ]
+
+
+def next_queue(
+    queues: Sequence[MessageQueue], turn: Callable[[], int], avoid: Container[str | None]
+) -> MessageQueue:
+    """Returns the next queue in turn, of a broker that is not among `avoid` where there is one;
+    `turn` counts up."""
+    for _ in queues:
+        queue = queues[turn() % len(queues)]
+        if queue.broker_name not in avoid:
+            return queue
+    return queue
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:

@@ -73,6 +73,8 @@ class ProxyConfig(Config, frozen=True):
     max_delay_time_mills: NonNegativeLong = 24 * 3_600_000
     max_transaction_recovery_second: NonNegativeLong = 3_600
     enable_topic_message_type_check: bool = True
+    #: How long it is remembered where a half message stands, from its send or a question about it.
+    transaction_data_expire_millis: PositiveLong = 30_000
     use_delay_level: bool = False
     message_delay_level: Annotated[str, Format(delay_levels)] = (
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

@@ -15,6 +15,8 @@ from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE, COMPRESSION_
 
 #: A body is never larger than this when it is unpacked: ten times what a broker takes by default.
 DEFAULT_BODY_LIMIT = 40 * 1024 * 1024
+#: Has zlib read the frame of gzip.
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
 
 class CompressionType(IntEnum):
@@ -64,6 +66,26 @@ def decompress(body: bytes, kind: CompressionType, limit: int = DEFAULT_BODY_LIM
     if not complete:
         raise ValueError(f"a {kind.name} body that is cut off after {len(body)} bytes")
     return unpacked
+
+
+def gzip_to_zlib(body: bytes, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
+    """Returns a gzip body as a zlib one, which is what `CompressionType.ZLIB` means to all readers.
+    Raises `ValueError` where it is damaged, cut off or unpacks to more than `limit` bytes."""
+    unpacked = bytearray()
+    packed = body
+    try:
+        while packed:
+            # One member after the other.
+            decoder = zlib.decompressobj(_GZIP_WINDOW)
+            unpacked += decoder.decompress(packed, limit + 1 - len(unpacked))
+            if len(unpacked) > limit:
+                raise ValueError(f"a gzip body that unpacks to more than {limit} bytes")
+            if not decoder.eof:
+                raise ValueError(f"a gzip body that is cut off after {len(body)} bytes")
+            packed = decoder.unused_data
+    except zlib.error as error:
+        raise ValueError(f"a gzip body that cannot be read: {error}") from error
+    return zlib.compress(unpacked, 5)
 
 
 def _unpack_zlib(body: bytes, most: int) -> tuple[bytes, bool]:

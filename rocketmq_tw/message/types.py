@@ -27,6 +27,13 @@ def message_type(properties: Mapping[str, str]) -> str:
     return FIFO_TYPE if SHARDING_KEY in properties else NORMAL_TYPE
 
 
+def topic_type(attributes: Mapping[str, str] | None) -> str:
+    """Returns the type of messages that a topic with these attributes takes: stock's proxies take
+    NORMAL ones only where it has none. A type that is not specified takes all, as MIXED does."""
+    found = (attributes or {}).get(MESSAGE_TYPE, NORMAL_TYPE)
+    return MIXED_TYPE if found == UNSPECIFIED_TYPE else found
+
+
 def has_type(topic: str) -> bool:
     """Returns whether messages of a topic are of one type; those of retries and dead letters are
     of any."""

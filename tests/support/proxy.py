@@ -177,11 +177,12 @@ class PlayedBrokers:
         timeout: float,
         client: IProxyClient | None = None,
     ) -> Deferred[RemotingCommand]:
-        if request.code == RequestCode.GET_TOPIC_CONFIG and broker_name not in self.gone:
-            return succeed(self._topic_config(request))
-        self.asked.append(Asked(broker_name, request, timeout, client))
+        if request.code != RequestCode.GET_TOPIC_CONFIG:
+            self.asked.append(Asked(broker_name, request, timeout, client))
         if broker_name in self.gone:
             return fail(ConnectError(f"{broker_name}.example:10911", "connection refused"))
+        if request.code == RequestCode.GET_TOPIC_CONFIG:
+            return succeed(self._topic_config(request))
         answer = self._answers.get(request.code)
         assert answer is not None, f"nobody answers {request!r}"
         found = answer(request)
@@ -227,9 +228,13 @@ class FakeClient:
         self.settings = settings
         self.address = "10.0.0.9:40000"
         self.told: list[TelemetryCommand] = []
+        #: Whether its stream is open.
+        self.connected = True
 
-    def tell(self, command: TelemetryCommand) -> None:
-        self.told.append(command)
+    def tell(self, command: TelemetryCommand) -> bool:
+        if self.connected:
+            self.told.append(command)
+        return self.connected
 
 
 class FakeClients(dict[str, Any]):

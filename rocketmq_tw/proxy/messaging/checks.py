@@ -1,4 +1,5 @@
-"""What a client may ask: names of topics and groups, and the limits of a message that it sends.
+"""What a client may ask: names of topics and groups, the limits of a message that it sends, and
+what its topic takes.
 
 Limits and codes are those of stock's proxies; a refusal is a `StatusError`.
 """
@@ -18,8 +19,10 @@ from rocketmq_tw.message.names import (
 )
 from rocketmq_tw.message.names import check_group as check_group_name
 from rocketmq_tw.message.names import check_topic as check_topic_name
+from rocketmq_tw.message.types import MESSAGE_TYPE, MIXED_TYPE, has_type, topic_type
 from rocketmq_tw.proxy.messaging.messages import RESERVED_PROPERTIES, milliseconds, wire_name
 from rocketmq_tw.proxy.messaging.statuses import StatusError
+from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     Encoding,
@@ -163,6 +166,31 @@ class MessageChecks:
             raise StatusError(
                 Code.ILLEGAL_MESSAGE_GROUP,
                 f"a message group of {len(group.encode())} bytes: give less than {most}",
+            )
+
+
+class TopicTypes:
+    """Checks what a topic takes, where the configuration wants that."""
+
+    def __init__(self, metadata: Metadata, config: ProxyConfig) -> None:
+        self._metadata = metadata
+        self._config = config
+
+    async def check(self, topic: str, types: frozenset[str]) -> None:
+        """Raises `StatusError` where messages of these types may not be in a topic; all may be
+        where no broker says what it takes."""
+        if not self._config.enable_topic_message_type_check or not has_type(topic):
+            return
+        found = await self._metadata.topic(topic)
+        if found is None:
+            return
+        wanted = topic_type(found.attributes)
+        if wanted != MIXED_TYPE and types != {wanted}:
+            (other, *_) = sorted(types - {wanted})
+            raise StatusError(
+                Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                f"the topic {topic} takes {wanted} messages, this one is {other}: send it to a"
+                f" topic of its type, or change the topic's attribute {MESSAGE_TYPE}",
             )
 
 

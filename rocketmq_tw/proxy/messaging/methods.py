@@ -6,11 +6,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
+from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall, Unary
-from rocketmq_tw.proxy.messaging.statuses import status_of
+from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
+#: Left of a call's time for the way of the response.
+_RESERVE_SECONDS = 0.05
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
@@ -37,3 +41,14 @@ def unary(
             return answered
 
     return Unary(request, answer)
+
+
+def seconds_left(call: ICall, clock: IReactorTime, most: float) -> float:
+    """Returns how long a broker may take for a call: until shortly before its deadline, and `most`
+    seconds where it has none or a later one. Raises `StatusError` where no time is left."""
+    if call.deadline is None:
+        return most
+    left = call.deadline - clock.seconds() - _RESERVE_SECONDS
+    if left <= 0:
+        raise StatusError(Code.REQUEST_TIMEOUT, "no time is left before the call's deadline")
+    return min(left, most)

@@ -1,0 +1,178 @@
+"""From the messages of a request to what a broker is sent: one message, or a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.client.preparing import Prepared, properties_text
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.batch import BatchedMessage, encode_batch
+from rocketmq_tw.message.compression import CompressionType, compression_flag, gzip_to_zlib
+from rocketmq_tw.message.model import TRANSACTION_PREPARED
+from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE, message_type
+from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_topic
+from rocketmq_tw.proxy.messaging.messages import milliseconds, properties_of
+from rocketmq_tw.proxy.messaging.statuses import StatusError
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code, Encoding, Message
+from rocketmq_tw.runtime.fairness import Serial
+from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.store.dispatch_entries import parse_delay_levels
+
+#: What bodies begin with that clients call GZIP: some of them mean zlib.
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZLIB_MAGIC = b"\x78"
+
+
+class Outgoing(NamedTuple):
+    """Messages that passed all checks but the topic's type: `types` are theirs, `group` the message
+    group of all; empty without."""
+
+    prepared: Prepared
+    ids: Sequence[str]
+    types: frozenset[str]
+    group: str
+    born_timestamp: int
+
+    @property
+    def is_half(self) -> bool:
+        """Whether it waits for the decision about its transaction."""
+        return bool(self.prepared.sys_flag & TRANSACTION_PREPARED)
+
+
+class OutgoingMessages:
+    """Checks and prepares messages. Packed bodies are read in a thread, one at a time: they may
+    unpack to much."""
+
+    def __init__(self, config: ProxyConfig, now_ms: Callable[[], int], in_thread: InThread) -> None:
+        self._config = config
+        self._now_ms = now_ms
+        self._in_thread = in_thread
+        self._checks = MessageChecks(config, now_ms)
+        self._delays = parse_delay_levels(config.message_delay_level)
+        self._unpacking = Serial()
+
+    async def prepare(self, messages: Sequence[Message], born_host: str) -> Outgoing:
+        """Returns what is sent for the messages of one request; raises `StatusError` that says what
+        is wrong with one of them."""
+        if not messages:
+            raise StatusError(Code.MESSAGE_CORRUPTED, "no message to send: give one at least")
+        topic = check_topic(messages[0].topic)
+        for message in messages:
+            if check_topic(message.topic) != topic:
+                raise StatusError(
+                    Code.MESSAGE_CORRUPTED,
+                    "the messages of a request have one topic: send those of others by themselves",
+                )
+            self._checks.check(message)
+        properties = [self._properties(message, topic, born_host) for message in messages]
+        sys_flag, bodies = await self._bodies(messages)
+        types = frozenset(map(message_type, properties))
+        if len(messages) > 1:
+            return self._batch(topic, properties, bodies, sys_flag, types)
+        (own,), (body,) = properties, bodies
+        if TRANSACTION_TYPE in types:
+            sys_flag |= TRANSACTION_PREPARED
+        prepared = Prepared(topic, body, _text(own), sys_flag, 0, own[props.UNIQ_KEY], False)
+        return self._outgoing(prepared, properties, types)
+
+    def _batch(
+        self,
+        topic: str,
+        properties: Sequence[dict[str, str]],
+        bodies: Sequence[bytes],
+        sys_flag: int,
+        types: frozenset[str],
+    ) -> Outgoing:
+        if types & {TRANSACTION_TYPE, DELAY_TYPE}:
+            raise StatusError(
+                Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                "several messages of one request may not be delayed, nor of transactions: send"
+                " them one by one",
+            )
+        if len({own.get(props.SHARDING_KEY) for own in properties}) > 1:
+            raise StatusError(
+                Code.ILLEGAL_MESSAGE_GROUP,
+                "the messages of a request have one message group: send those of others by"
+                " themselves",
+            )
+        body = encode_batch(
+            BatchedMessage(0, body, _text(own).encode())
+            for body, own in zip(bodies, properties, strict=True)
+        )
+        ids = ",".join(own[props.UNIQ_KEY] for own in properties)
+        # Brokers append these to each message's own.
+        text = _text({props.WAIT: "true"})
+        return self._outgoing(
+            Prepared(topic, body, text, sys_flag, 0, ids, True), properties, types
+        )
+
+    def _outgoing(
+        self, prepared: Prepared, properties: Sequence[dict[str, str]], types: frozenset[str]
+    ) -> Outgoing:
+        first = properties[0]
+        born = props.number(first.get(props.BORN_TIMESTAMP))
+        return Outgoing(
+            prepared,
+            [own[props.UNIQ_KEY] for own in properties],
+            types,
+            first.get(props.SHARDING_KEY, ""),
+            self._now_ms() if born is None else born,
+        )
+
+    def _properties(self, message: Message, topic: str, born_host: str) -> dict[str, str]:
+        # Its topic stands for the group of a producer, which has none in this protocol.
+        properties = properties_of(message, topic, born_host)
+        if message.system_properties.HasField("delivery_timestamp"):
+            time_ms = milliseconds(message.system_properties.delivery_timestamp)
+            properties[props.TIMER_DELIVER_MS] = str(time_ms)
+            if self._config.use_delay_level:
+                properties[props.DELAY] = str(self._level(time_ms - self._now_ms()))
+        return properties
+
+    def _level(self, delay_ms: int) -> int:
+        """Returns the first delay level that is longer than a delay; the last one where none is."""
+        for level, each in enumerate(self._delays, 1):
+            if each > delay_ms:
+                return level
+        return len(self._delays)
+
+    async def _bodies(self, messages: Sequence[Message]) -> tuple[int, Sequence[bytes]]:
+        """Returns the bodies, and the bits of the system flag that say how they are packed."""
+        packed = {each.system_properties.body_encoding == Encoding.GZIP for each in messages}
+        if packed == {False}:
+            return 0, [each.body for each in messages]
+        if packed == {True}:
+            bodies = [await self._zlib(each.body) for each in messages]
+            return compression_flag(CompressionType.ZLIB), bodies
+        raise StatusError(
+            Code.MESSAGE_CORRUPTED,
+            "the messages of a request have one body encoding: pack all of them or none",
+        )
+
+    async def _zlib(self, body: bytes) -> bytes:
+        """Returns a packed body as consumers of all protocols read it."""
+        if body.startswith(_ZLIB_MAGIC) or not body:
+            return body
+        if not body.startswith(_GZIP_MAGIC):
+            raise StatusError(
+                Code.MESSAGE_CORRUPTED,
+                "the body's encoding is GZIP, but it is not packed so: send IDENTITY",
+            )
+        try:
+            repacked: Deferred[bytes] = self._unpacking.run(
+                self._in_thread, lambda: gzip_to_zlib(body)
+            )
+            return await repacked
+        except ValueError as error:
+            raise StatusError(Code.MESSAGE_CORRUPTED, str(error)) from None
+
+
+def _text(properties: dict[str, str]) -> str:
+    try:
+        return properties_text(properties)
+    except ValueError as error:
+        raise StatusError(Code.MESSAGE_PROPERTIES_TOO_LARGE, str(error)) from None

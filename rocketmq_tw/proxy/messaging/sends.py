@@ -1,0 +1,188 @@
+"""SendMessage: messages of one topic go to one of its queues.
+
+They go to another broker where one cannot be reached or refuses; those of a message group stay with
+its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.client.commands import RETRY_ELSEWHERE, read_send
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.client.message import SendResult, SendStatus
+from rocketmq_tw.client.preparing import send_command
+from rocketmq_tw.message.ids import parse_offset_message_id
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RemotingError
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
+from rocketmq_tw.proxy.messaging.checks import TopicTypes
+from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
+from rocketmq_tw.proxy.messaging.outgoing import Outgoing, OutgoingMessages
+from rocketmq_tw.proxy.messaging.queues import WriteQueues
+from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, overall, status
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces
+from rocketmq_tw.proxy.proto.messaging_pb2 import (
+    Code,
+    SendMessageRequest,
+    SendMessageResponse,
+    SendResultEntry,
+)
+from rocketmq_tw.wire.bodies.queues import MessageQueue
+
+#: Seconds that a send may take, all its tries together, where the client does not say.
+SEND_SECONDS = 5.0
+#: Brokers that one request tries.
+_TRIES = 3
+
+#: What is stored and not as safe as it should be; the client sends it again.
+_UNSAFE = {
+    SendStatus.FLUSH_DISK_TIMEOUT: (
+        Code.MASTER_PERSISTENCE_TIMEOUT,
+        "stored, but the broker's disk did not take it in time",
+    ),
+    SendStatus.FLUSH_SLAVE_TIMEOUT: (
+        Code.SLAVE_PERSISTENCE_TIMEOUT,
+        "stored, but not on enough replicas in time",
+    ),
+    SendStatus.SLAVE_NOT_AVAILABLE: (
+        Code.HA_NOT_AVAILABLE,
+        "stored, but too few replicas keep up with the broker",
+    ),
+}
+
+_log = Logger()
+
+
+class Sends:
+    """Answers SendMessage."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        brokers: IBrokers,
+        types: TopicTypes,
+        outgoing: OutgoingMessages,
+        halves: HalfPlaces,
+    ) -> None:
+        self._clock = clock
+        self._brokers = brokers
+        self._types = types
+        self._outgoing = outgoing
+        self._halves = halves
+        self._queues = WriteQueues(clock)
+
+    def methods(self) -> Methods:
+        return {path("SendMessage"): unary(SendMessageRequest, SendMessageResponse, self._send)}
+
+    async def _send(self, request: SendMessageRequest, call: ICall) -> SendMessageResponse:
+        born_host, _ = split_address(call.address)
+        outgoing = await self._outgoing.prepare(request.messages, born_host)
+        queues = await self._writable(outgoing.prepared.topic)
+        await self._types.check(outgoing.prepared.topic, outgoing.types)
+        result = await self._deliver(outgoing, queues, call)
+        if outgoing.is_half:
+            self._remember(outgoing, result)
+        entries = _entries(outgoing, result)
+        return SendMessageResponse(status=overall(each.status for each in entries), entries=entries)
+
+    async def _writable(self, topic: str, *, anew: bool = False) -> Sequence[MessageQueue]:
+        routes = self._brokers.refresh_route if anew else self._brokers.route
+        route = await routes(topic)
+        if route is None:
+            raise StatusError(
+                Code.TOPIC_NOT_FOUND, f"the topic {topic} is not there: create it first"
+            )
+        queues = self._queues.of(topic, route)
+        if not queues:
+            raise StatusError(
+                Code.FORBIDDEN, f"no writable queue: no master takes messages of {topic}"
+            )
+        return queues
+
+    async def _deliver(
+        self, outgoing: Outgoing, queues: Sequence[MessageQueue], call: ICall
+    ) -> SendResult:
+        """Returns where the messages went; raises what the last try failed with."""
+        deadline = self._clock.seconds() + seconds_left(call, self._clock, SEND_SECONDS)
+        failed: str | None = None
+        for tries_left in range(_TRIES - 1, -1, -1):
+            queue = self._choose(outgoing, queues, failed)
+            try:
+                return await self._send_to(queue, outgoing, deadline - self._clock.seconds())
+            except (RemotingError, BrokerError) as error:
+                failed = queue.broker_name
+                if isinstance(error, RemotingError):
+                    self._queues.avoid(failed)
+                if not tries_left or self._clock.seconds() >= deadline or call.is_over:
+                    raise
+                if isinstance(error, RemotingError):
+                    if not _may_repeat(error, outgoing):
+                        raise
+                    queues = await self._writable(outgoing.prepared.topic, anew=True)
+                elif outgoing.group or not _may_help(error, queues, failed):
+                    raise
+                _log.info("sending again: {error}", error=error)
+        raise AssertionError("the last try returns or raises")
+
+    def _choose(
+        self, outgoing: Outgoing, queues: Sequence[MessageQueue], failed: str | None
+    ) -> MessageQueue:
+        if outgoing.group:
+            return self._queues.of_group(queues, outgoing.group)
+        return self._queues.next(queues, failed)
+
+    async def _send_to(self, queue: MessageQueue, outgoing: Outgoing, timeout: float) -> SendResult:
+        prepared = outgoing.prepared
+        command = send_command(prepared, prepared.topic, queue, outgoing.born_timestamp)
+        answer = await self._brokers.ask(queue.broker_name, command, timeout)
+        return read_send(queue.broker_name, answer, prepared, queue)
+
+    def _remember(self, outgoing: Outgoing, result: SendResult) -> None:
+        prepared = outgoing.prepared
+        try:
+            place = parse_offset_message_id(result.offset_message_id)
+        except ValueError as error:
+            _log.error("half message of {topic}: {error}", topic=prepared.topic, error=error)
+            return
+        self._halves.remember(
+            prepared.topic,
+            result.transaction_id or prepared.message_id,
+            result.queue.broker_name,
+            result.queue_offset,
+            place.offset,
+        )
+
+
+def _may_repeat(error: RemotingError, outgoing: Outgoing) -> bool:
+    """Returns whether messages may be sent again: those of a group only where they were not sent,
+    since a second copy would be out of order."""
+    if isinstance(error, ConnectError):
+        return True
+    return isinstance(error, ConnectionLost) and not outgoing.group
+
+
+def _may_help(error: BrokerError, queues: Sequence[MessageQueue], failed: str) -> bool:
+    """Returns whether another broker may take what one refused."""
+    return error.code in RETRY_ELSEWHERE and any(each.broker_name != failed for each in queues)
+
+
+def _entries(outgoing: Outgoing, result: SendResult) -> list[SendResultEntry]:
+    """Returns an entry for each message, in their order."""
+    if result.status in _UNSAFE:
+        unsafe = status(*_UNSAFE[result.status])
+        return [SendResultEntry(status=unsafe, message_id=each) for each in outgoing.ids]
+    return [
+        SendResultEntry(
+            status=ok(),
+            message_id=each,
+            transaction_id="" if outgoing.prepared.batch else result.transaction_id or "",
+            offset=result.queue_offset + number,
+            recall_handle=result.recall_handle or "",
+        )
+        for number, each in enumerate(outgoing.ids)
+    ]

@@ -1,0 +1,193 @@
+"""Transactions: where half messages stand, the decisions about them, and the questions of brokers.
+
+A client decides by the id of its transaction alone, so a proxy remembers for a while where the
+half message stands: since it was sent by way of this proxy, or its broker asked about it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, StoredMessage
+from rocketmq_tw.message.properties import PGROUP, UNIQ_KEY, parse_properties
+from rocketmq_tw.message.record import RecordError, decode_record
+from rocketmq_tw.net.address import join_address
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.clients import ProxyClient
+from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
+from rocketmq_tw.proxy.messaging.checks import check_topic
+from rocketmq_tw.proxy.messaging.messages import message_of
+from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
+from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_status, ok
+from rocketmq_tw.proxy.proto.messaging_pb2 import (
+    Code,
+    EndTransactionRequest,
+    EndTransactionResponse,
+    RecoverOrphanedTransactionCommand,
+    TelemetryCommand,
+    TransactionResolution,
+    TransactionSource,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+)
+
+#: Half messages that are remembered; brokers ask about those that are forgotten.
+MOST_HALVES = 200_000
+#: Seconds that a broker gets for a decision.
+DECIDE_SECONDS = 3.0
+
+_DECISIONS = {
+    TransactionResolution.COMMIT: TRANSACTION_COMMIT,
+    TransactionResolution.ROLLBACK: TRANSACTION_ROLLBACK,
+}
+
+_log = Logger()
+
+
+class HalfPlace(NamedTuple):
+    """Where a half message stands: offsets in the queue of half messages and in the log, and until
+    when that is remembered, in seconds."""
+
+    broker_name: str
+    queue_offset: int
+    log_offset: int
+    until: float
+
+
+class HalfPlaces:
+    """Half messages that wait for their decision, by topic and id of the transaction. What a broker
+    asked about last counts, since it stores a half message again when it asks."""
+
+    def __init__(self, clock: IReactorTime, keep_seconds: float) -> None:
+        self._clock = clock
+        self._keep_seconds = keep_seconds
+        #: Those that are remembered longest are behind the others.
+        self._places: dict[tuple[str, str], HalfPlace] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def remember(
+        self, topic: str, transaction_id: str, broker_name: str, queue_offset: int, log_offset: int
+    ) -> None:
+        """Notes where a half message stands."""
+        places, now = self._places, self._clock.seconds()
+        places.pop((topic, transaction_id), None)
+        while places:
+            oldest = next(iter(places))
+            if len(places) < MOST_HALVES and places[oldest].until > now:
+                break
+            del places[oldest]
+        until = now + self._keep_seconds
+        places[topic, transaction_id] = HalfPlace(broker_name, queue_offset, log_offset, until)
+
+    def find(self, topic: str, transaction_id: str) -> HalfPlace | None:
+        """Returns where a half message stands; None where that is not known any more. It stays
+        known, since a client may repeat its decision."""
+        place = self._places.get((topic, transaction_id))
+        return place if place is not None and place.until > self._clock.seconds() else None
+
+
+class Transactions:
+    """Answers EndTransaction, and hands on the questions of brokers (39)."""
+
+    def __init__(self, clock: IReactorTime, brokers: IBrokers, halves: HalfPlaces) -> None:
+        self._clock = clock
+        self._brokers = brokers
+        self._halves = halves
+
+    def methods(self) -> Methods:
+        return {
+            path("EndTransaction"): unary(EndTransactionRequest, EndTransactionResponse, self._end)
+        }
+
+    async def _end(self, request: EndTransactionRequest, call: ICall) -> EndTransactionResponse:
+        topic = check_topic(request.topic)
+        transaction_id = request.transaction_id
+        if not transaction_id.strip():
+            raise StatusError(
+                Code.INVALID_TRANSACTION_ID, "no transaction id: give that of the send's result"
+            )
+        decision = _DECISIONS.get(request.resolution)
+        if decision is None:
+            # Not decided yet: the broker asks again.
+            return EndTransactionResponse(status=ok())
+        place = self._halves.find(topic, transaction_id)
+        if place is None:
+            raise StatusError(
+                Code.INVALID_TRANSACTION_ID,
+                f"this proxy does not know the transaction {transaction_id[:100]} of {topic}, or"
+                " no more: decide when the broker asks about it",
+            )
+        header = EndTransactionRequestHeader(
+            producer_group=topic,
+            tran_state_table_offset=place.queue_offset,
+            commit_log_offset=place.log_offset,
+            commit_or_rollback=decision,
+            msg_id=request.message_id,
+            topic=topic,
+            from_transaction_check=request.source == TransactionSource.SOURCE_SERVER_CHECK,
+            transaction_id=transaction_id,
+            bname=place.broker_name,
+        )
+        command = RemotingCommand.request(RequestCode.END_TRANSACTION, header)
+        timeout = seconds_left(call, self._clock, DECIDE_SECONDS)
+        answer = await self._brokers.ask(place.broker_name, command, timeout)
+        return EndTransactionResponse(status=broker_status(answer.code, answer.remark))
+
+    def recover(self, client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        """Asks a client about a transaction whose decision did not come, as a broker wants to know
+        (39). Fires once the client is told, fails with `RequestError` where it cannot be."""
+        return Deferred.fromCoroutine(self._recover(client, request))
+
+    async def _recover(self, client: ProxyClient, request: RemotingCommand) -> RemotingCommand:
+        header = request.header(CheckTransactionStateRequestHeader)
+        try:
+            half = decode_record(request.body)
+        except RecordError as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the half message cannot be read: {error}"
+            ) from error
+        properties = parse_properties(half.properties)
+        transaction_id = header.transaction_id or properties.get(UNIQ_KEY)
+        topic = properties.get(PGROUP, half.topic)
+        broker_name = header.bname or await self._broker_of(half)
+        if not transaction_id or not broker_name:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "the question names no transaction, or comes from an unknown broker",
+            )
+        self._halves.remember(
+            topic,
+            transaction_id,
+            broker_name,
+            header.tran_state_table_offset,
+            header.commit_log_offset,
+        )
+        command = RecoverOrphanedTransactionCommand(
+            message=message_of(half, properties), transaction_id=transaction_id
+        )
+        if not client.tell(TelemetryCommand(recover_orphaned_transaction_command=command)):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the client {client.client_id} has no stream to ask by"
+            )
+        _log.debug("{client} is asked about {id}", client=client.client_id, id=transaction_id)
+        return request.response()
+
+    async def _broker_of(self, half: StoredMessage) -> str | None:
+        """Returns the name of the broker that stores a half message; older ones do not say it."""
+        route = await self._brokers.route(half.topic)
+        address = join_address(*half.store_host)
+        for data in route.broker_datas if route is not None else ():
+            if address in data.broker_addrs.values():
+                return data.broker_name
+        return None

@@ -1,0 +1,439 @@
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message.batch import decode_batch
+from rocketmq_tw.message.compression import CompressionType, compression_flag, decompress
+from rocketmq_tw.message.ids import offset_message_id
+from rocketmq_tw.message.model import TRANSACTION_PREPARED
+from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RequestTimeout
+from rocketmq_tw.proxy.messaging.checks import TopicTypes
+from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of
+from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
+from rocketmq_tw.proxy.messaging.sends import Sends
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces
+from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.proxy.proto.messaging_pb2 import (
+    Code,
+    Encoding,
+    Message,
+    MessageType,
+    Resource,
+    SendMessageRequest,
+    SendMessageResponse,
+    SystemProperties,
+)
+from rocketmq_tw.runtime.threads import at_once
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from tests.support.proxy import FakeCall, PlayedBrokers, answer_of
+
+NOW = 1_790_000_000_000
+
+
+def message(
+    body: bytes = b"hello",
+    topic: str = "T",
+    properties: dict[str, str] | None = None,
+    **system: Any,
+) -> Message:
+    return Message(
+        topic=Resource(name=topic),
+        body=body,
+        user_properties=properties or {},
+        system_properties=SystemProperties(**({"message_id": "ID"} | system)),
+    )
+
+
+def stored(request: RemotingCommand, code: int = ResponseCode.SUCCESS) -> RemotingCommand:
+    """What a broker answers that stored a message."""
+    header = request.header(SendMessageRequestHeaderV2)
+    return request.response(
+        code,
+        header=SendMessageResponseHeader(
+            msg_id=offset_message_id("10.0.0.8", 10911, 4096),
+            queue_id=header.queue_id,
+            queue_offset=7,
+            transaction_id=parse_properties(header.properties).get("UNIQ_KEY"),
+            recall_handle="HANDLE" if "TIMER_DELIVER_MS" in (header.properties or "") else None,
+        ),
+    )
+
+
+class Proxy:
+    """The service beside two brokers, which store what they are sent."""
+
+    def __init__(self, message_type: str = "MIXED", **config: Any) -> None:
+        self.clock = Clock()
+        self.brokers = PlayedBrokers()
+        self.brokers.add_topic("T", {"a": 4, "b": 4}, message_type=message_type)
+        for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+            self.brokers.answer(code, stored)
+        settings = ProxyConfig(**config)
+        self.halves = HalfPlaces(self.clock, 30)
+        types = TopicTypes(Metadata(self.clock, self.brokers), settings)
+        outgoing = OutgoingMessages(settings, lambda: NOW, at_once)
+        service = Sends(self.clock, self.brokers, types, outgoing, self.halves)
+        ((self.path, self.method),) = service.methods().items()
+
+    def begin(self, *messages: Message, call: FakeCall | None = None) -> Any:
+        request = SendMessageRequest(messages=messages)
+        return self.method.handler(request, call or FakeCall())
+
+    def send(self, *messages: Message, call: FakeCall | None = None) -> SendMessageResponse:
+        return answer_of(self.begin(*messages, call=call), self.clock)
+
+    @property
+    def headers(self) -> list[SendMessageRequestHeaderV2]:
+        """Of the requests that brokers were asked."""
+        return [each.request.header(SendMessageRequestHeaderV2) for each in self.brokers.asked]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the brokers that were asked."""
+        return [each.broker_name for each in self.brokers.asked]
+
+
+def test_a_message_is_sent_and_its_place_is_told() -> None:
+    proxy = Proxy()
+    response = proxy.send(
+        message(
+            properties={"colour": "red"},
+            tag="a",
+            born_timestamp=timestamp_of(NOW - 5),
+            message_type=MessageType.NORMAL,
+        )
+    )
+    (entry,) = response.entries
+    assert proxy.path == "/apache.rocketmq.v2.MessagingService/SendMessage"
+    assert response.status.code == entry.status.code == Code.OK
+    assert (entry.message_id, entry.transaction_id, entry.offset) == ("ID", "ID", 7)
+    assert entry.recall_handle == ""
+    (asked,), (header,) = proxy.brokers.asked, proxy.headers
+    assert asked.request.code == RequestCode.SEND_MESSAGE_V2
+    assert asked.request.body == b"hello"
+    assert (header.topic, header.producer_group) == ("T", "T")
+    assert (header.sys_flag, header.born_timestamp, header.batch) == (0, NOW - 5, False)
+    assert header.broker_name == asked.broker_name
+    assert parse_properties(header.properties) == {
+        "colour": "red",
+        "UNIQ_KEY": "ID",
+        "TAGS": "a",
+        "RECONSUME_TIME": "0",
+        "PGROUP": "T",
+        "__BORNHOST": "10.0.0.9",
+        "BORN_TIMESTAMP": str(NOW - 5),
+    }
+
+
+def test_a_namespace_goes_along_in_the_names() -> None:
+    proxy = Proxy()
+    proxy.brokers.add_topic("ns%T", {"a": 1})
+    sent = message()
+    sent.topic.resource_namespace = "ns"
+    assert proxy.send(sent).status.code == Code.OK
+    assert (proxy.headers[0].topic, proxy.headers[0].producer_group) == ("ns%T", "ns%T")
+
+
+def test_queues_take_turns() -> None:
+    proxy = Proxy()
+    for _ in range(8):
+        proxy.send(message())
+    places = [(header.broker_name, header.queue_id) for header in proxy.headers]
+    assert sorted(places) == [(name, queue_id) for name in "ab" for queue_id in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("group", "place"), [("b", ("b", 1)), ("order-1", ("a", 3)), ("order-2", ("a", 2))]
+)
+def test_messages_of_a_group_have_one_queue(group: str, place: tuple[str, int]) -> None:
+    proxy = Proxy("FIFO")
+    for _ in range(3):
+        assert proxy.send(message(message_group=group)).status.code == Code.OK
+    assert {(header.broker_name, header.queue_id) for header in proxy.headers} == {place}
+    assert parse_properties(proxy.headers[0].properties)["__SHARDINGKEY"] == group
+
+
+def test_a_timed_message_can_be_recalled() -> None:
+    proxy = Proxy("DELAY")
+    response = proxy.send(message(delivery_timestamp=timestamp_of(NOW + 5000)))
+    assert response.entries[0].recall_handle == "HANDLE"
+    properties = parse_properties(proxy.headers[0].properties)
+    assert properties["TIMER_DELIVER_MS"] == str(NOW + 5000)
+    assert "DELAY" not in properties
+
+
+@pytest.mark.parametrize(
+    ("delay", "level"), [(-1, 1), (999, 1), (1000, 2), (3_600_000, 18), (9_000_000, 18)]
+)
+def test_a_time_may_become_a_delay_level(delay: int, level: int) -> None:
+    proxy = Proxy(use_delay_level=True)
+    proxy.send(message(delivery_timestamp=timestamp_of(NOW + delay)))
+    assert parse_properties(proxy.headers[0].properties)["DELAY"] == str(level)
+
+
+def test_a_half_message_is_remembered() -> None:
+    proxy = Proxy("TRANSACTION")
+    sent = message(message_type=MessageType.TRANSACTION)
+    sent.system_properties.orphaned_transaction_recovery_duration.CopyFrom(duration_of(45_000))
+    (entry,) = proxy.send(sent).entries
+    (header,) = proxy.headers
+    assert header.sys_flag == TRANSACTION_PREPARED
+    properties = parse_properties(header.properties)
+    assert (properties["TRAN_MSG"], properties["PGROUP"]) == ("true", "T")
+    assert properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] == "45"
+    place = proxy.halves.find("T", entry.transaction_id)
+    assert place is not None
+    assert (place.broker_name, place.queue_offset) == (header.broker_name, 7)
+    assert place.log_offset == 4096
+
+
+def test_no_other_message_is_remembered() -> None:
+    proxy = Proxy()
+    proxy.send(message())
+    assert len(proxy.halves) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        (ResponseCode.FLUSH_DISK_TIMEOUT, Code.MASTER_PERSISTENCE_TIMEOUT),
+        (ResponseCode.FLUSH_SLAVE_TIMEOUT, Code.SLAVE_PERSISTENCE_TIMEOUT),
+        (ResponseCode.SLAVE_NOT_AVAILABLE, Code.HA_NOT_AVAILABLE),
+    ],
+)
+def test_what_is_not_safe_is_told_with_its_code(code: int, shown: int) -> None:
+    proxy = Proxy()
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda request: stored(request, code))
+    response = proxy.send(message())
+    assert response.status.code == response.entries[0].status.code == shown
+    assert "stored" in response.status.message
+    assert len(proxy.brokers.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "shown", "tries"),
+    [
+        (ResponseCode.MESSAGE_ILLEGAL, Code.BAD_REQUEST, 1),
+        (ResponseCode.SYSTEM_ERROR, Code.INTERNAL_SERVER_ERROR, 3),
+        (ResponseCode.SYSTEM_BUSY, Code.TOO_MANY_REQUESTS, 3),
+        (ResponseCode.NO_PERMISSION, Code.FORBIDDEN, 3),
+        (ResponseCode.TOPIC_NOT_EXIST, Code.TOPIC_NOT_FOUND, 3),
+    ],
+)
+def test_a_refusal_is_tried_elsewhere_and_told(code: int, shown: int, tries: int) -> None:
+    proxy = Proxy()
+    proxy.brokers.answer(
+        RequestCode.SEND_MESSAGE_V2, lambda request: request.response(code, "the broker's words")
+    )
+    response = proxy.send(message())
+    assert (response.status.code, response.status.message) == (shown, "the broker's words")
+    assert len(response.entries) == 0
+    assert len(proxy.names) == tries
+    assert all(one != other for one, other in zip(proxy.names, proxy.names[1:], strict=False))
+
+
+def test_a_broker_that_is_gone_costs_one_try() -> None:
+    proxy = Proxy()
+    proxy.brokers.gone = {"a"}
+    for _ in range(8):
+        assert proxy.send(message()).status.code == Code.OK
+    assert proxy.names.count("a") == 1
+    assert proxy.names.count("b") == 8
+    assert proxy.brokers.refreshed == 1
+
+
+def test_a_connection_that_is_lost_is_tried_elsewhere() -> None:
+    proxy = Proxy()
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, ConnectionLost("a:1", "reset"))
+    assert proxy.send(message()).status.code == Code.INTERNAL_SERVER_ERROR
+    assert len(proxy.names) == 3
+
+
+def test_no_answer_in_time_is_the_clients_to_try_again() -> None:
+    proxy = Proxy()
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, RequestTimeout("a:1", 310, 3))
+    assert proxy.send(message()).status.code == Code.PROXY_TIMEOUT
+    assert len(proxy.names) == 1
+
+
+def test_messages_of_a_group_go_nowhere_else() -> None:
+    proxy = Proxy()
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, ConnectionLost("b:1", "reset"))
+    assert proxy.send(message(message_group="b")).status.code == Code.INTERNAL_SERVER_ERROR
+    assert proxy.names == ["b"]
+    busy = ResponseCode.SYSTEM_BUSY
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda request: request.response(busy))
+    assert proxy.send(message(message_group="b")).status.code == Code.TOO_MANY_REQUESTS
+    assert proxy.names == ["b", "b"]
+
+
+def test_what_was_not_sent_is_sent_to_the_groups_queue_of_the_new_route() -> None:
+    proxy = Proxy()
+    answers: list[Any] = [ConnectError("b:1", "refused")]
+
+    def answer(request: RemotingCommand) -> RemotingCommand:
+        if answers:
+            raise answers.pop()
+        return stored(request)
+
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, answer)
+    assert proxy.send(message(message_group="b")).status.code == Code.OK
+    assert proxy.names == ["b", "b"]
+    assert proxy.brokers.refreshed == 1
+
+
+def test_the_deadline_of_the_call_bounds_all_tries() -> None:
+    proxy = Proxy()
+    proxy.send(message(), call=FakeCall(deadline=2.0))
+    proxy.send(message(), call=FakeCall(deadline=100.0))
+    proxy.send(message())
+    assert [each.timeout for each in proxy.brokers.asked] == [1.95, 5.0, 5.0]
+    late = proxy.send(message(), call=FakeCall(deadline=0.01))
+    assert late.status.code == Code.REQUEST_TIMEOUT
+    slow: Deferred[RemotingCommand] = Deferred()
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda _: slow)
+    waiting = Deferred.fromCoroutine(proxy.begin(message(), call=FakeCall(deadline=2.0)))
+    proxy.clock.advance(2)
+    slow.errback(ConnectionLost("a:1", "reset"))
+    assert answer_of(waiting, proxy.clock).status.code == Code.INTERNAL_SERVER_ERROR
+    assert len(proxy.names) == 4
+
+
+def test_topics_without_queues() -> None:
+    proxy = Proxy()
+    assert proxy.send(message(topic="Nowhere")).status.code == Code.TOPIC_NOT_FOUND
+    proxy.brokers.add_topic("ReadOnly", {"a": 4}, perm=4)
+    assert proxy.send(message(topic="ReadOnly")).status.code == Code.FORBIDDEN
+    proxy.brokers.route_error = RequestError(ResponseCode.SYSTEM_ERROR, "no name server answers")
+    response = proxy.send(message())
+    assert response.status.code == Code.INTERNAL_SERVER_ERROR
+    assert response.status.message == "no name server answers"
+    assert proxy.brokers.asked == []
+
+
+@pytest.mark.parametrize("topic_type", ["", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"])
+def test_a_topic_takes_its_type(topic_type: str) -> None:
+    kinds = {
+        "NORMAL": message(),
+        "FIFO": message(message_group="g"),
+        "DELAY": message(delivery_timestamp=timestamp_of(NOW + 5000), message_group="g"),
+        "TRANSACTION": message(message_type=MessageType.TRANSACTION),
+    }
+    for kind, sent in kinds.items():
+        proxy = Proxy(topic_type)
+        response = proxy.send(sent)
+        taken = kind == (topic_type or "NORMAL") or topic_type == "MIXED"
+        if taken:
+            assert response.status.code == Code.OK
+        else:
+            assert response.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+            assert kind in response.status.message
+            assert proxy.brokers.asked == []
+        unchecked = Proxy(topic_type, enable_topic_message_type_check=False)
+        assert unchecked.send(sent).status.code == Code.OK
+
+
+def test_retry_topics_take_all_types() -> None:
+    proxy = Proxy()
+    proxy.brokers.add_topic("%RETRY%G", {"a": 1}, message_type="NORMAL")
+    sent = message(topic="%RETRY%G", message_group="g")
+    assert proxy.send(sent).status.code == Code.OK
+
+
+def test_a_batch_is_one_request_with_an_entry_for_each_message() -> None:
+    proxy = Proxy()
+    response = proxy.send(
+        message(b"one", message_id="A", properties={"n": "1"}), message(b"two", message_id="B")
+    )
+    assert response.status.code == Code.OK
+    assert [(each.message_id, each.offset) for each in response.entries] == [("A", 7), ("B", 8)]
+    (asked,), (header,) = proxy.brokers.asked, proxy.headers
+    assert asked.request.code == RequestCode.SEND_BATCH_MESSAGE
+    assert header.batch
+    assert parse_properties(header.properties) == {"WAIT": "true"}
+    first, second = decode_batch(asked.request.body)
+    assert (first.body, second.body) == (b"one", b"two")
+    assert parse_properties(first.properties)["UNIQ_KEY"] == "A"
+    assert parse_properties(first.properties)["n"] == "1"
+    assert parse_properties(second.properties)["UNIQ_KEY"] == "B"
+
+
+def test_a_batch_of_one_group_has_its_queue() -> None:
+    proxy = Proxy()
+    for _ in range(3):
+        proxy.send(message(message_group="b"), message(message_group="b"))
+    assert {(header.broker_name, header.queue_id) for header in proxy.headers} == {("b", 1)}
+
+
+@pytest.mark.parametrize(
+    ("messages", "code"),
+    [
+        ([], Code.MESSAGE_CORRUPTED),
+        ([message(), message(topic="Other")], Code.MESSAGE_CORRUPTED),
+        ([message(), message(message_group="g")], Code.ILLEGAL_MESSAGE_GROUP),
+        ([message(message_group="f"), message(message_group="g")], Code.ILLEGAL_MESSAGE_GROUP),
+        ([message(), message(b"")], Code.MESSAGE_BODY_EMPTY),
+        ([message(topic="")], Code.ILLEGAL_TOPIC),
+        ([message(topic="TBW102")], Code.ILLEGAL_TOPIC),
+        ([message(), message(body_encoding=Encoding.GZIP)], Code.MESSAGE_CORRUPTED),
+        (
+            [message(), message(message_type=MessageType.TRANSACTION)],
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        ),
+        (
+            [message(), message(delivery_timestamp=timestamp_of(NOW + 5000))],
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        ),
+        ([message(message_id="i" * 32767)], Code.MESSAGE_PROPERTIES_TOO_LARGE),
+    ],
+)
+def test_requests_that_cannot_be_sent(messages: list[Message], code: int) -> None:
+    proxy = Proxy()
+    response = proxy.send(*messages)
+    assert response.status.code == code
+    assert len(response.entries) == 0
+    assert proxy.brokers.asked == []
+
+
+def test_a_gzip_body_is_stored_as_all_consumers_read_it() -> None:
+    body = b"hello " * 10_000
+    two_members = gzip.compress(body[:30_000]) + gzip.compress(body[30_000:])
+    for packed in (gzip.compress(body), two_members, zlib.compress(body)):
+        proxy = Proxy()
+        sent = message(packed, body_encoding=Encoding.GZIP)
+        assert proxy.send(sent).status.code == Code.OK
+        assert proxy.headers[0].sys_flag == compression_flag(CompressionType.ZLIB)
+        stored_body = proxy.brokers.asked[0].request.body
+        assert decompress(stored_body, CompressionType.ZLIB) == body
+
+
+@pytest.mark.parametrize(
+    ("packed", "word"),
+    [
+        (b"hello", "not packed so"),
+        (gzip.compress(b"hello")[:-3], "cut off"),
+        (b"\x1f\x8bnonsense", "cannot be read"),
+        (gzip.compress(bytes(41 << 20)), "unpacks to more than"),
+    ],
+)
+def test_a_damaged_gzip_body_is_refused(packed: bytes, word: str) -> None:
+    proxy = Proxy()
+    response = proxy.send(message(packed, body_encoding=Encoding.GZIP))
+    assert response.status.code == Code.MESSAGE_CORRUPTED
+    assert word in response.status.message
+    assert proxy.brokers.asked == []
+
+
+def test_a_large_body_goes_as_it_is() -> None:
+    proxy = Proxy()
+    assert proxy.send(message(bytes(4 << 20))).status.code == Code.OK
+    assert len(proxy.brokers.asked[0].request.body) == 4 << 20

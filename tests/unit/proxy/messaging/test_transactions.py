@@ -1,0 +1,221 @@
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, StoredMessage
+from rocketmq_tw.message.properties import join_properties
+from rocketmq_tw.message.record import encode_record
+from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.proxy.messaging import transactions
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
+from rocketmq_tw.proxy.proto.messaging_pb2 import (
+    Code,
+    EndTransactionRequest,
+    EndTransactionResponse,
+    MessageType,
+    Resource,
+    TransactionResolution,
+    TransactionSource,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import (
+    CheckTransactionStateRequestHeader,
+    EndTransactionRequestHeader,
+)
+from tests.support.proxy import FakeCall, FakeClient, PlayedBrokers, answer_of
+
+
+class Proxy:
+    """The service, which remembers one half message of topic T for 30 s."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.brokers = PlayedBrokers()
+        self.brokers.add_topic("T", {"a": 4})
+        self.brokers.answer(RequestCode.END_TRANSACTION, lambda request: request.response())
+        self.halves = HalfPlaces(self.clock, 30)
+        self.halves.remember("T", "TX", "a", 7, 4096)
+        self.service = Transactions(self.clock, self.brokers, self.halves)
+
+    def end(self, **fields: Any) -> EndTransactionResponse:
+        values = {
+            "topic": Resource(name="T"),
+            "message_id": "ID",
+            "transaction_id": "TX",
+            "resolution": TransactionResolution.COMMIT,
+            "source": TransactionSource.SOURCE_CLIENT,
+        }
+        ((_, method),) = self.service.methods().items()
+        request = EndTransactionRequest(**(values | fields))
+        return answer_of(method.handler(request, FakeCall()), self.clock)
+
+    @property
+    def headers(self) -> list[EndTransactionRequestHeader]:
+        return [each.request.header(EndTransactionRequestHeader) for each in self.brokers.asked]
+
+
+def question(body: bytes | None = None, **fields: Any) -> RemotingCommand:
+    half = StoredMessage(
+        topic="T",
+        queue_id=0,
+        body=b"half",
+        properties=join_properties({"UNIQ_KEY": "TX", "TRAN_MSG": "true", "PGROUP": "T", "n": "1"}),
+        born_host=("10.0.0.7", 1),
+        store_host=("10.0.0.8", 10911),
+    )
+    values = {
+        "tran_state_table_offset": 8,
+        "commit_log_offset": 9000,
+        "transaction_id": "TX",
+        "bname": "b",
+    }
+    header = CheckTransactionStateRequestHeader(**(values | fields))
+    return RemotingCommand.request(
+        RequestCode.CHECK_TRANSACTION_STATE, header, encode_record(half) if body is None else body
+    )
+
+
+@pytest.mark.parametrize(
+    ("resolution", "decision"),
+    [
+        (TransactionResolution.COMMIT, TRANSACTION_COMMIT),
+        (TransactionResolution.ROLLBACK, TRANSACTION_ROLLBACK),
+    ],
+)
+@pytest.mark.parametrize(
+    ("source", "from_check"),
+    [
+        (TransactionSource.SOURCE_CLIENT, False),
+        (TransactionSource.SOURCE_SERVER_CHECK, True),
+        (TransactionSource.SOURCE_UNSPECIFIED, False),
+    ],
+)
+def test_a_decision_goes_to_the_broker_of_the_half_message(
+    resolution: int, decision: int, source: int, from_check: bool
+) -> None:
+    proxy = Proxy()
+    assert proxy.end(resolution=resolution, source=source).status.code == Code.OK
+    (asked,), (header,) = proxy.brokers.asked, proxy.headers
+    assert asked.broker_name == "a"
+    assert not asked.request.is_oneway
+    assert header == EndTransactionRequestHeader(
+        producer_group="T",
+        tran_state_table_offset=7,
+        commit_log_offset=4096,
+        commit_or_rollback=decision,
+        msg_id="ID",
+        topic="T",
+        from_transaction_check=from_check,
+        transaction_id="TX",
+        bname="a",
+    )
+
+
+def test_what_is_not_decided_yet_is_not_told() -> None:
+    proxy = Proxy()
+    undecided = TransactionResolution.TRANSACTION_RESOLUTION_UNSPECIFIED
+    assert proxy.end(resolution=undecided).status.code == Code.OK
+    assert proxy.brokers.asked == []
+
+
+def test_a_decision_may_be_repeated() -> None:
+    proxy = Proxy()
+    assert proxy.end().status.code == proxy.end().status.code == Code.OK
+    assert len(proxy.headers) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"transaction_id": ""}, Code.INVALID_TRANSACTION_ID),
+        ({"transaction_id": "  "}, Code.INVALID_TRANSACTION_ID),
+        ({"transaction_id": "other"}, Code.INVALID_TRANSACTION_ID),
+        ({"topic": Resource(name="Other")}, Code.INVALID_TRANSACTION_ID),
+        ({"topic": Resource()}, Code.ILLEGAL_TOPIC),
+    ],
+)
+def test_decisions_about_nothing(fields: dict[str, Any], code: int) -> None:
+    proxy = Proxy()
+    assert proxy.end(**fields).status.code == code
+    assert proxy.brokers.asked == []
+
+
+def test_what_the_broker_says_is_told() -> None:
+    proxy = Proxy()
+    proxy.brokers.answer(
+        RequestCode.END_TRANSACTION,
+        lambda request: request.response(ResponseCode.ILLEGAL_OPERATION, "too late"),
+    )
+    status = proxy.end().status
+    assert (status.code, status.message) == (Code.BAD_REQUEST, "too late")
+    proxy.brokers.answer(RequestCode.END_TRANSACTION, RequestTimeout("a:1", 37, 3))
+    assert proxy.end().status.code == Code.PROXY_TIMEOUT
+
+
+def test_a_half_message_is_forgotten_after_its_time() -> None:
+    proxy = Proxy()
+    proxy.clock.advance(29.9)
+    assert proxy.end().status.code == Code.OK
+    proxy.clock.advance(0.1)
+    assert proxy.end().status.code == Code.INVALID_TRANSACTION_ID
+
+
+def test_the_longest_remembered_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "MOST_HALVES", 3)
+    clock = Clock()
+    halves = HalfPlaces(clock, 30)
+    for name in "abacd":
+        halves.remember("T", name, "broker", 1, 2)
+    assert [name for name in "abcd" if halves.find("T", name)] == ["a", "c", "d"]
+    clock.advance(30)
+    halves.remember("T", "e", "broker", 1, 2)
+    assert len(halves) == 1
+
+
+def test_a_client_is_asked_about_an_orphan_and_its_decision_finds_the_way() -> None:
+    proxy, client = Proxy(), FakeClient()
+    answer_of(proxy.service.recover(client, question()), proxy.clock)
+    ((command),) = (told.recover_orphaned_transaction_command for told in client.told)
+    assert command.transaction_id == "TX"
+    assert command.message.body == b"half"
+    assert command.message.topic.name == "T"
+    assert dict(command.message.user_properties) == {"n": "1"}
+    assert command.message.system_properties.message_id == "TX"
+    assert command.message.system_properties.message_type == MessageType.TRANSACTION
+    proxy.end(source=TransactionSource.SOURCE_SERVER_CHECK)
+    (header,) = proxy.headers
+    assert proxy.brokers.asked[0].broker_name == "b"
+    assert (header.tran_state_table_offset, header.commit_log_offset) == (8, 9000)
+
+
+def test_an_old_broker_is_known_by_its_address() -> None:
+    proxy, client = Proxy(), FakeClient()
+    proxy.brokers.routes["T"].broker_datas[0].broker_addrs[0] = "10.0.0.8:10911"
+    answer_of(proxy.service.recover(client, question(bname=None)), proxy.clock)
+    assert proxy.halves.find("T", "TX") is not None
+    assert proxy.halves.find("T", "TX").log_offset == 9000
+    assert proxy.halves.find("T", "TX").broker_name == "a"
+
+
+@pytest.mark.parametrize(
+    ("asked", "word"),
+    [
+        (question(b"nonsense"), "cannot be read"),
+        (question(bname=None), "unknown broker"),
+    ],
+)
+def test_questions_that_cannot_be_handed_on(asked: RemotingCommand, word: str) -> None:
+    proxy, client = Proxy(), FakeClient()
+    with pytest.raises(RequestError, match=word):
+        answer_of(proxy.service.recover(client, asked), proxy.clock)
+    assert client.told == []
+
+
+def test_a_client_without_a_stream_cannot_be_asked() -> None:
+    proxy, client = Proxy(), FakeClient()
+    client.connected = False
+    with pytest.raises(RequestError, match="no stream"):
+        answer_of(proxy.service.recover(client, question()), proxy.clock)
