@@ -48,6 +48,8 @@ class NettyServerConfig(Config, frozen=True):
     # Ours: stock has no such key.
     #: From where administrators are heard, beside this machine.
     admin_addresses: NetworkList = ""
+    #: The load balancers that tell whose connections they pass on (HAProxy's header).
+    ha_proxy_addresses: NetworkList = ""
 
     # Ours: stock has no such limits, or has them as system properties.
     frame_max_length: Annotated[int, Range(1024, INT[1])] = 16 * 1024 * 1024

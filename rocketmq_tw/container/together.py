@@ -26,6 +26,7 @@ from rocketmq_tw.container.interface import (
 from rocketmq_tw.container.neighbours import NearbyBrokers
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import (
+    ConnectionBuilder,
     IIdentified,
     IListener,
     IRemotingClient,
@@ -67,8 +68,13 @@ class BrokerServer:
         self._server = server
         self._check = SlaveAddressCheck(ha_addresses)
 
-    def listener(self, *, before_request: Sequence[RequestCheck] = ()) -> IListener:
-        return self._server.listener(before_request=before_request)
+    def listener(
+        self,
+        *,
+        before_request: Sequence[RequestCheck] = (),
+        http2: ConnectionBuilder | None = None,
+    ) -> IListener:
+        return self._server.listener(before_request=before_request, http2=http2)
 
     def check(self, connection: IIdentified) -> Deferred[None] | None:
         self._check(connection)

@@ -54,6 +54,13 @@ class AccessChecks:
 NO_CHECKS = AccessChecks()
 
 
+#: Builds a connection of another protocol that shares a listener's ports, as HTTP/2 does, from the
+#: server's resources (`net.limits.ServerResources`) and what is told when it opens and when it is
+#: lost (`net.connection.ConnectionObserver`). It is an `OpenConnection` (`net/server.py`); its
+#: `forwarded` is set before it is connected.
+ConnectionBuilder = Callable[[Any, Any], Any]
+
+
 class IIdentified(Interface):
     """The other end of a connection, of whatever protocol."""
 
@@ -150,9 +157,14 @@ class IListener(Interface):
 class IRemotingServer(Interface):
     """Makes listeners, which share its address, limits and TLS. Its maker stops it."""
 
-    def listener(*, before_request: Sequence[RequestCheck] = ()) -> IListener:
+    def listener(
+        *,
+        before_request: Sequence[RequestCheck] = (),
+        http2: ConnectionBuilder | None = None,
+    ) -> IListener:
         """Makes a listener with its own handlers and connections. Requests pass the server's checks
-        first, then `before_request`."""
+        first, then `before_request`. `http2` builds the connections of clients that begin as
+        HTTP/2 does; without it the ports speak remoting only."""
 
     def check(connection: IIdentified) -> "Deferred[None] | None":
         """Checks a connection of another protocol before it is served. None where it may be, at

@@ -16,8 +16,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.net.address import format_address
 from rocketmq_tw.net.errors import ConnectionLost
+from rocketmq_tw.net.haproxy import Forwarded, ends_of
 from rocketmq_tw.net.interfaces import ANONYMOUS, Handler, IPeer, RequestCheck
 from rocketmq_tw.net.requests import RequestTable
 from rocketmq_tw.runtime.listeners import Listeners
@@ -50,6 +50,8 @@ class RemotingProtocol(Protocol):
     address = "not connected"
     local_address = "not connected"
     identity = ANONYMOUS
+    #: The ends that a load balancer told.
+    forwarded: Forwarded | None = None
 
     def __init__(
         self,
@@ -98,8 +100,7 @@ class RemotingProtocol(Protocol):
     def connectionMade(self) -> None:
         assert self.transport is not None
         self.connected = True
-        self.address = format_address(self.transport.getPeer())
-        self.local_address = format_address(self.transport.getHost())
+        self.address, self.local_address = ends_of(self.transport, self.forwarded)
         self._requests = RequestTable(self._clock, self.address)
         self._lost = Listeners(f"the connection to {self.address} was lost")
         self.last_received = self._clock.seconds()

@@ -1,8 +1,8 @@
 """The listening side of a process: ports with handlers of their own, and what all of them share:
 limits, TLS, checks of access."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
 
 from twisted.internet.abstract import FileDescriptor
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succeed
@@ -13,9 +13,12 @@ from zope.interface import implementer
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.address import format_address
 from rocketmq_tw.net.connection import ServerConnection
+from rocketmq_tw.net.first_bytes import SpokenProtocols
+from rocketmq_tw.net.haproxy import Forwarded
 from rocketmq_tw.net.interfaces import (
     NO_CHECKS,
     AccessChecks,
+    ConnectionBuilder,
     ConnectionCheck,
     Handler,
     IIdentified,
@@ -24,9 +27,10 @@ from rocketmq_tw.net.interfaces import (
     RequestCheck,
     RequestObserver,
 )
-from rocketmq_tw.net.limits import ConnectionTable, ServerResources
+from rocketmq_tw.net.limits import ConnectionTable, ServerResources, WatchedConnection
+from rocketmq_tw.net.networks import Networks
 from rocketmq_tw.net.protocol import as_deferred
-from rocketmq_tw.net.tls import FirstByte, ServerTls
+from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.waiters import Waiters
 
@@ -35,8 +39,25 @@ STOP_TIMEOUT = 3.0
 _DRAIN_INTERVAL = 0.02
 
 
+class OpenConnection(WatchedConnection, Hashable, Protocol):
+    """A connection of a listener, of whatever protocol."""
+
+    @property
+    def unanswered(self) -> int:
+        """Requests that came in and are not answered yet."""
+
+    def drain(self) -> None:
+        """Takes no more requests; replies still leave."""
+
+    def lose_connection(self) -> None:
+        """Closes; what is written still leaves."""
+
+    def abort(self) -> None:
+        """Cuts the connection."""
+
+
 class OpenConnections:
-    """The connections of one listener, those included whose first byte is not there yet.
+    """The connections of one listener, those included whose protocol is not known yet.
 
     They stand in the server's table too, which bounds and watches all of them.
     """
@@ -44,18 +65,18 @@ class OpenConnections:
     def __init__(self, clock: Any, table: ConnectionTable) -> None:
         self._clock = clock
         self._table = table
-        self._open: set[ServerConnection | FirstByte] = set()
+        self._open: set[OpenConnection] = set()
         self._empty: Waiters[None] = Waiters()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, connection: ServerConnection | FirstByte) -> None:
+    def add(self, connection: OpenConnection) -> None:
         """Takes in `connection`, which is open."""
         self._open.add(connection)
         self._table.add(connection)
 
-    def discard(self, connection: ServerConnection | FirstByte) -> None:
+    def discard(self, connection: OpenConnection) -> None:
         """Forgets `connection`: it is lost, or another one takes its place."""
         self._open.discard(connection)
         self._table.discard(connection)
@@ -100,6 +121,7 @@ class ConnectionFactory(Factory):
         handlers: dict[int, Handler],
         before_request: Sequence[RequestCheck],
         tls: ServerTls | None,
+        http2: ConnectionBuilder | None,
     ) -> None:
         self._resources = resources
         #: Given to connections as they are made.
@@ -107,19 +129,35 @@ class ConnectionFactory(Factory):
         self._group = group
         self._handlers = handlers
         self._before_request = before_request
-        self._tls = tls
+        self._http2 = http2
+        self._spoken = SpokenProtocols(
+            resources.clock,
+            self._build_remoting,
+            None if http2 is None else self._build_http2,
+            tls,
+            Networks(resources.config.ha_proxy_addresses),
+        )
 
     def buildProtocol(self, addr: Any) -> Any:
-        if not self._resources.connections.has_room(format_address(addr)):
+        peer = format_address(addr)
+        if not self._resources.connections.has_room(peer):
             return None
+        idle = self._resources.config.server_channel_max_idle_time_seconds
+        return self._spoken.take(peer, self._group, self._resources.clock.seconds() + idle)
+
+    def _build_remoting(self, forwarded: Forwarded | None) -> ServerConnection:
         connection = ServerConnection(
             self._resources, self._group, self._handlers, self._before_request, self.observer
         )
+        connection.forwarded = forwarded
         connection.factory = self
-        if self._tls is None:
-            return connection
-        idle = self._resources.config.server_channel_max_idle_time_seconds
-        return self._tls.wrap(connection, self._group, self._resources.clock.seconds() + idle)
+        return connection
+
+    def _build_http2(self, forwarded: Forwarded | None) -> Any:
+        assert self._http2 is not None
+        connection = self._http2(self._resources, self._group)
+        connection.forwarded = forwarded
+        return connection
 
 
 @implementer(IListener)
@@ -137,6 +175,7 @@ class Listener:
         tls: ServerTls | None,
         before_request: Sequence[RequestCheck],
         stopped: Callable[["Listener"], None],
+        http2: ConnectionBuilder | None,
     ) -> None:
         self._reactor = reactor
         self._resources = resources
@@ -153,6 +192,7 @@ class Listener:
             self.handlers,
             self.before_request,
             tls,
+            http2,
         )
 
     def register(self, code: int, handler: Handler) -> None:
@@ -233,13 +273,19 @@ class RemotingServer:
         """What all connections hold now: incomplete frames, open requests, replies not taken."""
         return self._resources.budget.used
 
-    def listener(self, *, before_request: Sequence[RequestCheck] = ()) -> Listener:
+    def listener(
+        self,
+        *,
+        before_request: Sequence[RequestCheck] = (),
+        http2: ConnectionBuilder | None = None,
+    ) -> Listener:
         listener = Listener(
             self._reactor,
             self._resources,
             self._tls,
             [*self._access.requests, *before_request],
             self._listeners.remove,
+            http2,
         )
         self._listeners.append(listener)
         return listener

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -69,8 +70,9 @@ def _version(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def server_context(config: TlsConfig) -> TlsContext:
-    """What a server shows and asks for. Raises `TlsConfigError` that names the key."""
+def server_context(config: TlsConfig, protocols: Sequence[bytes] = ()) -> TlsContext:
+    """What a server shows and asks for, and the `protocols` within TLS that it names to clients
+    that ask. Raises `TlsConfigError` that names the key."""
     wanted = config.server_need_client_auth.strip().lower() or "none"
     if wanted not in ("none", "optional", "require"):
         raise TlsConfigError(
@@ -89,9 +91,9 @@ def server_context(config: TlsConfig) -> TlsContext:
             " certificate is good enough: set that to true"
         )
     if config.test_mode_enable:
-        return TlsContext(_self_signed_options, ())
+        return TlsContext(lambda: _offering(_self_signed_options(), protocols), ())
     return TlsContext(
-        lambda: _server_options(config, wanted),
+        lambda: _offering(_server_options(config, wanted), protocols),
         (config.server_key_path, config.server_cert_path, config.server_trust_cert_path),
     )
 
@@ -127,6 +129,17 @@ def _server_options(config: TlsConfig, wanted: str) -> CertificateOptions:
         else:
             # A certificate is wanted and not checked: optional without authClient.
             context.set_verify(flags, lambda *_: True)
+    return options
+
+
+def _offering(options: CertificateOptions, protocols: Sequence[bytes]) -> CertificateOptions:
+    """Has a server choose the first of `protocols` that a client offers (ALPN)."""
+
+    def choose(_: SSL.Connection, offered: list[bytes]) -> Any:
+        return next((each for each in protocols if each in offered), SSL.NO_OVERLAPPING_PROTOCOLS)
+
+    if protocols:
+        options.getContext().set_alpn_select_callback(choose)
     return options
 
 

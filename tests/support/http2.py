@@ -23,10 +23,11 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 
 from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.net.limits import ServerResources
-from rocketmq_tw.net.server import OpenConnections
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.proxy.grpc.interfaces import Methods
 from rocketmq_tw.proxy.grpc.server import GrpcConfig, GrpcServer
+from rocketmq_tw.proxy.http2.connection import Http2Connection
 from tests.support.network import MemoryNetwork
 
 ADDRESS = "10.0.0.1:8081"
@@ -150,32 +151,39 @@ class Http2Client(Protocol):
 
 
 class GrpcInMemory:
-    """A `GrpcServer` with some methods at `ADDRESS`, on a clock."""
+    """A `GrpcServer` with some methods at `ADDRESS`, on a clock; request 1 of remoting is answered
+    with its body at the same port."""
 
     def __init__(
         self,
         methods: Methods,
         config: GrpcConfig | None = None,
         *,
+        tls: ServerTls | None = None,
         buffer_size: int = 65536,
         **limits: Any,
     ) -> None:
         self.clock = Clock()
         self.network = MemoryNetwork(self.clock, buffer_size=buffer_size)
         self.server = GrpcServer(self.clock, config or GrpcConfig(), methods)
-        self.resources = ServerResources(self.clock, NettyServerConfig(**limits))
-        self.connections = OpenConnections(self.clock, self.resources.connections)
-        self.made: list[Any] = []
-        self.network.listen(ADDRESS, Factory.forProtocol(self._build))
+        self.remoting = RemotingServer(self.clock, NettyServerConfig(**limits), tls=tls)
+        self.listener = self.remoting.listener(http2=self._build)
+        self.listener.register(1, lambda request, peer: request.response(body=request.body))
+        self.network.listen(ADDRESS, self.listener.factory)
+        self.made: list[Http2Connection] = []
 
-    def _build(self) -> Any:
-        self.made.append(self.server.connection(self.resources, self.connections))
+    def _build(self, resources: Any, group: Any) -> Http2Connection:
+        self.made.append(self.server.connection(resources, group))
         return self.made[-1]
 
     @property
     def used(self) -> int:
         """Bytes that all connections hold."""
-        return self.resources.budget.used
+        return self.remoting.bytes_in_flight
+
+    def receive(self, data: bytes) -> None:
+        """Has the server read these bytes, in one piece, over its newest connection."""
+        self.network.ends("10.0.0.1")[-1].protocol.dataReceived(data)
 
     def connect(self, make: Callable[[], Protocol] = Http2Client) -> Any:
         """A client that is connected, by default an `Http2Client`."""

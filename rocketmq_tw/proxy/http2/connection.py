@@ -28,8 +28,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.net.address import format_address
 from rocketmq_tw.net.connection import ConnectionObserver
+from rocketmq_tw.net.haproxy import Forwarded, ends_of
 from rocketmq_tw.net.limits import SHARE, ServerResources
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import CLOSE_TIMEOUT
@@ -70,6 +70,8 @@ class Http2Connection(Protocol):
     connected = False
     address = "not connected"
     local_address = "not connected"
+    #: The ends that a load balancer told.
+    forwarded: Forwarded | None = None
 
     def __init__(
         self,
@@ -125,8 +127,7 @@ class Http2Connection(Protocol):
     def connectionMade(self) -> None:
         transport: Any = self.transport
         self.connected = True
-        self.address = format_address(transport.getPeer())
-        self.local_address = format_address(transport.getHost())
+        self.address, self.local_address = ends_of(transport, self.forwarded)
         self.last_received = self._idle_since = self._clock.seconds()
         if ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)

@@ -41,6 +41,7 @@ ALL_TYPES = (
 #: Keys that stock has not.
 OURS = {
     "adminAddresses",
+    "haProxyAddresses",
     "advertisedAddress",
     "brokerProcesses",
     "brokerStopTimeoutMillis",

@@ -285,7 +285,7 @@ def test_a_client_that_resets_or_leaves_ends_its_calls(
     client.transport.loseConnection()  # type: ignore[union-attr]
     server.settle()
     assert ended == [0, 1]
-    assert len(server.connections) == 0
+    assert len(server.listener.connections) == 0
     for held in service.held:
         held.callback(StringValue(value="too late"))
     assert server.used == 0
@@ -331,7 +331,7 @@ def test_the_bytes_may_be_cut_anywhere(service: Service) -> None:
         _, client = script()
         connected = server.connect(lambda client=client: client)
         for piece in pieces(data, cuts):
-            server.made[0].dataReceived(piece)
+            server.receive(piece)
         server.settle(2)
         assert [values(each.messages) for each in client.responses.values()] == [
             ["one"],
@@ -350,7 +350,7 @@ def test_headers_longer_than_a_frame_are_read(service: Service) -> None:
     response = client.call(ECHO, text("one"), long="h" * 40000)
     data = client.h2.data_to_send()
     for piece in pieces(data, range(1, len(data), 999)):
-        server.made[0].dataReceived(piece)
+        server.receive(piece)
     server.settle()
     assert values(response.messages) == ["one"]
     assert service.calls[0].metadata["long"] == "h" * 40000
