@@ -115,6 +115,11 @@ class Routes:
             self._routes[topic] = route
             self._changed.tell(topic, route)
 
+    def forget(self, topic: str) -> None:
+        """Asks for the route of a topic no more."""
+        self._routes.pop(topic, None)
+        self._missing.discard(topic)
+
     async def refresh_all(self) -> None:
         """Asks for all routes in use, and for topics that nobody knew; what fails is logged."""
         for topic in [*self._routes, *self._missing]:

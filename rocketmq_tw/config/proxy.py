@@ -12,7 +12,6 @@ from rocketmq_tw.config.base import (
     Config,
     Format,
     LocalPath,
-    NetworkList,
     NonNegative,
     NonNegativeLong,
     OptionalHost,
@@ -130,8 +129,6 @@ class ProxyConfig(Config, frozen=True):
     # Ours: stock has no such keys.
     #: `host:port` that routes name for all queues; empty: where the client asked.
     advertised_address: Annotated[str, Format(or_nothing(address))] = ""
-    #: From where HAProxy's header is believed; nobody else may send one.
-    trusted_proxy_addresses: NetworkList = ""
     #: Calls that one connection may have open.
     grpc_max_streams: Positive = 1_000
     #: Bytes of the headers of one call.

@@ -3,11 +3,10 @@ their own by name only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from twisted.internet.defer import CancelledError, Deferred, TimeoutError, maybeDeferred
-from twisted.logger import Logger
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -16,45 +15,12 @@ from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.net.address import join_address
-from rocketmq_tw.net.interfaces import ANONYMOUS, IPeer, PeerIdentity
-from rocketmq_tw.net.protocol import as_deferred
+from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.net.in_process import InProcessPeer, call_handler
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.permissions import WRITE
-
-log = Logger()
-
-
-@implementer(IPeer)
-class NearbyPeer:
-    """The other end of one request that comes from a broker of the same process."""
-
-    identity: PeerIdentity = ANONYMOUS
-    connected = True
-
-    def __init__(self, address: str) -> None:
-        self.address = self.local_address = address
-        self.answer: Deferred[RemotingCommand] = Deferred()
-
-    def request(self, command: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
-        raise RequestError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "a neighbour asks only")
-
-    def send_oneway(self, command: RemotingCommand) -> None:
-        """Nobody is there to be told."""
-
-    def reply(self, response: RemotingCommand) -> None:
-        if not self.answer.called:
-            self.answer.callback(response)
-
-    def when_lost(self, callback: Callable[[IPeer], None]) -> None:
-        """It is never lost."""
-
-    def when_ready(self, callback: Callable[[], None]) -> None:
-        callback()
-
-    def close(self, reason: str) -> None:
-        """There is no connection."""
 
 
 @implementer(INeighbours)
@@ -75,20 +41,13 @@ class NearbyBrokers:
 
     def ask(self, broker_name: str, request: RemotingCommand) -> Deferred[RemotingCommand] | None:
         broker = self._find(broker_name)
-        handler = None if broker is None else broker.listener.handlers.get(request.code)
-        if broker is None or handler is None:
+        if broker is None or request.code not in broker.listener.handlers:
             return None
-        peer = NearbyPeer(join_address(broker.addresses.ip, broker.addresses.port))
-
-        def serve() -> Any:
-            result = handler(request, peer)
-            if result is None or isinstance(result, RemotingCommand):
-                return result or peer.answer
-            return as_deferred(result)
-
-        answer: Deferred[Any] = maybeDeferred(serve)
-        answer.addTimeout(broker.config.forward_timeout / 1000, self._clock)
-        return answer.addErrback(lambda failure: _refuse(failure, broker_name))
+        address = join_address(broker.addresses.ip, broker.addresses.port)
+        timeout = broker.config.forward_timeout / 1000
+        peer = InProcessPeer(address, address)
+        answer = call_handler(broker.listener.handlers, request, peer, timeout, self._clock)
+        return answer.addErrback(_refuse, broker_name)
 
     def _masters(self) -> list[Broker]:
         return [broker for broker in self._brokers if broker.role.role is Role.MASTER]
@@ -98,13 +57,8 @@ class NearbyBrokers:
 
 
 def _refuse(failure: Failure, broker_name: str) -> NoReturn:
-    """What goes wrong is a refusal, as it would be over the network."""
-    if failure.check(RequestError):
-        failure.raiseException()
-    if failure.check(TimeoutError, CancelledError):
-        raise RequestError(ResponseCode.SYSTEM_BUSY, f"{broker_name} did not answer in time")
-    log.failure("a request of a broker nearby", failure=failure)
-    raise RequestError(ResponseCode.SYSTEM_ERROR, f"{broker_name}: {failure.getErrorMessage()}")
+    failure.trap(RequestTimeout)
+    raise RequestError(ResponseCode.SYSTEM_BUSY, f"{broker_name} did not answer in time")
 
 
 @implementer(INeighbours)

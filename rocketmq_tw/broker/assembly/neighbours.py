@@ -22,8 +22,9 @@ class INeighbours(Interface):
         has none, or is in another process."""
 
     def ask(broker_name: str, request: RemotingCommand) -> Deferred[RemotingCommand] | None:
-        """Has a master in this process answer a request, without the network; fails with
-        `RequestError` where it refuses. None where there is no such master in this process."""
+        """Has a master in this process answer a request, without the network: a refusal is an
+        answer. Fails with `RequestError` where it does not answer in time. None where there is no
+        such master in this process."""
 
 
 @implementer(INeighbours)

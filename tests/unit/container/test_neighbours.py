@@ -8,6 +8,7 @@ from rocketmq_tw.broker.assembly.neighbours import INeighbours
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.container.neighbours import NamedNeighbours, NearbyBrokers
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import ok
 from tests.support.containers import ContainerInMemory
 from tests.support.sim.acting import ActingCluster
@@ -121,10 +122,11 @@ def test_a_refusal_of_a_neighbour_is_told() -> None:
     request = cluster.broker("b", 0).send_request(b"x", queue_id=99)
     asked = cluster.neighbours["a", 1].ask("b", request)
     assert asked is not None
-    failures: list[object] = []
-    asked.addErrback(failures.append)
+    answers: list[RemotingCommand] = []
+    asked.addCallback(answers.append)
     cluster.run(1)
-    assert "queueId" in str(failures[0]) or "queue" in str(failures[0])
+    (answer,) = answers
+    assert answer.code == ResponseCode.INVALID_PARAMETER and "queue" in (answer.remark or "")
 
 
 def test_brokers_of_one_process_know_each_other_while_they_serve() -> None:

@@ -1,0 +1,180 @@
+"""Brokers that are asked over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredList, fail
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rocketmq_tw.client.name_servers import NameServers
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.net.errors import ConnectError, RemotingError
+from rocketmq_tw.net.interfaces import IPeer, IRemotingClient
+from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
+from rocketmq_tw.proxy.cluster.lanes import Lanes, Place
+from rocketmq_tw.proxy.cluster.topic_routes import TopicRoutes
+from rocketmq_tw.proxy.memberships import addressee_of, entered, leaving, left
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+
+#: What brokers ask of clients.
+ASKED_OF_CLIENTS = (
+    RequestCode.CHECK_TRANSACTION_STATE,
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+)
+#: Seconds that a broker has to answer that a client is gone.
+_LEAVE_SECONDS = 3.0
+
+log = Logger()
+
+
+@implementer(IBrokers)
+class ClusterBrokers:
+    """All brokers of a cluster. `connect` makes a client with a connection of its own to each
+    broker: one for requests of the proxy itself, and one for each lane of clients."""
+
+    def __init__(
+        self, clock: IReactorTime, config: ProxyConfig, connect: Callable[[], IRemotingClient]
+    ) -> None:
+        self._config = config
+        self._connect = connect
+        self._own = connect()
+        names = NameServers(self._own, config.namesrv_addr)
+        self._routes = TopicRoutes(clock, config, names)
+        self._known = KnownBrokers(clock, names)
+        self._routes.on_change(lambda topic, route: self._known.learn(route))
+        self._lanes = Lanes(config.max_connections_per_broker)
+        self._connections: list[IRemotingClient] = []
+
+    def start(self) -> None:
+        """Looks for brokers from now on."""
+        self._routes.start()
+        self._known.start()
+
+    def stop(self) -> Deferred[Any]:
+        """Asks no more; fires when all connections are closed."""
+        self._routes.stop()
+        self._known.stop()
+        return DeferredList([client.close() for client in (self._own, *self._connections)])
+
+    # IBrokers
+
+    def route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        return self._routes.get(topic)
+
+    def refresh_route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        return self._routes.refresh(topic)
+
+    def ask(
+        self,
+        broker_name: str,
+        request: RemotingCommand,
+        timeout: float,
+        client: IProxyClient | None = None,
+    ) -> Deferred[RemotingCommand]:
+        address = self._known.address(broker_name)
+        if address is None:
+            self._known.look()
+            return fail(ConnectError(broker_name, "no name server knows this broker"))
+        try:
+            connection = self._connection(broker_name, request, client)
+        except RequestError as error:
+            return fail(error)
+        asked = connection.request(address, request, timeout)
+        return asked.addErrback(self._not_answered)
+
+    def tell(
+        self, broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
+    ) -> Deferred[None]:
+        address = self._known.address(broker_name)
+        told: Deferred[None]
+        if address is None:
+            told = fail(ConnectError(broker_name, "no name server knows this broker"))
+        else:
+            connection = self._connection(broker_name, request, client)
+            told = connection.send_oneway(address, request)
+        return told.addErrback(
+            lambda failure: log.info("not told: {error}", error=failure.getErrorMessage())
+        )
+
+    def forget(self, client: IProxyClient) -> None:
+        place = self._lanes.remove(client)
+        if place is not None:
+            self._forget_at(client, place)
+
+    def names(self) -> Sequence[str]:
+        return self._known.names()
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._known.on_change(callback)
+
+    # Lanes
+
+    def _connection(
+        self, broker_name: str, request: RemotingCommand, client: IProxyClient | None
+    ) -> IRemotingClient:
+        if client is None:
+            return self._own
+        if request.code == RequestCode.HEART_BEAT:
+            former = self._lanes.enter(client, entered(request))
+            if former is not None:
+                self._forget_at(client, former)
+            place = self._lanes.place(client)
+            assert place is not None
+            place.brokers.add(broker_name)
+        else:
+            place = self._lanes.place(client)
+            if place is not None and request.code == RequestCode.UNREGISTER_CLIENT:
+                # The broker is asked first, then nobody is there for what it asks.
+                self._lanes.leave(client, left(request))
+        return self._own if place is None else self._lane(place.lane)
+
+    def _lane(self, number: int) -> IRemotingClient:
+        while len(self._connections) <= number:
+            connection = self._connect()
+            for code in ASKED_OF_CLIENTS:
+                connection.register(code, partial(self._asked, len(self._connections)))
+            self._connections.append(connection)
+        return self._connections[number]
+
+    def _asked(self, lane: int, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """A broker asks a client of a lane."""
+        client = self._lanes.find(lane, addressee_of(request))
+        if client is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "the client that is asked is at this proxy no more"
+            )
+        broker_name = self._known.name_at(peer.address)
+        if broker_name is not None:
+            request.ext_fields.setdefault("bname", broker_name)
+        return client.ask(request, self._config.grpc_proxy_relay_request_timeout_in_seconds)
+
+    def _forget_at(self, client: IProxyClient, place: Place) -> None:
+        """Has the brokers forget a client that stood at a place."""
+        for name in place.brokers:
+            address = self._known.address(name)
+            if address is None:
+                continue
+            for membership in place.memberships:
+                request = leaving(client.client_id, membership)
+                asked = self._lane(place.lane).request(address, request, _LEAVE_SECONDS)
+                asked.addErrback(lambda failure: failure.trap(RemotingError) and None)
+
+    def _not_answered(self, failure: Failure) -> Failure:
+        if failure.check(RemotingError):
+            self._known.look()
+        return failure

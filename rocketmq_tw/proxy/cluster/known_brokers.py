@@ -1,0 +1,94 @@
+"""The brokers of the cluster by name, as name servers have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.client.name_servers import NameServers
+from rocketmq_tw.client.routes import address_of
+from rocketmq_tw.runtime.fairness import Coalesced
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo, TopicRouteData
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import WireError
+
+#: Seconds between two looks at the brokers.
+SECONDS = 5.0
+
+
+class KnownBrokers:
+    """Asks name servers for all brokers, again and again."""
+
+    log = Logger()
+
+    def __init__(self, clock: IReactorTime, names: NameServers) -> None:
+        self._names = names
+        self._brokers: dict[str, BrokerData] = {}
+        self._changed: Listeners[()] = Listeners("brokers came or went")
+        self._look = Coalesced(lambda: Deferred.fromCoroutine(self._ask()))
+        self._periodic = PeriodicCall(
+            clock, "asking for brokers", SECONDS, self._look.request, may_hang=True
+        )
+
+    def start(self) -> None:
+        """Asks from now on."""
+        self._periodic.start(now=True)
+
+    def stop(self) -> None:
+        """Asks no more."""
+        self._periodic.stop()
+
+    def look(self) -> None:
+        """Asks anew, as where a broker could not be reached."""
+        if self._periodic.is_running:
+            self._look.request()
+
+    def names(self) -> Sequence[str]:
+        """Returns the names of all brokers."""
+        return list(self._brokers)
+
+    def address(self, name: str) -> str | None:
+        """Returns the address of the broker of a name that serves; None where none is known."""
+        data = self._brokers.get(name)
+        return None if data is None else address_of([data], name)
+
+    def name_at(self, address: str) -> str | None:
+        """Returns the name of the broker at an address; None where none is known there."""
+        for name, data in self._brokers.items():
+            if address in data.broker_addrs.values():
+                return name
+        return None
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` whenever brokers come or go, or others serve."""
+        self._changed.add(callback)
+
+    def learn(self, route: TopicRouteData) -> None:
+        """Takes the brokers of a route that came."""
+        self._take({**self._brokers, **{data.broker_name: data for data in route.broker_datas}})
+
+    async def _ask(self) -> None:
+        try:
+            _, answer = await self._names.ask(
+                lambda: RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+            )
+            info = decode_body(ClusterInfo, answer.body)
+        except (ClientError, WireError) as error:
+            # Those that are known stay in use: they may well be there.
+            self.log.warn("the brokers of the cluster: {error}", error=error)
+            return
+        self._take(dict(info.broker_addr_table))
+
+    def _take(self, brokers: dict[str, Any]) -> None:
+        if brokers != self._brokers:
+            self._brokers = brokers
+            self._changed.tell()

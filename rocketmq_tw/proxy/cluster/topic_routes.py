@@ -1,0 +1,86 @@
+"""Routes of the topics that clients use; what they use no more is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
+
+from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.client.name_servers import NameServers, Routes
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError, WireError
+
+#: Seconds between two looks for topics that nobody used.
+_LOOK_SECONDS = 10.0
+
+
+class TopicRoutes:
+    """Gives routes out from memory, where name servers are asked for them again and again."""
+
+    def __init__(self, clock: IReactorTime, config: ProxyConfig, names: NameServers) -> None:
+        self._clock = clock
+        self._config = config
+        self._routes = Routes(clock, names)
+        #: Topic -> when it was asked for last; the longest ago is first.
+        self._used: dict[str, float] = {}
+        self._forgetting = PeriodicCall(
+            clock, "forgetting unused routes", _LOOK_SECONDS, self._forget_unused
+        )
+
+    def start(self) -> None:
+        """Refreshes the routes in use from now on."""
+        self._routes.start()
+        self._forgetting.start()
+
+    def stop(self) -> None:
+        """Refreshes routes no more."""
+        self._routes.stop()
+        self._forgetting.stop()
+
+    def on_change(self, callback: Callable[[str, TopicRouteData], None]) -> None:
+        """Calls `callback(topic, route)` for each route that came and is another one."""
+        self._routes.on_change(callback)
+
+    def get(self, topic: str) -> Deferred[TopicRouteData | None]:
+        """Fires with a route, as `IBrokers.route` says."""
+        self._use(topic)
+        return self._routes.get(topic).addCallbacks(self._found, _refuse, callbackArgs=(topic,))
+
+    def refresh(self, topic: str) -> Deferred[TopicRouteData | None]:
+        """Fires with the route as name servers have it now."""
+        self._use(topic)
+        return self._routes.refresh(topic).addCallbacks(self._found, _refuse, callbackArgs=(topic,))
+
+    def _found(self, route: TopicRouteData | None, topic: str) -> TopicRouteData | None:
+        if route is None:
+            self._forget(topic)
+        return route
+
+    def _use(self, topic: str) -> None:
+        self._used.pop(topic, None)
+        self._used[topic] = self._clock.seconds()
+        if len(self._used) > self._config.topic_route_service_cache_max_num:
+            self._forget(next(iter(self._used)))
+
+    def _forget_unused(self) -> None:
+        oldest = self._clock.seconds() - self._config.topic_route_service_cache_expired_seconds
+        for topic, at in list(self._used.items()):
+            if at >= oldest:
+                break
+            self._forget(topic)
+
+    def _forget(self, topic: str) -> None:
+        self._used.pop(topic, None)
+        self._routes.forget(topic)
+
+
+def _refuse(failure: Failure) -> Any:
+    failure.trap(ClientError, WireError)
+    raise RequestError(ResponseCode.SYSTEM_ERROR, f"no route: {failure.getErrorMessage()}")

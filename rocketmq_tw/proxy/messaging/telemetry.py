@@ -1,0 +1,135 @@
+"""Telemetry: the stream over which a client and the proxy tell each other their settings, and
+brokers ask the client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
+from rocketmq_tw.proxy.grpc.interfaces import BothStreams, GrpcError, GrpcStatus, ICall, Methods
+from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
+from rocketmq_tw.proxy.messaging.callers import client_id_of
+from rocketmq_tw.proxy.messaging.checks import check_group, check_topic
+from rocketmq_tw.proxy.messaging.methods import path
+from rocketmq_tw.proxy.messaging.settings import answered_settings
+from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
+from rocketmq_tw.proxy.messaging.subscriptions import check_expressions
+from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.proxy.proto.messaging_pb2 import Resource, Settings, TelemetryCommand
+
+#: Topics of one client.
+MAX_TOPICS = 4096
+
+log = Logger()
+
+
+class Telemetry:
+    """Takes the settings of clients and answers with what they are to use."""
+
+    def __init__(
+        self,
+        config: ProxyConfig,
+        clients: ProxyClients,
+        metadata: Metadata,
+        asked_clients: AskedClients,
+    ) -> None:
+        self._config = config
+        self._clients = clients
+        self._metadata = metadata
+        self._asked_clients = asked_clients
+
+    def methods(self) -> Methods:
+        return {path("Telemetry"): BothStreams(TelemetryCommand, self._open)}
+
+    def _open(self, call: ICall) -> Callable[[TelemetryCommand], None]:
+        answering = _Answering(call, self._answer)
+
+        def take(command: TelemetryCommand) -> None:
+            try:
+                self._take(command, call, answering)
+            except StatusError as error:
+                call.finish(GrpcError(GrpcStatus.INVALID_ARGUMENT, error.message))
+            except GrpcError as error:
+                call.finish(error)
+
+        return take
+
+    def _take(self, command: TelemetryCommand, call: ICall, answering: _Answering) -> None:
+        kind = command.WhichOneof("command")
+        client_id = client_id_of(call)
+        if kind == "settings":
+            answering.answer(self._settle(client_id, call, command.settings))
+        elif kind in ("thread_stack_trace", "verify_message_result"):
+            client = self._clients.get(client_id)
+            if client is not None:
+                self._asked_clients.answered(client, command)
+        # What stock's proxies do not know either is passed over: newer clients may say more.
+
+    def _settle(self, client_id: str, call: ICall, settings: Settings) -> ProxyClient:
+        kind = settings.WhichOneof("pub_sub")
+        if kind == "publishing":
+            topics = _topics(list(settings.publishing.topics))
+            return self._clients.settle(client_id, call, settings, "", topics)
+        if kind == "subscription":
+            group = check_group(settings.subscription.group)
+            check_expressions(settings)
+            topics = _topics([entry.topic for entry in settings.subscription.subscriptions])
+            return self._clients.settle(client_id, call, settings, group, topics)
+        raise GrpcError(
+            GrpcStatus.INVALID_ARGUMENT,
+            "the settings name neither topics to publish nor a subscription: give one of them",
+        )
+
+    async def _answer(self, client: ProxyClient) -> TelemetryCommand:
+        group = await self._metadata.group(client.group) if client.group else None
+        settings = client.settings or Settings()
+        return TelemetryCommand(
+            status=ok(), settings=answered_settings(settings, self._config, group)
+        )
+
+
+class _Answering:
+    """Answers the settings of one stream: the last of those that come while the client does not
+    read, or its group is asked for."""
+
+    def __init__(self, call: ICall, make: Callable[[ProxyClient], object]) -> None:
+        self._call = call
+        self._make = make
+        self._due: ProxyClient | None = None
+        self._under_way = False
+
+    def answer(self, client: ProxyClient) -> None:
+        self._due = client
+        if not self._under_way:
+            self._under_way = True
+            self._call.when_ready(self._begin)
+
+    def _begin(self) -> None:
+        client, self._due = self._due, None
+        assert client is not None
+        made: Deferred[TelemetryCommand] = Deferred.fromCoroutine(self._make(client))  # type: ignore[arg-type]
+        made.addCallbacks(self._call.send, self._failed)
+        made.addCallback(lambda _: self._next())
+
+    def _failed(self, failure: Failure) -> None:
+        log.failure("answering the settings of a client", failure=failure)
+        self._call.finish(GrpcError(GrpcStatus.INTERNAL, "the proxy failed; its log says more"))
+
+    def _next(self) -> None:
+        self._under_way = False
+        if self._due is not None:
+            self.answer(self._due)
+
+
+def _topics(resources: list[Resource]) -> list[str]:
+    if len(resources) > MAX_TOPICS:
+        raise GrpcError(
+            GrpcStatus.INVALID_ARGUMENT,
+            f"{len(resources)} topics: {MAX_TOPICS} are the limit, use further instances",
+        )
+    return list(dict.fromkeys(map(check_topic, resources)))

@@ -1,0 +1,124 @@
+"""Registers the gRPC clients of a proxy with brokers, as classic clients register themselves: so
+that brokers ask them, and tools see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from twisted.internet.defer import Deferred, DeferredList, DeferredSemaphore
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
+from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.slices import Slices
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+
+#: Seconds between two heartbeats of all clients to their brokers, and scans for silent clients.
+SECONDS = 20.0
+SCAN_SECONDS = 10.0
+#: Clients that are registered at the same time, and topics of one that are looked at.
+_AT_ONCE = 16
+_MOST_TOPICS = 256
+_ANSWER_SECONDS = 3.0
+
+
+class Registration:
+    """Tells brokers of clients: at once of those that come, change or go, and again and again of
+    all."""
+
+    log = Logger()
+
+    def __init__(
+        self, clock: IReactorTime, brokers: IBrokers, clients: ProxyClients, in_slices: Slices
+    ) -> None:
+        self._clock = clock
+        self._brokers = brokers
+        self._clients = clients
+        self._in_slices = in_slices
+        self._few = DeferredSemaphore(_AT_ONCE)
+        #: Clients that wait for their turn, or are being registered.
+        self._waiting: set[ProxyClient] = set()
+        self._periodic = [
+            PeriodicCall(clock, "registering clients", SECONDS, self._register_all, may_hang=True),
+            PeriodicCall(clock, "the scan for silent clients", SCAN_SECONDS, self._expire),
+        ]
+        clients.settled.add(self._register)
+        clients.gone.add(brokers.forget)
+
+    def start(self) -> None:
+        """Registers clients again and again from now on."""
+        for periodic in self._periodic:
+            periodic.start()
+
+    def stop(self) -> None:
+        """Does no more by itself."""
+        for periodic in self._periodic:
+            periodic.stop()
+
+    def _expire(self) -> Deferred[object]:
+        return self._in_slices(self._clients.expire())
+
+    async def _register_all(self) -> None:
+        for client in self._clients:
+            await self._few.run(self._register_now, client)
+
+    def _register(self, client: ProxyClient) -> None:
+        if client not in self._waiting:
+            self._waiting.add(client)
+            self._few.run(self._register_now, client)
+
+    def _register_now(self, client: ProxyClient) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._tell(client)).addErrback(
+            lambda failure: self.log.failure("registering a client", failure=failure)
+        )
+
+    async def _tell(self, client: ProxyClient) -> None:
+        self._waiting.discard(client)
+        names = await self._brokers_of(client.topics)
+        if self._clients.get(client.client_id) is not client:
+            return
+        body = encode_body(heartbeat_of(client, int(self._clock.seconds() * 1000)))
+        await DeferredList(
+            [
+                self._brokers.ask(
+                    name,
+                    RemotingCommand.request(RequestCode.HEART_BEAT, body=body),
+                    _ANSWER_SECONDS,
+                    client,
+                ).addCallbacks(
+                    self._told, self._not_told, callbackArgs=(name,), errbackArgs=(name,)
+                )
+                for name in names
+            ]
+        )
+        if self._clients.get(client.client_id) is not client:
+            # It went meanwhile, and a broker may have heard of that first.
+            self._brokers.forget(client)
+
+    async def _brokers_of(self, topics: Iterable[str]) -> set[str]:
+        names: set[str] = set()
+        for topic in list(topics)[:_MOST_TOPICS]:
+            try:
+                route = await self._brokers.route(topic)
+            except RequestError as error:
+                self.log.warn("{error}", error=error)
+                break
+            if route is not None:
+                names.update(data.broker_name for data in route.broker_datas)
+        return names
+
+    def _told(self, answer: RemotingCommand, name: str) -> None:
+        if answer.code != ResponseCode.SUCCESS:
+            self.log.warn("{name} takes no client: {why}", name=name, why=answer.remark)
+
+    def _not_told(self, failure: Failure, name: str) -> None:
+        failure.trap(RemotingError, RequestError)
+        self.log.info("{name}: {why}", name=name, why=failure.getErrorMessage())

@@ -1,0 +1,345 @@
+"""Telemetry, heartbeats and requests of brokers to gRPC clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import encode_record
+from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
+from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
+from rocketmq_tw.proxy.messaging.asked_clients import MAX_OPEN, AskedClients
+from rocketmq_tw.proxy.messaging.heartbeats import Heartbeats
+from rocketmq_tw.proxy.messaging.methods import path
+from rocketmq_tw.proxy.messaging.settings import RETRY_DELAYS
+from rocketmq_tw.proxy.messaging.telemetry import Telemetry
+from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rocketmq_tw.wire.bodies.groups import (
+    ExponentialRetryPolicy,
+    GroupRetryPolicy,
+    SubscriptionGroupConfig,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.clients import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
+from tests.support.proxy import FakeCall, answer_of
+
+STORED = StoredMessage(
+    topic="Topic",
+    queue_id=0,
+    body=b"body",
+    born_timestamp=1_700_000_000_000,
+    born_host=("10.0.0.9", 40000),
+    store_timestamp=1_700_000_000_001,
+    store_host=("10.0.0.2", 10911),
+)
+
+
+def failure_of(deferred: Deferred[Any]) -> Failure:
+    """What a Deferred failed with."""
+    failed: list[Failure] = []
+    deferred.addErrback(failed.append)
+    (failure,) = failed
+    return failure
+
+
+class Groups:
+    """The groups that brokers have."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, SubscriptionGroupConfig] = {}
+
+    def group(self, name: str) -> Deferred[SubscriptionGroupConfig | None]:
+        return succeed(self.groups.get(name))
+
+
+class Desk:
+    """The services of a proxy that know its clients."""
+
+    def __init__(self, config: ProxyConfig | None = None) -> None:
+        self.clock = Clock()
+        self.groups = Groups()
+        self.recovered: list[ProxyClient] = []
+        self.asked = AskedClients(self.clock, self.recover)
+        self.clients = ProxyClients(self.clock.seconds, self.asked.hand_on, lambda: 120.0)
+        telemetry = Telemetry(config or ProxyConfig(), self.clients, self.groups, self.asked)
+        self.methods = {**telemetry.methods(), **Heartbeats(self.clients).methods()}
+
+    def recover(self, client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        self.recovered.append(client)
+        return succeed(request.response())
+
+    def open(self, call: FakeCall) -> Any:
+        return self.methods[path("Telemetry")].open(call)
+
+    def tell(self, call: FakeCall, settings: pb.Settings) -> pb.Settings:
+        """Sends settings over a new stream; returns the answer."""
+        self.open(call)(pb.TelemetryCommand(settings=settings))
+        (answer,) = call.sent
+        assert answer.status.code == pb.OK
+        call.sent.clear()
+        return answer.settings
+
+    def consumer(self, call: FakeCall) -> ProxyClient:
+        self.tell(call, subscription())
+        client = self.clients.get("client")
+        assert client is not None
+        return client
+
+    def ask(self, name: str, request: Any, call: FakeCall) -> pb.Status:
+        return answer_of(self.methods[path(name)].handler(request, call)).status
+
+
+def subscription(group: str = "g", expression: str = "a||b") -> pb.Settings:
+    settings = pb.Settings(client_type=pb.PUSH_CONSUMER)
+    settings.subscription.group.name = group
+    entry = settings.subscription.subscriptions.add()
+    entry.topic.name = "Topic"
+    entry.expression.type, entry.expression.expression = pb.TAG, expression
+    return settings
+
+
+def publishing(*topics: str) -> pb.Settings:
+    settings = pb.Settings(client_type=pb.PRODUCER)
+    for topic in topics:
+        settings.publishing.topics.add(name=topic)
+    return settings
+
+
+def test_a_producer_is_told_the_limits() -> None:
+    desk = Desk(msgspec.structs.replace(ProxyConfig(), max_message_size=1000))
+    answer = desk.tell(FakeCall(), publishing("Topic", "Other"))
+    assert answer.publishing.max_body_size == 1000
+    assert answer.publishing.validate_message_type
+    assert [topic.name for topic in answer.publishing.topics] == ["Topic", "Other"]
+    policy = answer.backoff_policy
+    assert (policy.max_attempts, policy.exponential_backoff.multiplier) == (3, 2)
+    assert policy.exponential_backoff.initial == Duration(nanos=10_000_000)
+    assert not answer.metric.on
+    client = desk.clients.get("client")
+    assert client is not None and list(client.topics) == ["Topic", "Other"]
+
+
+def test_a_producer_may_name_no_topic() -> None:
+    desk = Desk()
+    settings = pb.Settings(client_type=pb.PRODUCER)
+    settings.publishing.SetInParent()
+    desk.tell(FakeCall(), settings)
+    assert desk.clients.get("client") is not None
+
+
+def test_a_consumer_is_told_its_groups_configuration() -> None:
+    desk = Desk()
+    answer = desk.tell(FakeCall(), subscription())
+    assert not answer.subscription.fifo
+    assert answer.subscription.receive_batch_size == 32
+    assert answer.subscription.long_polling_timeout == Duration(seconds=20)
+    assert answer.backoff_policy.max_attempts == 17
+    delays = answer.backoff_policy.customized_backoff.next
+    assert [delay.ToMilliseconds() for delay in delays] == list(RETRY_DELAYS)
+
+    growing = GroupRetryPolicy(
+        type="EXPONENTIAL",
+        exponential_retry_policy=ExponentialRetryPolicy(initial=10, max=20, multiplier=3),
+    )
+    desk.groups.groups["g"] = SubscriptionGroupConfig(
+        consume_message_orderly=True, retry_max_times=4, group_retry_policy=growing
+    )
+    answer = desk.tell(FakeCall(), subscription())
+    assert answer.subscription.fifo
+    assert answer.backoff_policy.max_attempts == 5
+    assert answer.backoff_policy.exponential_backoff.max == Duration(nanos=20_000_000)
+
+
+@pytest.mark.parametrize(
+    ("mode", "address", "endpoint"),
+    [("on", "metrics:1", ("metrics", 1)), ("proxy", "", ("proxy", 8081))],
+)
+def test_clients_are_told_where_their_metrics_go(
+    mode: str, address: str, endpoint: tuple[str, int]
+) -> None:
+    config = msgspec.structs.replace(
+        ProxyConfig(), metric_collector_mode=mode, metric_collector_address=address
+    )
+    settings = subscription()
+    settings.access_point.addresses.add(host="proxy", port=8081)
+    answer = Desk(config).tell(FakeCall(), settings)
+    assert answer.metric.on
+    (found,) = answer.metric.endpoints.addresses
+    assert (found.host, found.port) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (pb.Settings(client_type=pb.PRODUCER), "give one of them"),
+        (publishing("no topic"), "no topic"),
+        (publishing("SCHEDULE_TOPIC_XXXX"), "of the servers"),
+        (subscription(group="a b"), "a b"),
+        (subscription(group=""), "group"),
+        (subscription(expression="||"), "Topic: "),
+        (publishing(*(f"t{number}" for number in range(4097))), "4096 are the limit"),
+    ],
+)
+def test_what_cannot_be_ends_the_stream(settings: pb.Settings, said: str) -> None:
+    desk, call = Desk(), FakeCall()
+    desk.open(call)(pb.TelemetryCommand(settings=settings))
+    assert call.error is not None and call.error.status is GrpcStatus.INVALID_ARGUMENT
+    assert said in str(call.error)
+    assert len(desk.clients) == 0
+
+
+def test_a_client_without_an_id_is_refused() -> None:
+    desk, call = Desk(), FakeCall("")
+    desk.open(call)(pb.TelemetryCommand(settings=subscription()))
+    assert call.error is not None and "x-mq-client-id" in str(call.error)
+    status = desk.ask("Heartbeat", pb.HeartbeatRequest(), call)
+    assert status.code == pb.CLIENT_ID_REQUIRED
+
+
+def test_settings_are_answered_once_the_client_reads() -> None:
+    desk, call = Desk(), FakeCall()
+    call.ready = False
+    take = desk.open(call)
+    for number in range(100):
+        settings = publishing("Topic")
+        settings.user_agent.version = str(number)
+        take(pb.TelemetryCommand(settings=settings))
+    assert call.sent == []
+    call.go_on()
+    (answer,) = call.sent
+    assert answer.settings.user_agent.version == "99"
+
+
+def test_what_newer_clients_say_is_passed_over() -> None:
+    desk, call = Desk(), FakeCall()
+    take = desk.open(call)
+    take(pb.TelemetryCommand())
+    take(pb.TelemetryCommand(verify_message_result=pb.VerifyMessageResult(nonce="1")))
+    assert not call.is_over and not call.sent
+
+
+def test_a_client_lives_by_its_heartbeats_and_goes_when_it_says_so() -> None:
+    desk, call = Desk(), FakeCall()
+    request = pb.HeartbeatRequest(group=pb.Resource(name="g"), client_type=pb.PUSH_CONSUMER)
+    assert desk.ask("Heartbeat", request, call).code == pb.UNRECOGNIZED_CLIENT_TYPE
+    client = desk.consumer(call)
+    desk.clock.advance(50)
+    assert desk.ask("Heartbeat", request, call).code == pb.OK
+    assert client.heard_at == 50
+    other = pb.HeartbeatRequest(group=pb.Resource(name="other"))
+    assert desk.ask("Heartbeat", other, call).code == pb.ILLEGAL_CONSUMER_GROUP
+    going = pb.NotifyClientTerminationRequest(group=pb.Resource(name="g"))
+    assert desk.ask("NotifyClientTermination", going, call).code == pb.OK
+    assert desk.clients.get("client") is None
+    status = desk.ask("NotifyClientTermination", going, call)
+    assert status.code == pb.UNRECOGNIZED_CLIENT_TYPE
+
+
+def running_info(*, jstack: bool) -> RemotingCommand:
+    header = GetConsumerRunningInfoRequestHeader(
+        consumer_group="g", client_id="client", jstack_enable=jstack
+    )
+    return RemotingCommand.request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+
+
+def consume_directly() -> RemotingCommand:
+    header = ConsumeMessageDirectlyResultRequestHeader(consumer_group="g", client_id="client")
+    body = encode_record(STORED)
+    return RemotingCommand.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, body)
+
+
+def test_a_consumer_says_what_it_does() -> None:
+    desk = Desk()
+    client = desk.consumer(FakeCall())
+    answer = answer_of(client.ask(running_info(jstack=False), 5.0))
+    info = decode_body(ConsumerRunningInfo, answer.body)
+    (wanted,) = info.subscription_set
+    assert (wanted.topic, wanted.tags_set) == ("Topic", ["a", "b"])
+    assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+
+
+def test_a_consumer_gives_its_stack() -> None:
+    desk, call = Desk(), FakeCall()
+    take = desk.open(call)
+    client = desk.consumer(call)
+    asked = client.ask(running_info(jstack=True), 5.0)
+    (command,) = call.sent
+    trace = pb.ThreadStackTrace(
+        nonce=command.print_thread_stack_trace_command.nonce, thread_stack_trace="main()"
+    )
+    take(pb.TelemetryCommand(status=pb.Status(code=pb.OK), thread_stack_trace=trace))
+    assert decode_body(ConsumerRunningInfo, answer_of(asked).body).jstack == "main()"
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        (pb.OK, "CR_SUCCESS"),
+        (pb.FAILED_TO_CONSUME_MESSAGE, "CR_LATER"),
+        (pb.MESSAGE_CORRUPTED, "CR_RETURN_NULL"),
+        (pb.INTERNAL_ERROR, "CR_THROW_EXCEPTION"),
+    ],
+)
+def test_a_consumer_tries_a_message(code: int, result: str) -> None:
+    desk, call = Desk(), FakeCall()
+    take = desk.open(call)
+    client = desk.consumer(call)
+    asked = client.ask(consume_directly(), 5.0)
+    (command,) = call.sent
+    assert command.verify_message_command.message.body == b"body"
+    verified = pb.VerifyMessageResult(nonce=command.verify_message_command.nonce)
+    take(pb.TelemetryCommand(status=pb.Status(code=code), verify_message_result=verified))
+    body = decode_body(ConsumeMessageDirectlyResult, answer_of(asked).body)
+    assert body.consume_result == result
+
+
+def test_a_client_that_does_not_answer_is_given_up() -> None:
+    desk, call = Desk(), FakeCall()
+    client = desk.consumer(call)
+    asked = client.ask(consume_directly(), 5.0)
+    desk.clock.advance(5)
+    error = failure_of(asked).value
+    assert isinstance(error, RequestError) and error.code == ResponseCode.CONSUME_MSG_TIMEOUT
+    for _ in range(MAX_OPEN):
+        client.ask(consume_directly(), 5.0).addErrback(lambda _: None)
+    error = failure_of(client.ask(consume_directly(), 5.0)).value
+    assert isinstance(error, RequestError) and error.code == ResponseCode.SYSTEM_BUSY
+    desk.clock.advance(5)
+
+
+def test_a_client_without_a_stream_cannot_be_asked() -> None:
+    desk, call = Desk(), FakeCall()
+    client = desk.consumer(call)
+    call.finish()
+    error = failure_of(client.ask(consume_directly(), 5.0)).value
+    assert isinstance(error, RequestError) and "no open stream" in error.remark
+    answer_of(client.ask(running_info(jstack=False), 5.0))
+
+
+def test_requests_that_concern_no_grpc_client() -> None:
+    desk = Desk()
+    client = desk.consumer(FakeCall())
+    changed = RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    assert answer_of(client.ask(changed, 1.0)).code == ResponseCode.SUCCESS
+    half = RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE)
+    answer_of(client.ask(half, 1.0))
+    assert desk.recovered == [client]
+    error = failure_of(client.ask(RemotingCommand.request(9), 1.0)).value
+    assert isinstance(error, RequestError)
+    broken = RemotingCommand.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, body=b"nonsense")
+    assert isinstance(failure_of(client.ask(broken, 1.0)).value, RequestError)
