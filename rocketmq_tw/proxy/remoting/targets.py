@@ -17,15 +17,15 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
-#: Requests that send with the short names of fields.
-_SHORT = frozenset(
+#: Requests that send with short names of fields.
+SHORT_NAMES = frozenset(
     {
         int(RequestCode.SEND_MESSAGE_V2),
         int(RequestCode.SEND_BATCH_MESSAGE),
         int(RequestCode.SEND_REPLY_MESSAGE_V2),
     }
 )
-_SENDS = _SHORT | {int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY_MESSAGE)}
+_SENDS = SHORT_NAMES | {int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY_MESSAGE)}
 _LOCKS = frozenset({int(RequestCode.LOCK_BATCH_MQ), int(RequestCode.UNLOCK_BATCH_MQ)})
 _POPPED = frozenset({int(RequestCode.ACK_MESSAGE), int(RequestCode.CHANGE_MESSAGE_INVISIBLETIME)})
 _GIVE_BACK = int(RequestCode.CONSUMER_SEND_MSG_BACK)
@@ -37,7 +37,9 @@ def named_broker(request: RemotingCommand) -> str | None:
     read."""
     fields = request.ext_fields
     code = request.code
-    name = fields.get("n") if code in _SHORT else fields.get("bname") or fields.get("brokerName")
+    name = (
+        fields.get("n") if code in SHORT_NAMES else fields.get("bname") or fields.get("brokerName")
+    )
     if name:
         return name
     if code in _LOCKS:
@@ -64,7 +66,7 @@ class Targets:
         route = await self._brokers.route(topic)
         if route is None and request.code in _SENDS:
             # The send creates it, from the topic that the client took the route from.
-            default = request.ext_fields.get("c" if request.code in _SHORT else "defaultTopic")
+            default = request.ext_fields.get("c" if request.code in SHORT_NAMES else "defaultTopic")
             route = await self._brokers.route(default) if default else None
         if route is None:
             raise RequestError(
@@ -101,7 +103,7 @@ def _brokers_of(route: TopicRouteData, queue_id: int | None, *, is_send: bool) -
 def _queue_of(request: RemotingCommand) -> tuple[str, int | None]:
     """Returns topic and queue of a request; without a queue any one is meant."""
     fields = request.ext_fields
-    if request.code in _SHORT:
+    if request.code in SHORT_NAMES:
         topic, queue = fields.get("b"), fields.get("e")
     elif request.code == _GIVE_BACK:
         topic, queue = fields.get("originTopic"), None

@@ -59,7 +59,7 @@ def test_a_decision_about_what_is_not_known_says_what_to_do(
     if sent_by_another:
         send_half(port, "ID")
     with refused(ResponseCode.VERSION_NOT_SUPPORTED) as caught:
-        port.begin(decision("ID"), FakePeer("10.0.0.8:1"))
+        port.ask(decision("ID"), FakePeer("10.0.0.8:1"))
     assert "decide when the broker asks" in caught.value.remark
 
 
@@ -72,7 +72,7 @@ def test_the_only_broker_of_a_cluster_hears_all_decisions(port: ClassicPort) -> 
 def test_messages_without_a_transaction_are_not_remembered(port: ClassicPort) -> None:
     send_half(port, "ID", flags=0)
     with refused(ResponseCode.VERSION_NOT_SUPPORTED):
-        port.begin(decision("ID"))
+        port.ask(decision("ID"))
 
 
 def test_a_broker_that_asks_is_told_the_decision(port: ClassicPort) -> None:

@@ -1,0 +1,69 @@
+"""Messages of classic clients and the types of their topics."""
+
+import pytest
+
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.asked import refused
+from tests.support.classic import ClassicPort, classic_request, echo
+
+DELAYED = "TIMER_DELAY_SEC\x0110\x02"
+
+
+def sends(topic: str, properties: str) -> list[RemotingCommand]:
+    return [
+        classic_request(RequestCode.SEND_MESSAGE_V2, b=topic, i=properties, n="broker-a"),
+        classic_request(RequestCode.SEND_MESSAGE_V2, b=topic, e=0, i=properties, old=True),
+        classic_request(RequestCode.SEND_MESSAGE, topic=topic, queueId=0, properties=properties),
+    ]
+
+
+@pytest.fixture
+def port() -> ClassicPort:
+    port = ClassicPort(typed=True)
+    for topic, kind in (("Delays", "DELAY"), ("Plain", "NORMAL"), ("All", "MIXED"), ("Old", "")):
+        port.brokers.add_topic(topic, {"broker-a": 4}, message_type=kind)
+    port.brokers.add_topic("%RETRY%G", {"broker-a": 1}, message_type="NORMAL")
+    for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2):
+        port.brokers.answer(code, echo)
+    return port
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties"),
+    [
+        ("Delays", DELAYED),
+        ("Plain", "KEYS\x01k\x02"),
+        ("All", DELAYED),
+        # Topics of 4.x say nothing of a type, and their producers know of none.
+        ("Old", DELAYED),
+        ("%RETRY%G", DELAYED),
+    ],
+)
+def test_a_topic_takes_messages_of_its_type(port: ClassicPort, topic: str, properties: str) -> None:
+    for request in sends(topic, properties):
+        assert port.ask(request).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(("topic", "properties"), [("Plain", DELAYED), ("Delays", "")])
+def test_messages_of_another_type_are_refused(
+    port: ClassicPort, topic: str, properties: str
+) -> None:
+    for request in sends(topic, properties):
+        with refused(ResponseCode.MESSAGE_ILLEGAL) as caught:
+            port.ask(request)
+        assert "message.type" in caught.value.remark
+    assert not port.brokers.asked
+
+
+def test_a_topic_that_is_not_there_yet_may_be_made_by_the_send(port: ClassicPort) -> None:
+    port.ask(classic_request(RequestCode.SEND_MESSAGE_V2, b="New", i=DELAYED, n="broker-a"))
+    assert port.asked_names() == ["broker-a"]
+
+
+def test_types_are_not_looked_at_unless_that_is_wanted() -> None:
+    port = ClassicPort()
+    port.brokers.add_topic("Plain", {"broker-a": 4}, message_type="NORMAL")
+    port.brokers.answer(RequestCode.SEND_MESSAGE_V2, echo)
+    port.ask(classic_request(RequestCode.SEND_MESSAGE_V2, b="Plain", i=DELAYED, n="broker-a"))
+    assert port.asked_names() == ["broker-a"]
