@@ -1,5 +1,5 @@
-"""The requests of consumers to brokers: messages are popped, acknowledged, and hidden for another
-time (200050, 200051, 200151, 200053)."""
+"""The requests of consumers to brokers: messages are popped, acknowledged, hidden for another time,
+made dead letters (200050, 200051, 200151, 200053, 36)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from rocketmq_tw.message.extra_info import (
     kind_of,
     parse_extra_info,
 )
+from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.properties import FIRST_POP_TIME, POP_CK, parse_properties
+from rocketmq_tw.message.properties import FIRST_POP_TIME, POP_CK, UNIQ_KEY, parse_properties
 from rocketmq_tw.message.record import RecordError, decode_records
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.messaging.broker_names import check_broker
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
@@ -25,6 +27,7 @@ from rocketmq_tw.wire.bodies.pop import BatchAck, BatchAckMessageRequestBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import BodyError, RequestError
+from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
@@ -32,15 +35,20 @@ from rocketmq_tw.wire.headers.pop import (
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
+from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 #: Seconds that a broker gets to answer an acknowledgement or a change of the invisible time.
 ASK_SECONDS = 3.0
 #: Seconds that an answer to a pop may come late.
 _LATE_SECONDS = 3.0
 #: Codes of brokers for what no pop of theirs gave.
-_NOT_POPPED = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_MESSAGE})
+_NOT_POPPED = frozenset(
+    {ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_MESSAGE, ResponseCode.TOPIC_NOT_EXIST}
+)
 #: Codes of brokers that have nothing to pop.
 _NOTHING = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
+#: The delay level of a message that is delivered no more.
+_NEVER = -1
 #: The largest distance from the beginning of a check point that has a bit in a batch.
 _MOST_BITS = 8192
 
@@ -52,6 +60,14 @@ class PoppedMessage:
     stored: StoredMessage
     properties: dict[str, str]
     handle: ReceiptHandle
+
+    @property
+    def message_id(self) -> str:
+        """The unique id that its producer gave it; the offset id where it has none."""
+        stored = self.stored
+        return self.properties.get(UNIQ_KEY) or offset_message_id(
+            *stored.store_host, stored.physical_offset
+        )
 
 
 class PopClient:
@@ -75,7 +91,7 @@ class PopClient:
         if answer.code in _NOTHING:
             return []
         if answer.code != ResponseCode.SUCCESS:
-            raise _refusal(answer, header.topic)
+            raise _refusal(answer, f"a pop of {header.topic}")
         return _read(answer, broker_name, is_orderly=bool(header.order))
 
     async def acknowledge(
@@ -103,13 +119,37 @@ class PopClient:
         """Says with one request that messages of one broker are consumed; raises as `pop` does
         where any of them is refused: then each has to be said alone."""
         broker_name = handles[0].info.broker_name
+        check_broker(self._brokers, broker_name)
         body = BatchAckMessageRequestBody(
             broker_name=broker_name, acks=list(_batches(topic, group, handles))
         )
         request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, body=encode_body(body))
         answer = await self._brokers.ask(broker_name, request, ASK_SECONDS, client)
         if answer.code != ResponseCode.SUCCESS:
-            raise _refusal(answer, topic)
+            raise _refusal(answer, f"acknowledgements of {topic}")
+
+    async def bury(
+        self,
+        topic: str,
+        group: str,
+        handle: ReceiptHandle,
+        message_id: str,
+        client: IProxyClient | None = None,
+    ) -> None:
+        """Makes a message a dead letter of its group, and acknowledges it; raises as `pop`
+        does."""
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=handle.log_offset,
+            group=group,
+            delay_level=_NEVER,
+            origin_msg_id=message_id,
+            origin_topic=handle.topic(topic, group),
+            max_reconsume_times=0,
+            bname=handle.info.broker_name,
+        )
+        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        await self._ask(handle.info.broker_name, code, header, client)
+        await self.acknowledge(topic, group, handle, client)
 
     async def hide(
         self,
@@ -153,21 +193,16 @@ class PopClient:
         self,
         broker_name: str,
         code: RequestCode,
-        header: AckMessageRequestHeader | ChangeInvisibleTimeRequestHeader,
+        header: Header,
         client: IProxyClient | None,
     ) -> RemotingCommand:
-        if broker_name not in self._brokers.names():
-            raise StatusError(
-                Code.BAD_REQUEST,
-                f"no broker {broker_name} is known here: try again, unless the receipt handle is"
-                " of another cluster",
-            )
+        check_broker(self._brokers, broker_name)
         request = RemotingCommand.request(code, header)
         answer = await self._brokers.ask(broker_name, request, ASK_SECONDS, client)
         if answer.code in _NOT_POPPED:
             raise StatusError(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message")
         if answer.code != ResponseCode.SUCCESS:
-            raise _refusal(answer, header.topic)
+            raise _refusal(answer, f"request {code}")
         return answer
 
 
@@ -251,8 +286,7 @@ def _noted(
     return info if is_this else None
 
 
-def _refusal(answer: RemotingCommand, topic: str) -> StatusError:
+def _refusal(answer: RemotingCommand, asked: str) -> StatusError:
     return StatusError(
-        broker_code(answer.code),
-        answer.remark or f"the broker answered {answer.code} for {topic}",
+        broker_code(answer.code), answer.remark or f"the broker answered {answer.code} to {asked}"
     )

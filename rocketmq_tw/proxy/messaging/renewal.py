@@ -8,7 +8,7 @@ that brokers accept now is found here.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
+from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.messaging.backoff import retry_delay_ms
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
@@ -39,12 +40,6 @@ MAX_OF_CLIENT = 20_000
 _MOST_UNDER_WAY = 128
 #: Messages that one turn of the reactor looks at.
 _MOST_IN_TURN = 500
-
-
-class Clients(Protocol):
-    """Finds those who are connected."""
-
-    def get(self, client_id: str, /) -> IProxyClient | None: ...
 
 
 class _Place(NamedTuple):
@@ -126,7 +121,7 @@ class Renewal:
         self,
         clock: IReactorTime,
         popped: PopClient,
-        clients: Clients,
+        clients: ProxyClients,
         metadata: Metadata,
         config: ProxyConfig,
     ) -> None:
@@ -144,6 +139,7 @@ class Renewal:
         self._under_way = 0
         self._idle = Waiters[None]()
         self._is_stopped = False
+        clients.gone.add(self._client_gone)
 
     def __len__(self) -> int:
         return len(self._messages) + len(self._released)
@@ -193,7 +189,7 @@ class Renewal:
             # Its client is gone meanwhile.
             self._release(message)
 
-    def client_gone(self, client: IProxyClient) -> None:
+    def _client_gone(self, client: IProxyClient) -> None:
         """Has the messages of a client come back."""
         for place, message in self._of_client.pop(client.client_id, {}).items():
             del self._messages[place]

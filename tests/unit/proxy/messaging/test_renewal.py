@@ -16,6 +16,7 @@ from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle, parse_receipt_handle
 from rocketmq_tw.proxy.messaging.renewal import Renewal, RenewedMessage
 from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -48,6 +49,7 @@ class World:
             lambda request: request.response(body=encode_body(SubscriptionGroupConfig())),
         )
         self.clients = FakeClients()
+        self.clients.gone = Listeners("a client is gone")
         self.client = self.clients.join(FakeClient())
         self.renewal = Renewal(
             self.clock,
@@ -81,6 +83,10 @@ class World:
         ]
         self.brokers.asked.clear()
         return [(header.extra_info, header.invisible_time) for header in headers]
+
+    def lose_client(self) -> None:
+        del self.clients["client"]
+        self.clients.gone.tell(self.client)
 
     def claim(self, handle: ReceiptHandle) -> list[RenewedMessage | None]:
         """What a claim brings, once it does."""
@@ -234,8 +240,7 @@ class TestClientsThatAreGone:
     def test_their_messages_come_back_at_once(self) -> None:
         world = World()
         first, second = world.add(handle_of(7)), world.add(handle_of(8))
-        del world.clients["client"]
-        world.renewal.client_gone(world.client)
+        world.lose_client()
         world.clock.advance(0)
         assert world.hides() == [(str(first.info), 1000), (str(second.info), 1000)]
         assert len(world.renewal) == 0
@@ -244,7 +249,7 @@ class TestClientsThatAreGone:
         world = World()
         world.clients.join(FakeClient("other"))
         world.add(handle_of(8), "other")
-        world.renewal.client_gone(world.client)
+        world.lose_client()
         world.clock.advance(0)
         assert world.hides() == []
         assert len(world.renewal) == 1
@@ -254,7 +259,7 @@ class TestClientsThatAreGone:
         world.add()
         answer = world.held()
         world.clock.advance(50)
-        world.renewal.client_gone(world.client)
+        world.lose_client()
         world.clock.advance(0)
         world.hides()
         answer()
@@ -263,7 +268,7 @@ class TestClientsThatAreGone:
     def test_one_that_is_being_acknowledged_stays_hidden(self) -> None:
         world = World()
         (message,) = world.claim(world.add())
-        world.renewal.client_gone(world.client)
+        world.lose_client()
         assert message is not None
         world.renewal.settle(message)
         world.clock.advance(100)
@@ -272,7 +277,7 @@ class TestClientsThatAreGone:
     def test_one_whose_acknowledgement_failed_comes_back(self) -> None:
         world = World()
         (message,) = world.claim(world.add())
-        world.renewal.client_gone(world.client)
+        world.lose_client()
         assert message is not None
         world.renewal.give_back(message)
         world.clock.advance(0)

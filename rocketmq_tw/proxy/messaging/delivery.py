@@ -1,0 +1,139 @@
+"""Gives popped messages to the client that receives them; what it does not get is acknowledged, is
+a dead letter or comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rocketmq_tw.message.properties import POP_CK, TAGS
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.brokers import IProxyClient
+from rocketmq_tw.proxy.grpc.interfaces import ICall
+from rocketmq_tw.proxy.messaging.expressions import WantedMessages
+from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
+from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
+from rocketmq_tw.proxy.messaging.renewal import Renewal
+from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, status
+from rocketmq_tw.proxy.messaging.streams import when_ready
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code, Message, ReceiveMessageResponse
+from rocketmq_tw.wire.errors import RequestError
+
+#: For so long messages are hidden that could not be given to the client, in ms.
+RETURN_MS = 1_000
+
+_log = Logger()
+
+
+class Receiver(NamedTuple):
+    """Who receives, and what; names as brokers have them."""
+
+    client_id: str
+    client: IProxyClient | None
+    topic: str
+    group: str
+    wanted: WantedMessages
+    #: So often a message is delivered before it is a dead letter.
+    max_attempts: int
+    #: Whether its messages are hidden until the client is done with them.
+    renews: bool
+
+
+class Delivery:
+    """Answers receives. `now_ms` is the time of day."""
+
+    def __init__(self, popped: PopClient, renewal: Renewal, now_ms: Callable[[], int]) -> None:
+        self._popped = popped
+        self._renewal = renewal
+        self._now_ms = now_ms
+
+    async def give(
+        self, call: ICall, receiver: Receiver, messages: Sequence[PoppedMessage]
+    ) -> None:
+        """Sends the messages that the client wants, as fast as it takes them."""
+        wanted = [message for message in messages if self._is_for(receiver, message)]
+        if call.is_over:
+            self._bring_back(receiver, wanted)
+        elif not wanted:
+            reason = "no message matches the filter" if messages else "no new message"
+            call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))
+        else:
+            call.send(ReceiveMessageResponse(status=ok()))
+            await self._send(call, receiver, wanted)
+
+    def end(self, call: ICall) -> None:
+        """Sends what ends each answer: the time of the delivery."""
+        now = timestamp_of(self._now_ms())
+        call.send(ReceiveMessageResponse(delivery_timestamp=now))
+
+    async def _send(
+        self, call: ICall, receiver: Receiver, messages: Sequence[PoppedMessage]
+    ) -> None:
+        for index, message in enumerate(messages):
+            await when_ready(call)
+            if call.is_over:
+                self._bring_back(receiver, messages[index:])
+                return
+            shown = _shown(receiver, message)
+            if shown is None:
+                continue
+            if receiver.renews:
+                self._renewal.add(
+                    receiver.client_id,
+                    receiver.group,
+                    receiver.topic,
+                    message.handle,
+                    message.stored.reconsume_times,
+                )
+            call.send(ReceiveMessageResponse(message=shown))
+
+    def _is_for(self, receiver: Receiver, message: PoppedMessage) -> bool:
+        """Returns whether a message is for the client; another one is not for its group at all, or
+        was delivered often enough."""
+        topic, group, handle = receiver.topic, receiver.group, message.handle
+        if not receiver.wanted.matches(message.properties.get(TAGS)):
+            work = self._popped.acknowledge(topic, group, handle, receiver.client)
+            _unwatched(work, f"passing over a message of {topic}")
+            return False
+        if message.stored.reconsume_times >= receiver.max_attempts:
+            work = self._popped.bury(topic, group, handle, message.message_id, receiver.client)
+            _unwatched(work, f"making a dead letter of a message of {topic}")
+            return False
+        return True
+
+    def _bring_back(self, receiver: Receiver, messages: Iterable[PoppedMessage]) -> None:
+        for message in messages:
+            work = self._popped.hide(
+                receiver.topic, receiver.group, message.handle, RETURN_MS, receiver.client
+            )
+            _unwatched(work, f"bringing back a message of {receiver.topic}")
+
+
+def _shown(receiver: Receiver, message: PoppedMessage) -> Message | None:
+    """Returns what the client gets; None where the message cannot be shown: it comes back until it
+    is a dead letter, and those behind it are received."""
+    properties = {**message.properties, POP_CK: str(message.handle)}
+    try:
+        return message_of(message.stored, properties, receiver.topic)
+    except ValueError:
+        _log.failure(
+            "message {handle} of {topic} cannot be shown to clients",
+            handle=message.handle,
+            topic=receiver.topic,
+        )
+        return None
+
+
+def _unwatched(work: Coroutine[Any, Any, object], purpose: str) -> None:
+    async def done() -> None:
+        try:
+            await work
+        except (StatusError, RequestError, RemotingError) as error:
+            _log.warn("{purpose} failed: {error}", purpose=purpose, error=error)
+        except Exception:
+            _log.failure("{purpose}", purpose=purpose)
+
+    Deferred.fromCoroutine(done())

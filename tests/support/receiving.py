@@ -1,0 +1,226 @@
+"""A proxy's services of consumers before the real broker in memory.
+
+world = ReceivingWorld()
+world.send(b"one")
+(message,) = world.receive().messages
+assert world.ack(message).status.code == Code.OK
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.proxy.brokers import IProxyClient
+from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
+from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
+from rocketmq_tw.proxy.messaging.claims import Claims
+from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
+from rocketmq_tw.proxy.messaging.offsets import Offsets
+from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.pulling import Pulling
+from rocketmq_tw.proxy.messaging.receiving import Receiving
+from rocketmq_tw.proxy.messaging.renewal import Renewal
+from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.broker import BrokerInMemory
+from tests.support.network import FakePeer
+from tests.support.proxy import Asked, FakeCall, PlayedBrokers
+
+SERVICE = "/apache.rocketmq.v2.MessagingService/"
+
+
+class RealBroker(PlayedBrokers):
+    """A cluster of one real broker."""
+
+    def __init__(self, broker: BrokerInMemory) -> None:
+        super().__init__()
+        self._broker = broker
+
+    def ask(
+        self,
+        broker_name: str,
+        request: RemotingCommand,
+        timeout: float,
+        client: IProxyClient | None = None,
+    ) -> Deferred[RemotingCommand]:
+        self.asked.append(Asked(broker_name, request, timeout, client))
+        scripted = self._answers.get(request.code)
+        if broker_name in self.gone or scripted is not None:
+            return super().ask(broker_name, request, timeout, client)
+        later: Deferred[RemotingCommand] = Deferred()
+        too_late = RequestTimeout(f"{broker_name}:10911", request.code, timeout)
+
+        def end() -> None:
+            if not later.called:
+                later.errback(too_late)
+
+        self._broker.clock.callLater(timeout, end)
+
+        class Peer(FakePeer):
+            def reply(self, response: RemotingCommand) -> None:
+                super().reply(response)
+                if not later.called:
+                    later.callback(response)
+
+        answer = self._broker.request(request, Peer())
+        if answer is not None and not later.called:
+            later.callback(answer)
+        return later
+
+
+def _hand_on(
+    client: ProxyClient, request: RemotingCommand, timeout: float
+) -> Deferred[RemotingCommand]:
+    raise AssertionError(f"nobody asks {client.client_id}: {request!r}")
+
+
+class Received(NamedTuple):
+    """What a client has of a receive."""
+
+    status: Any
+    messages: list[Any]
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+
+class ReceivingWorld:
+    """The consumers of group `G`, and the topic `Topic`."""
+
+    def __init__(
+        self,
+        *,
+        queues: int = 1,
+        is_fifo: bool = False,
+        retry_max_times: int = 16,
+        broker: dict[str, Any] | None = None,
+        **config: Any,
+    ) -> None:
+        self.broker = BrokerInMemory(broker=broker)
+        self.clock = self.broker.clock
+        self.broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
+        self.broker.groups.update(
+            SubscriptionGroupConfig(
+                group_name="G", consume_message_orderly=is_fifo, retry_max_times=retry_max_times
+            )
+        )
+        for queue_id in range(queues):
+            self.broker.offsets.commit("G", "Topic", queue_id, 0, "test")
+        self.brokers = RealBroker(self.broker)
+        self.brokers.add_topic("Topic", {"broker-a": queues})
+        self.clients = ProxyClients(self.clock.seconds, _hand_on, lambda: 120.0)
+        settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription=pb.Subscription())
+        self.client = self.clients.settle("client", FakeCall(), settings, "G", ["Topic"])
+        self.config = ProxyConfig(**config)
+        metadata = Metadata(self.clock, self.brokers)
+        popped = PopClient(self.brokers)
+        now_ms = self.broker.now_ms
+        self.renewal = Renewal(self.clock, popped, self.clients, metadata, self.config)
+        claims = Claims(self.renewal, now_ms)
+        self.methods: dict[str, Any] = {
+            **Receiving(
+                self.brokers,
+                self.renewal,
+                self.clients,
+                metadata,
+                self.clock,
+                self.config,
+                now_ms,
+            ).methods(),
+            **Acknowledging(popped, claims, self.clients, self.config).methods(),
+            **InvisibleDurations(popped, claims, self.clients, self.config).methods(),
+            **Pulling(self.brokers, self.clients, self.clock, self.config).methods(),
+            **Offsets(self.brokers, self.clients).methods(),
+        }
+
+    def send(self, body: bytes, tag: str = "", **fields: Any) -> None:
+        properties = {"UNIQ_KEY": f"ID-{body.decode()}", **fields.pop("properties", {})}
+        if tag:
+            properties["TAGS"] = tag
+        answer = self.broker.send(body, properties=properties, **fields)
+        assert answer is not None and answer.code == 0, answer
+
+    def begin(self, call: FakeCall | None = None, **fields: Any) -> tuple[FakeCall, Deferred[None]]:
+        """A receive that may take its time."""
+        call = call or self.call()
+        request: dict[str, Any] = {
+            "group": pb.Resource(name="G"),
+            "message_queue": pb.MessageQueue(topic=pb.Resource(name="Topic")),
+            "filter_expression": pb.FilterExpression(type=pb.TAG, expression="*"),
+            "batch_size": 32,
+            "invisible_duration": {"seconds": 30},
+        }
+        message = pb.ReceiveMessageRequest(**request | fields)
+        handler = self.methods[SERVICE + "ReceiveMessage"].handler
+        return call, Deferred.fromCoroutine(handler(message, call))
+
+    def call(self, client_id: str = "client", seconds: float | None = 30) -> FakeCall:
+        """A call that ends in so many seconds."""
+        deadline = None if seconds is None else self.clock.seconds() + seconds
+        return FakeCall(client_id, deadline=deadline)
+
+    def receive(self, call: FakeCall | None = None, **fields: Any) -> Received:
+        """What a receive brings, however long it takes."""
+        call, done = self.begin(call, **fields)
+        self.until(done)
+        return received(call)
+
+    def until(self, done: Deferred[Any]) -> Any:
+        """What a Deferred fires with, while time passes."""
+        found: list[Any] = []
+        done.addBoth(found.append)
+        for _ in range(200):
+            if found:
+                return found[0]
+            self.clock.advance(0.25)
+        raise AssertionError("it does not end")
+
+    def ask(self, method: str, request: Any, call: FakeCall | None = None) -> Any:
+        """The response of a unary method."""
+        handler = self.methods[SERVICE + method].handler
+        return self.until(Deferred.fromCoroutine(handler(request, call or self.call())))
+
+    def ack(self, *messages: Any, call: FakeCall | None = None) -> Any:
+        """The response to the acknowledgement of messages, or of handles."""
+        entries = [
+            pb.AckMessageEntry(message_id="ID", receipt_handle=handle)
+            if isinstance(handle, str)
+            else pb.AckMessageEntry(
+                message_id=handle.system_properties.message_id,
+                receipt_handle=handle.system_properties.receipt_handle,
+            )
+            for handle in messages
+        ]
+        request = pb.AckMessageRequest(
+            group=pb.Resource(name="G"), topic=pb.Resource(name="Topic"), entries=entries
+        )
+        return self.ask("AckMessage", request, call)
+
+    def change(self, handle: str, seconds: int) -> Any:
+        """The response to the change of an invisible duration."""
+        request = pb.ChangeInvisibleDurationRequest(
+            group=pb.Resource(name="G"),
+            topic=pb.Resource(name="Topic"),
+            receipt_handle=handle,
+            invisible_duration={"seconds": seconds},
+        )
+        return self.ask("ChangeInvisibleDuration", request)
+
+    def pass_time(self, seconds: float) -> None:
+        """Lets the proxy and the broker work for so long."""
+        self.clock.pump([0.25] * round(seconds * 4))
+
+
+def received(call: FakeCall) -> Received:
+    """What a call has brought by now: a status first, the time of delivery last."""
+    kinds = [response.WhichOneof("content") for response in call.sent]
+    assert kinds[0] == "status" and kinds[-1] == "delivery_timestamp", kinds
+    assert set(kinds[1:-1]) <= {"message"}, kinds
+    return Received(call.sent[0].status, [response.message for response in call.sent[1:-1]])

@@ -1,0 +1,287 @@
+"""AckMessage and ChangeInvisibleDuration, before the real broker in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.proxy.messaging.acknowledging import MAX_ENTRIES
+from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.proxy import FakeCall
+from tests.support.receiving import ReceivingWorld
+
+SOON = {"long_polling_timeout": {"seconds": 5}}
+NONSENSE = "nonsense"
+
+
+def with_messages(count: int = 3, **config: Any) -> tuple[ReceivingWorld, list[Any]]:
+    """A world, and messages that its client has received."""
+    world = ReceivingWorld(**config)
+    for number in range(count):
+        world.send(b"%d" % number)
+    return world, world.receive().messages
+
+
+def handle_of(message: Any) -> str:
+    return message.system_properties.receipt_handle
+
+
+def asked(world: ReceivingWorld) -> list[int]:
+    """The codes of acknowledgements that brokers were asked for."""
+    acks = (RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE)
+    return [asked.request.code for asked in world.brokers.asked if asked.request.code in acks]
+
+
+def replaced(handle: str, **parts: Any) -> str:
+    """A handle with other parts."""
+    names = ("start", "popped", "invisible", "revive", "kind", "broker", "queue", "offset", "log")
+    found = dict(zip(names, handle.split(" "), strict=True))
+    return " ".join(str(part) for part in (found | parts).values())
+
+
+class TestAck:
+    def test_messages_that_are_acknowledged_never_come_back(self) -> None:
+        world, messages = with_messages(2)
+        answer = world.ack(*messages)
+        assert answer.status.code == Code.OK
+        assert [entry.status.code for entry in answer.entries] == [Code.OK, Code.OK]
+        assert [entry.message_id for entry in answer.entries] == ["ID-0", "ID-1"]
+        assert [entry.receipt_handle for entry in answer.entries] == [
+            handle_of(message) for message in messages
+        ]
+        world.pass_time(60)
+        assert world.receive(**SOON).messages == []
+
+    def test_each_entry_has_its_status(self) -> None:
+        world, (message, *_) = with_messages()
+        answer = world.ack(NONSENSE, message)
+        assert answer.status.code == Code.MULTIPLE_RESULTS
+        assert [entry.status.code for entry in answer.entries] == [
+            Code.INVALID_RECEIPT_HANDLE,
+            Code.OK,
+        ]
+        assert answer.entries[0].receipt_handle == NONSENSE
+
+    def test_a_retried_message(self) -> None:
+        world, _ = with_messages(1)
+        world.pass_time(35)
+        (again,) = world.receive().messages
+        assert world.ack(again).status.code == Code.OK
+        world.pass_time(60)
+        assert world.receive(**SOON).messages == []
+
+    def test_a_handle_that_is_too_late(self) -> None:
+        world, (message,) = with_messages(1)
+        world.pass_time(31)
+        status = world.ack(message).status
+        assert status.code == Code.INVALID_RECEIPT_HANDLE
+        assert "expired" in status.message
+
+    def test_a_fifo_group_goes_on(self) -> None:
+        world, messages = with_messages(is_fifo=True)
+        assert world.ack(*messages).status.code == Code.OK
+        world.send(b"next")
+        assert world.receive().bodies == [b"next"]
+
+    def test_the_same_message_twice(self) -> None:
+        world, (message,) = with_messages(1)
+        assert world.ack(message, message).status.code == Code.OK
+        assert world.ack(message).status.code == Code.OK
+
+    @pytest.mark.parametrize(
+        ("parts", "code"),
+        [
+            ({"queue": 77}, Code.INVALID_RECEIPT_HANDLE),
+            ({"offset": 1 << 40}, Code.INVALID_RECEIPT_HANDLE),
+            ({"revive": 12345}, Code.INVALID_RECEIPT_HANDLE),
+            ({"revive": -1}, Code.INVALID_RECEIPT_HANDLE),
+            ({"kind": 7}, Code.INVALID_RECEIPT_HANDLE),
+            ({"kind": 1}, Code.INVALID_RECEIPT_HANDLE),
+            ({"start": "x"}, Code.INVALID_RECEIPT_HANDLE),
+            ({"popped": 0}, Code.INVALID_RECEIPT_HANDLE),
+            ({"broker": "broker-z"}, Code.BAD_REQUEST),
+        ],
+    )
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    def test_forged_handles_are_the_clients_mistake(
+        self, parts: dict[str, Any], code: int, is_fifo: bool
+    ) -> None:
+        world, messages = with_messages(1, is_fifo=is_fifo)
+        status = world.ack(replaced(handle_of(messages[0]), **parts)).status
+        assert status.code == code, status
+        assert status.message
+
+    def test_a_broker_that_does_not_answer(self) -> None:
+        world, messages = with_messages(1)
+        world.brokers.answer(
+            RequestCode.ACK_MESSAGE, RequestTimeout("a:1", RequestCode.ACK_MESSAGE, 3)
+        )
+        assert world.ack(*messages).status.code == Code.PROXY_TIMEOUT
+
+    @pytest.mark.parametrize("count", [0, MAX_ENTRIES + 1])
+    def test_as_many_entries_as_may_be(self, count: int) -> None:
+        assert ReceivingWorld().ack(*[NONSENSE] * count).status.code == Code.BAD_REQUEST
+
+    def test_a_call_without_a_client_id(self) -> None:
+        world = ReceivingWorld()
+        assert world.ack(NONSENSE, call=FakeCall("")).status.code == Code.CLIENT_ID_REQUIRED
+
+
+class TestBatches:
+    def test_a_broker_is_asked_once(self) -> None:
+        world, messages = with_messages(5, enable_batch_ack=True)
+        assert world.ack(*messages).status.code == Code.OK
+        assert asked(world) == [RequestCode.BATCH_ACK_MESSAGE]
+        world.pass_time(60)
+        assert world.receive(**SOON).messages == []
+
+    def test_messages_of_several_check_points(self) -> None:
+        world = ReceivingWorld(queues=3, enable_batch_ack=True)
+        for queue_id in range(3):
+            world.send(b"%d" % queue_id, queue_id=queue_id)
+        messages = [message for _ in range(3) for message in world.receive(batch_size=1).messages]
+        assert world.ack(*messages, NONSENSE).status.code == Code.MULTIPLE_RESULTS
+        assert asked(world) == [RequestCode.BATCH_ACK_MESSAGE]
+        world.pass_time(60)
+        assert world.receive(**SOON).messages == []
+
+    def test_a_fifo_group(self) -> None:
+        world, messages = with_messages(3, is_fifo=True, enable_batch_ack=True)
+        assert world.ack(*messages).status.code == Code.OK
+        assert world.broker.offsets.query("G", "Topic", 0) == 3
+
+    def test_one_message_is_said_alone(self) -> None:
+        world, messages = with_messages(1, enable_batch_ack=True)
+        world.ack(*messages)
+        assert asked(world) == [RequestCode.ACK_MESSAGE]
+
+    def test_a_broker_that_takes_no_batches_is_asked_for_each(self) -> None:
+        world, messages = with_messages(2, enable_batch_ack=True)
+        world.brokers.answer(
+            RequestCode.BATCH_ACK_MESSAGE,
+            lambda request: request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
+        )
+        assert world.ack(*messages).status.code == Code.OK
+        world.pass_time(60)
+        assert world.receive(**SOON).messages == []
+
+    def test_one_bad_entry_of_a_batch_spoils_no_other(self) -> None:
+        world, messages = with_messages(2, enable_batch_ack=True)
+        bad = replaced(handle_of(messages[0]), revive=12345)
+        answer = world.ack(bad, *messages)
+        assert [entry.status.code for entry in answer.entries] == [
+            Code.INVALID_RECEIPT_HANDLE,
+            Code.OK,
+            Code.OK,
+        ]
+
+    def test_a_distance_that_needs_many_bits_is_no_batch(self) -> None:
+        world, messages = with_messages(2, enable_batch_ack=True)
+        far = [replaced(handle_of(message), offset=1 << 60) for message in messages]
+        assert world.ack(*far).status.code == Code.INVALID_RECEIPT_HANDLE
+        assert RequestCode.BATCH_ACK_MESSAGE not in asked(world)
+
+
+class TestRenewedMessages:
+    def test_the_clients_handle_counts_after_a_renewal(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"slow")
+        (message,) = world.receive(auto_renew=True).messages
+        world.pass_time(100)
+        assert world.ack(message).status.code == Code.OK
+        assert len(world.renewal) == 0
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    def test_an_acknowledgement_that_was_lost_can_be_tried_again(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"slow")
+        (message,) = world.receive(auto_renew=True).messages
+        world.pass_time(100)
+        lost = RequestTimeout("a:1", RequestCode.ACK_MESSAGE, 3)
+        world.brokers.answer(RequestCode.ACK_MESSAGE, lost)
+        assert world.ack(message).status.code == Code.PROXY_TIMEOUT
+        del world.brokers._answers[RequestCode.ACK_MESSAGE]
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    def test_another_proxy_takes_the_handle_while_it_is_good(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        other = ReceivingWorld()
+        other.brokers = world.brokers
+        # A proxy without a memory of it, as after a restart.
+        world.renewal._messages.clear(), world.renewal._of_client.clear()
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+
+class TestChange:
+    def test_a_message_comes_back_earlier(self) -> None:
+        world, (message,) = with_messages(1)
+        answer = world.change(handle_of(message), 1)
+        assert answer.status.code == Code.OK
+        assert answer.receipt_handle != handle_of(message)
+        world.pass_time(5)
+        assert world.receive(**SOON).bodies == [b"0"]
+
+    def test_a_message_stays_hidden_for_longer_and_has_a_new_handle(self) -> None:
+        world, (message,) = with_messages(1)
+        world.pass_time(20)
+        handle = world.change(handle_of(message), 60).receipt_handle
+        world.pass_time(40)
+        assert world.receive(**SOON).messages == []
+        assert world.ack(handle).status.code == Code.OK
+        world.pass_time(60)
+        assert world.receive(**SOON).messages == []
+
+    def test_a_fifo_group(self) -> None:
+        world, (message,) = with_messages(1, is_fifo=True)
+        handle = world.change(handle_of(message), 60).receipt_handle
+        world.pass_time(40)
+        assert world.receive(**SOON).messages == []
+        assert world.ack(handle).status.code == Code.OK
+        world.send(b"next")
+        assert world.receive().bodies == [b"next"]
+
+    def test_a_message_of_a_fifo_group_that_was_acknowledged(self) -> None:
+        world, (message,) = with_messages(1, is_fifo=True)
+        world.ack(message)
+        assert world.change(handle_of(message), 60).status.code == Code.INVALID_RECEIPT_HANDLE
+
+    @pytest.mark.parametrize("seconds", [-1, 13 * 3600])
+    def test_durations_have_limits(self, seconds: int) -> None:
+        world, (message,) = with_messages(1)
+        status = world.change(handle_of(message), seconds).status
+        assert status.code == Code.ILLEGAL_INVISIBLE_TIME
+
+    @pytest.mark.parametrize("handle", ["", NONSENSE])
+    def test_nonsense(self, handle: str) -> None:
+        assert ReceivingWorld().change(handle, 10).status.code == Code.INVALID_RECEIPT_HANDLE
+
+    def test_a_change_that_failed_leaves_the_renewals(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"slow")
+        (message,) = world.receive(auto_renew=True).messages
+
+        def busy(request: RemotingCommand) -> RemotingCommand:
+            return request.response(ResponseCode.SYSTEM_BUSY, "busy")
+
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, busy)
+        assert world.change(handle_of(message), 10).status.code == Code.TOO_MANY_REQUESTS
+        del world.brokers._answers[RequestCode.CHANGE_MESSAGE_INVISIBLETIME]
+        world.pass_time(100)
+        assert world.receive(**SOON).messages == []
+
+    def test_an_illegal_group(self) -> None:
+        request = pb.ChangeInvisibleDurationRequest(topic=pb.Resource(name="Topic"))
+        status = ReceivingWorld().ask("ChangeInvisibleDuration", request).status
+        assert status.code == Code.ILLEGAL_CONSUMER_GROUP

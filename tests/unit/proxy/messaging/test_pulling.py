@@ -1,0 +1,186 @@
+"""PullMessage, GetOffset, QueryOffset and UpdateOffset, before the real broker in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.proxy.messaging.pulling import MAX_PULLED
+from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code, PullMessageRequest
+from tests.support.broker import START_MS
+from tests.support.proxy import FakeCall
+from tests.support.receiving import SERVICE, ReceivingWorld
+
+
+def queue(topic: str = "Topic", broker: str = "broker-a", queue_id: int = 0) -> pb.MessageQueue:
+    return pb.MessageQueue(
+        topic=pb.Resource(name=topic), broker=pb.Broker(name=broker), id=queue_id
+    )
+
+
+def with_messages(count: int = 3, **config: Any) -> ReceivingWorld:
+    world = ReceivingWorld(**config)
+    for number in range(count):
+        world.send(b"%d" % number, tag="A" if number % 2 else "B")
+    return world
+
+
+def begin(world: ReceivingWorld, call: FakeCall, **fields: Any) -> Deferred[None]:
+    request = {
+        "group": pb.Resource(name="G"),
+        "message_queue": queue(),
+        "batch_size": 32,
+        **fields,
+    }
+    handler = world.methods[SERVICE + "PullMessage"].handler
+    return Deferred.fromCoroutine(handler(PullMessageRequest(**request), call))
+
+
+def pull(world: ReceivingWorld, **fields: Any) -> tuple[Any, list[bytes], int | None]:
+    """Status, bodies and the next offset."""
+    call = world.call()
+    world.until(begin(world, call, **fields))
+    return of(call)
+
+
+def of(call: FakeCall) -> tuple[Any, list[bytes], int | None]:
+    first, *rest = call.sent
+    kinds = [response.WhichOneof("content") for response in rest]
+    if not rest:
+        return first.status, [], None
+    assert kinds == ["message"] * (len(rest) - 1) + ["next_offset"]
+    return first.status, [part.message.body for part in rest[:-1]], rest[-1].next_offset
+
+
+class TestPull:
+    def test_messages_from_an_offset_on(self) -> None:
+        status, bodies, following = pull(with_messages(), offset=1)
+        assert (status.code, bodies, following) == (Code.OK, [b"1", b"2"], 3)
+
+    def test_a_message_has_no_receipt_handle(self) -> None:
+        world, call = with_messages(1), None
+        call = world.call()
+        world.until(begin(world, call))
+        system = call.sent[1].message.system_properties
+        assert not system.HasField("receipt_handle")
+        assert (system.message_id, system.queue_offset) == ("ID-0", 0)
+
+    def test_as_many_as_were_asked_for(self) -> None:
+        assert pull(with_messages(), batch_size=2)[1:] == ([b"0", b"1"], 2)
+
+    def test_the_end_of_the_queue(self) -> None:
+        status, bodies, following = pull(with_messages(), offset=3)
+        assert (status.code, bodies, following) == (Code.MESSAGE_NOT_FOUND, [], 3)
+
+    def test_it_waits_for_a_message(self) -> None:
+        world = with_messages()
+        call = world.call()
+        done = begin(world, call, offset=3, long_polling_timeout={"seconds": 10})
+        world.pass_time(2)
+        assert call.sent == []
+        world.send(b"late")
+        world.until(done)
+        assert of(call)[1:] == ([b"late"], 4)
+
+    def test_it_waits_no_longer_than_until_the_deadline(self) -> None:
+        world = with_messages()
+        call = world.call(seconds=3)
+        done = begin(world, call, offset=3, long_polling_timeout={"seconds": 15})
+        world.pass_time(3)
+        assert done.called and of(call)[0].code == Code.MESSAGE_NOT_FOUND
+
+    def test_a_filter(self) -> None:
+        wanted = pb.FilterExpression(type=pb.TAG, expression="A")
+        assert pull(with_messages(), filter_expression=wanted)[1:] == ([b"1"], 3)
+
+    def test_a_filter_that_nothing_matches(self) -> None:
+        wanted = pb.FilterExpression(type=pb.TAG, expression="Z")
+        status, bodies, following = pull(with_messages(), filter_expression=wanted)
+        assert (status.code, bodies, following) == (Code.MESSAGE_NOT_FOUND, [], 3)
+
+    def test_an_offset_that_the_queue_does_not_have(self) -> None:
+        status, bodies, following = pull(with_messages(), offset=99)
+        assert (status.code, bodies, following) == (Code.ILLEGAL_OFFSET, [], 3)
+
+    @pytest.mark.parametrize(
+        ("fields", "code"),
+        [
+            ({"offset": -1}, Code.ILLEGAL_OFFSET),
+            ({"batch_size": 0}, Code.BAD_REQUEST),
+            ({"batch_size": MAX_PULLED + 1}, Code.BAD_REQUEST),
+            ({"message_queue": queue(broker="")}, Code.BAD_REQUEST),
+            ({"message_queue": queue(broker="broker-z")}, Code.BAD_REQUEST),
+            ({"message_queue": queue(queue_id=-1)}, Code.BAD_REQUEST),
+            ({"message_queue": queue(topic="")}, Code.ILLEGAL_TOPIC),
+            ({"message_queue": queue(topic="Missing")}, Code.TOPIC_NOT_FOUND),
+            ({"group": pb.Resource()}, Code.ILLEGAL_CONSUMER_GROUP),
+            (
+                {"filter_expression": pb.FilterExpression(type=pb.SQL, expression="a >")},
+                Code.ILLEGAL_FILTER_EXPRESSION,
+            ),
+        ],
+    )
+    def test_what_cannot_be_pulled(self, fields: dict[str, Any], code: int) -> None:
+        status = pull(with_messages(), **fields)[0]
+        assert status.code == code, status
+        assert status.message
+
+
+class TestOffsets:
+    def get(self, world: ReceivingWorld, group: str = "G", **fields: Any) -> Any:
+        request = pb.GetOffsetRequest(group=pb.Resource(name=group), message_queue=queue(**fields))
+        return world.ask("GetOffset", request)
+
+    def update(self, world: ReceivingWorld, offset: int) -> Any:
+        request = pb.UpdateOffsetRequest(
+            group=pb.Resource(name="G"), message_queue=queue(), offset=offset
+        )
+        return world.ask("UpdateOffset", request)
+
+    def query(self, world: ReceivingWorld, policy: int, **fields: Any) -> Any:
+        request = pb.QueryOffsetRequest(message_queue=queue(), query_offset_policy=policy, **fields)
+        return world.ask("QueryOffset", request)
+
+    def test_what_is_committed_is_found(self) -> None:
+        world = with_messages()
+        assert self.update(world, 2).status.code == Code.OK
+        answer = self.get(world)
+        assert (answer.status.code, answer.offset) == (Code.OK, 2)
+
+    def test_nothing_is_committed(self) -> None:
+        world = with_messages()
+        assert self.get(world, group="Other", queue_id=0).status.code in (
+            Code.OFFSET_NOT_FOUND,
+            Code.OK,
+        )
+
+    def test_a_negative_offset(self) -> None:
+        assert self.update(with_messages(), -1).status.code == Code.ILLEGAL_OFFSET
+
+    def test_beginning_and_end(self) -> None:
+        world = with_messages()
+        assert self.query(world, pb.BEGINNING).offset == 0
+        assert self.query(world, pb.END).offset == 3
+
+    def test_a_time(self) -> None:
+        world = with_messages()
+        world.pass_time(10)
+        world.send(b"later")
+        at = {"seconds": START_MS // 1000 + 5}
+        answer = self.query(world, pb.TIMESTAMP, timestamp=at)
+        assert (answer.status.code, answer.offset) == (Code.OK, 3)
+
+    @pytest.mark.parametrize("timestamp", [None, {"seconds": 1 << 60}])
+    def test_a_time_that_is_none(self, timestamp: Any) -> None:
+        status = self.query(with_messages(), pb.TIMESTAMP, timestamp=timestamp).status
+        assert status.code == Code.BAD_REQUEST
+
+    def test_a_policy_that_is_none(self) -> None:
+        assert self.query(with_messages(), 9).status.code == Code.BAD_REQUEST
+
+    def test_a_broker_that_is_not_known(self) -> None:
+        status = self.get(with_messages(), broker="broker-z").status
+        assert status.code == Code.BAD_REQUEST

@@ -1,0 +1,391 @@
+"""ReceiveMessage, before the real broker in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.net.errors import ConnectError
+from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
+from rocketmq_tw.proxy.messaging.receiving import MAX_ATTEMPT_ID
+from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
+from tests.support.proxy import FakeCall
+from tests.support.receiving import ReceivingWorld, received
+
+
+def tag(expression: str) -> pb.FilterExpression:
+    return pb.FilterExpression(type=pb.TAG, expression=expression)
+
+
+def sql(expression: str) -> pb.FilterExpression:
+    return pb.FilterExpression(type=pb.SQL, expression=expression)
+
+
+def pops(world: ReceivingWorld) -> list[tuple[str, PopMessageRequestHeader]]:
+    """The broker and the header of each pop."""
+    return [
+        (asked.broker_name, asked.request.header(PopMessageRequestHeader))
+        for asked in world.brokers.asked
+        if asked.request.code == RequestCode.POP_MESSAGE
+    ]
+
+
+class TestMessages:
+    def test_what_was_sent_is_received(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one", tag="A", properties={"KEYS": "k1 k2", "mine": "value"})
+        answer = world.receive()
+        assert answer.status.code == Code.OK
+        (message,) = answer.messages
+        system = message.system_properties
+        assert (message.topic.name, message.body) == ("Topic", b"one")
+        assert (system.tag, list(system.keys)) == ("A", ["k1", "k2"])
+        assert dict(message.user_properties) == {"mine": "value"}
+        assert (system.message_id, system.delivery_attempt) == ("ID-one", 1)
+        handle = parse_receipt_handle(system.receipt_handle)
+        assert handle.info.broker_name == "broker-a"
+        assert handle.visible_at == world.broker.now_ms() + 30_000
+
+    def test_others_do_not_receive_it_until_its_time_is_over(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        assert world.receive().bodies == [b"one"]
+        assert world.receive().status.code == Code.MESSAGE_NOT_FOUND
+        world.pass_time(35)
+        (message,) = world.receive().messages
+        assert (message.body, message.topic.name) == (b"one", "Topic")
+        assert message.system_properties.delivery_attempt == 2
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(60)
+        assert world.receive().messages == []
+
+    def test_a_batch_has_as_many_as_were_asked_for(self) -> None:
+        world = ReceivingWorld()
+        for number in range(5):
+            world.send(b"%d" % number)
+        assert world.receive(batch_size=2).bodies == [b"0", b"1"]
+        assert world.receive(batch_size=2**31 - 1).bodies == [b"2", b"3", b"4"]
+
+    def test_a_receive_waits_for_a_message(self) -> None:
+        world = ReceivingWorld()
+        call, done = world.begin(long_polling_timeout={"seconds": 10})
+        world.pass_time(3)
+        assert call.sent == []
+        world.send(b"late")
+        world.until(done)
+        assert received(call).bodies == [b"late"]
+
+    def test_nothing_comes_in_time(self) -> None:
+        world = ReceivingWorld()
+        call, done = world.begin(long_polling_timeout={"seconds": 6})
+        world.pass_time(5.5)
+        assert call.sent == []
+        world.pass_time(1)
+        assert done.called
+        assert received(call).status.code == Code.MESSAGE_NOT_FOUND
+
+    def test_a_client_without_settings_receives_all_the_same(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        assert world.receive(world.call("unknown")).bodies == [b"one"]
+
+    def test_a_message_that_cannot_be_shown_holds_up_no_other(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = ReceivingWorld()
+        world.send(b"bad"), world.send(b"good")
+        from rocketmq_tw.proxy.messaging import delivery
+
+        shown = delivery.message_of
+
+        def fails_once(stored: Any, *rest: Any) -> Any:
+            if stored.body == b"bad":
+                raise ValueError("no time")
+            return shown(stored, *rest)
+
+        monkeypatch.setattr(delivery, "message_of", fails_once)
+        assert world.receive().bodies == [b"good"]
+
+
+class TestFilters:
+    def test_by_tags(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"a", tag="A"), world.send(b"b", tag="B"), world.send(b"c", tag="C")
+        assert world.receive(filter_expression=tag("A || C")).bodies == [b"a", b"c"]
+
+    def test_a_tag_with_the_same_hash_code_is_acknowledged_and_passed_over(self) -> None:
+        world = ReceivingWorld()
+        # Java's hash codes of both are 2112.
+        world.send(b"one", tag="Aa"), world.send(b"other", tag="BB")
+        assert world.receive(filter_expression=tag("Aa")).bodies == [b"one"]
+        acks = [a for a in world.brokers.asked if a.request.code == RequestCode.ACK_MESSAGE]
+        assert len(acks) == 1
+
+    def test_nothing_but_such_tags(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"other", tag="BB")
+        answer = world.receive(filter_expression=tag("Aa"))
+        assert answer.status.code == Code.MESSAGE_NOT_FOUND
+        assert "filter" in answer.status.message
+
+    def test_by_sql92(self) -> None:
+        world = ReceivingWorld(broker={"enable_property_filter": True})
+        world.send(b"1", properties={"a": "1"}), world.send(b"9", properties={"a": "9"})
+        assert world.receive(filter_expression=sql("a > 5")).bodies == [b"9"]
+
+    @pytest.mark.parametrize(
+        "expression",
+        [sql(""), sql("a >"), sql("(" * 100), tag("||"), pb.FilterExpression(type=7)],
+    )
+    def test_what_cannot_be_read(self, expression: pb.FilterExpression) -> None:
+        status = ReceivingWorld().receive(filter_expression=expression).status
+        assert status.code == Code.ILLEGAL_FILTER_EXPRESSION
+        assert status.message
+
+
+class TestFifo:
+    def test_nothing_comes_before_what_is_not_acknowledged(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        for body in (b"1", b"2", b"3"):
+            world.send(body)
+        (first,) = world.receive(batch_size=1).messages
+        assert world.receive(long_polling_timeout={"seconds": 5}).messages == []
+        world.ack(first)
+        assert world.receive(batch_size=1).bodies == [b"2"]
+
+    def test_the_same_attempt_has_the_same_messages(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        world.send(b"1")
+        assert world.receive(attempt_id="try").bodies == [b"1"]
+        again = world.receive(attempt_id="try")
+        assert again.bodies == [b"1"]
+        assert world.ack(*again.messages).status.code == Code.OK
+
+    def test_attempts_are_counted(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        world.send(b"1")
+        attempts = []
+        for _ in range(3):
+            (message,) = world.receive(invisible_duration={"seconds": 10}).messages
+            attempts.append(message.system_properties.delivery_attempt)
+            world.pass_time(11)
+        assert attempts == [1, 2, 3]
+
+    def test_the_groups_configuration_decides_and_else_the_client(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        world.receive(long_polling_timeout={"seconds": 5})
+        world.client.settings.subscription.fifo = False
+        assert [header.order for _, header in pops(world)] == [True]
+        world.brokers.answer(
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+            lambda request: request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        )
+        world.receive(group=pb.Resource(name="H"), long_polling_timeout={"seconds": 5})
+        assert pops(world)[-1][1].order is False
+
+    def test_an_attempt_id_has_a_limit(self) -> None:
+        status = ReceivingWorld().receive(attempt_id="x" * (MAX_ATTEMPT_ID + 1)).status
+        assert status.code == Code.BAD_REQUEST
+
+
+class TestDeadLetters:
+    def test_a_message_that_was_delivered_too_often_is_one(self) -> None:
+        world = ReceivingWorld(retry_max_times=1)
+        world.send(b"poison")
+        for _ in range(2):
+            (message,) = world.receive(invisible_duration={"seconds": 10}).messages
+            world.pass_time(15)
+        assert message.system_properties.delivery_attempt == 2
+        assert world.receive(long_polling_timeout={"seconds": 5}).messages == []
+        world.pass_time(60)
+        assert [dead.body for dead in world.broker.consume("%DLQ%G")] == [b"poison"]
+        assert world.receive(long_polling_timeout={"seconds": 5}).messages == []
+
+
+class TestRenewal:
+    def test_a_message_stays_hidden_while_its_client_is_there(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"slow")
+        (message,) = world.receive(auto_renew=True).messages
+        for _ in range(30):
+            world.pass_time(10)
+            world.clients.heard(world.client)
+        assert world.receive(long_polling_timeout={"seconds": 5}).messages == []
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(long_polling_timeout={"seconds": 5}).messages == []
+
+    def test_it_comes_back_when_the_client_goes(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"left")
+        world.receive(auto_renew=True)
+        world.clients.remove("client")
+        world.pass_time(5)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"left"]
+
+    def test_the_change_of_its_invisible_duration_ends_it(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"later")
+        (message,) = world.receive(auto_renew=True).messages
+        world.pass_time(55)
+        changed = world.change(message.system_properties.receipt_handle, 10)
+        assert changed.status.code == Code.OK
+        world.pass_time(15)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"later"]
+
+    def test_the_proxy_may_not_renew(self) -> None:
+        world = ReceivingWorld(enable_proxy_auto_renew=False)
+        world.send(b"one")
+        world.receive(auto_renew=True)
+        assert len(world.renewal) == 0
+
+    def test_a_client_without_room_is_told_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from rocketmq_tw.proxy.messaging import renewal
+
+        monkeypatch.setattr(renewal, "MAX_OF_CLIENT", 2)
+        world = ReceivingWorld()
+        for number in range(3):
+            world.send(b"%d" % number)
+        assert world.receive(auto_renew=True).bodies == [b"0", b"1"]
+        assert world.receive(auto_renew=True).status.code == Code.TOO_MANY_REQUESTS
+
+
+class TestCallsThatEnd:
+    def test_messages_for_a_call_that_is_over_come_back(self) -> None:
+        world = ReceivingWorld()
+        call, done = world.begin(long_polling_timeout={"seconds": 10})
+        world.pass_time(1)
+        call.finish()
+        world.send(b"lost")
+        world.until(done)
+        world.pass_time(5)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"lost"]
+
+    def test_a_slow_reader_gets_one_message_after_the_other(self) -> None:
+        world = ReceivingWorld()
+        for number in range(3):
+            world.send(b"%d" % number)
+        call = world.call()
+        call.ready = False
+        _, done = world.begin(call)
+        world.pass_time(1)
+        assert len(call.sent) == 1
+        call.go_on()
+        world.until(done)
+        assert received(call).bodies == [b"0", b"1", b"2"]
+
+    def test_what_a_slow_reader_that_leaves_has_not_taken_comes_back(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        call = world.call()
+        call.ready = False
+        _, done = world.begin(call)
+        world.pass_time(1)
+        call.finish()
+        assert done.called
+        world.pass_time(5)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
+
+
+class TestBrokers:
+    def two(self) -> ReceivingWorld:
+        world = ReceivingWorld()
+        world.brokers.add_topic("Topic", {"broker-a": 1, "broker-b": 1})
+        return world
+
+    def test_the_one_that_the_client_wants(self) -> None:
+        world = self.two()
+        queue = pb.MessageQueue(
+            topic=pb.Resource(name="Topic"), broker=pb.Broker(name="broker-b"), id=3
+        )
+        for _ in range(2):
+            world.receive(message_queue=queue, long_polling_timeout={"seconds": 5})
+        assert [(name, header.queue_id) for name, header in pops(world)] == [("broker-b", -1)] * 2
+
+    def test_in_turn_where_the_client_wants_none(self) -> None:
+        world = self.two()
+        for _ in range(2):
+            world.receive(long_polling_timeout={"seconds": 5})
+        assert sorted(name for name, _ in pops(world)) == ["broker-a", "broker-b"]
+
+    def test_another_one_where_one_cannot_be_reached(self) -> None:
+        world = self.two()
+        world.send(b"one")
+        world.brokers.gone.add("broker-b")
+        assert [world.receive().status.code for _ in range(2)] == [
+            Code.OK,
+            Code.MESSAGE_NOT_FOUND,
+        ]
+
+    def test_none_can_be_reached(self) -> None:
+        world = self.two()
+        world.brokers.gone |= {"broker-a", "broker-b"}
+        status = world.receive().status
+        assert status.code == Code.INTERNAL_SERVER_ERROR
+        assert "cannot be reached" in status.message
+
+    def test_too_many_wait_at_the_broker(self) -> None:
+        world = ReceivingWorld()
+        world.brokers.answer(
+            RequestCode.POP_MESSAGE, lambda request: request.response(ResponseCode.POLLING_FULL)
+        )
+        assert world.receive().status.code == Code.TOO_MANY_REQUESTS
+
+    def test_damaged_records(self) -> None:
+        world = ReceivingWorld()
+        world.brokers.answer(
+            RequestCode.POP_MESSAGE, lambda request: request.response(body=b"x" * 100)
+        )
+        status = world.receive().status
+        assert status.code == Code.INTERNAL_SERVER_ERROR and "damaged" in status.message
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("fields", "code"),
+        [
+            ({"group": pb.Resource(name="")}, Code.ILLEGAL_CONSUMER_GROUP),
+            ({"message_queue": pb.MessageQueue()}, Code.ILLEGAL_TOPIC),
+            (
+                {"message_queue": pb.MessageQueue(topic=pb.Resource(name="Missing"))},
+                Code.TOPIC_NOT_FOUND,
+            ),
+            ({"batch_size": 0}, Code.BAD_REQUEST),
+            ({"batch_size": -1}, Code.BAD_REQUEST),
+            ({"invisible_duration": {"seconds": 9}}, Code.ILLEGAL_INVISIBLE_TIME),
+            ({"invisible_duration": {"seconds": -9}}, Code.ILLEGAL_INVISIBLE_TIME),
+            ({"invisible_duration": {"seconds": 13 * 3600}}, Code.ILLEGAL_INVISIBLE_TIME),
+        ],
+    )
+    def test_what_cannot_be_received(self, fields: dict[str, Any], code: int) -> None:
+        status = ReceivingWorld().receive(**fields).status
+        assert status.code == code
+        assert status.message
+
+    def test_a_call_without_a_client_id(self) -> None:
+        assert ReceivingWorld().receive(FakeCall("")).status.code == Code.CLIENT_ID_REQUIRED
+
+    def test_a_topic_that_nobody_may_read(self) -> None:
+        world = ReceivingWorld()
+        world.brokers.add_topic("Topic", {"broker-a": 1}, perm=2)
+        assert world.receive().status.code == Code.FORBIDDEN
+
+    def test_a_group_that_does_not_exist(self) -> None:
+        world = ReceivingWorld(broker={"auto_create_subscription_group": False})
+        status = world.receive(group=pb.Resource(name="H")).status
+        assert status.code == Code.CONSUMER_GROUP_NOT_FOUND
+
+    def test_a_group_that_may_not_consume(self) -> None:
+        world = ReceivingWorld()
+        world.broker.groups.update(SubscriptionGroupConfig(group_name="G", consume_enable=False))
+        assert world.receive().status.code == Code.FORBIDDEN
+
+    def test_a_connection_that_fails_is_no_mistake_of_the_client(self) -> None:
+        world = ReceivingWorld()
+        world.brokers.answer(RequestCode.POP_MESSAGE, ConnectError("a:1", "refused"))
+        assert world.receive().status.code == Code.INTERNAL_SERVER_ERROR
