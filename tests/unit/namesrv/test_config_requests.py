@@ -81,6 +81,14 @@ def test_no_path_and_no_secret_is_told() -> None:
         assert word not in text
 
 
+def test_keys_without_an_effect_have_the_defaults_of_stock(namesrv: Any) -> None:
+    shown = namesrv.ask(319, {}).body.decode()
+    assert "clientRequestThreadPoolNums=8\n" in shown
+    namesrv.ask(318, {}, b"clientRequestThreadPoolNums=8")
+    with pytest.raises(RequestError, match="it is taken as 8 and cannot be changed; these can: "):
+        namesrv.ask(318, {}, b"clientRequestThreadPoolNums=9")
+
+
 @pytest.mark.parametrize("text", ["kvConfigPath=/secret/kv", "tls.server.keyPassword=hush"])
 def test_what_is_not_told_is_not_compared_either(text: str) -> None:
     tls = TlsConfig(server_key_password="hush", server_key_path="/etc/key.pem")
