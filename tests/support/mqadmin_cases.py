@@ -69,6 +69,7 @@ NO_ACCOUNTS = "there are no accounts yet: refused with code 3, not supported, wh
 NO_ROCKSDB = (
     "nothing is in RocksDB: the refusal says so, where stock starts a check or writes nothing"
 )
+FAILS_ON_NEWER = "works; on stock's servers of 5.3.3 this tool of 4.9.7 has a NullPointerException"
 CHECKED = "refused with what the key accepts; stock says success and changes nothing"
 
 CASES: list[Case] = [
@@ -131,7 +132,8 @@ CASES: list[Case] = [
         "consumerStatus -g $group -i $client",
         "getConsumerStatus -g $group -t $topic",
         "getConsumerStatus -g $group -t $topic -i $client",
-        "cloneGroupOffset -s $group -d made-group -t $topic",
+        "updateSubGroup -b $address -g cloned-group",
+        "cloneGroupOffset -s $group -d cloned-group -t $topic",
         "resetOffsetByTime -g $group -t $topic -s -1",
         "resetOffsetByTime -g away-group -t $topic -s 0",
         "resetOffsetByTime -g missing-group -t $topic -s 0",
@@ -144,7 +146,8 @@ CASES: list[Case] = [
     _progress("consumerProgress -g $group -s true"),
     _progress("consumerProgress -g $group -t $topic", (NEW,)),
     _progress("consumerProgress -g $group -c $cluster", (NEW,)),
-    Case("producer -b $address", unordered=True),
+    # Left out: producers inside of clients, which beat when they like.
+    Case("producer -b $address", unordered=True, without="_INNER_"),
     *_new(
         "updateSubGroup -b $address -g made-group -o true -p '$policy'",
         "updateSubGroup -b $address -g made-group --attributes +lite.sub.model=Shared",
@@ -211,7 +214,6 @@ CASES: list[Case] = [
     ),
     # brokers
     *_both(
-        "clusterList",
         "clusterList -m",
         "statsAll",
         "statsAll -t $topic",
@@ -222,6 +224,8 @@ CASES: list[Case] = [
         "deleteExpiredCommitLog -b $address",
         "deleteExpiredCommitLog -c $cluster",
     ),
+    Case("clusterList", (NEW,)),
+    Case("clusterList", (OLD,), unlike=FAILS_ON_NEWER),
     _status("brokerStatus -b $address"),
     _status("brokerStatus -c $cluster"),
     # Stock counts up to its last sample, which may be ten seconds old.
@@ -300,15 +304,17 @@ CASES: list[Case] = [
         "exportMetadata -c $cluster -f $folder/exported",
         "exportMetadata -b $address -t -f $folder/exported",
         "exportMetadata -b $address -g -f $folder/exported",
-        "exportMetrics -c $cluster -f $folder/exported",
     ),
-    # The tools of 4.9 want one more key.
-    _status("exportConfigs -c $cluster -f $folder/exported"),
+    # Brokers have one more key for tools of 4.9.
+    _status("exportConfigs -c $cluster -f $folder/exported", (NEW,)),
+    Case("exportConfigs -c $cluster -f $folder/exported", (OLD,), unlike=FAILS_ON_NEWER),
+    Case("exportMetrics -c $cluster -f $folder/exported", (NEW,)),
+    Case("exportMetrics -c $cluster -f $folder/exported", (OLD,), unlike=FAILS_ON_NEWER),
     # The last one, as lists of topics have it from now on.
     Case(
         "updateTopic -b $address -t batched -a +queue.type=BatchCQ",
         (NEW,),
-        unlike="there are no queues of batches: refused, where another kind would be made",
+        unlike="refused: there are no queues of batches, and queues of another kind would be made",
     ),
 ]
 

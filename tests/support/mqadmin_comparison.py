@@ -37,13 +37,15 @@ _MASKS = [
         (r"\$\$Lambda.*", "LAMBDA"),
         (r"\b\d+ms\b", "N ms"),
         # A young broker of stock's has fewer windows.
-        (r"(Tps\s*: ).*", r"\1N"),
+        (r"(Tps\s*: |putMessageDistributeTime\s*: ).*", r"\1N"),
         (r"\b\d+(?:\.\d+)? (?:[KMGT]i)?B\b", "SIZE"),
     )
 ]
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:E-?\d+)?(?!\w)")
 #: The code of a refusal is no number like others.
 _CODE = re.compile(r"(CODE: ?)(\d+)")
+#: Java prints them in the order of a hash table.
+_PROPERTIES = re.compile(r"(roperties(?:=|:\s*))\{([^{}]*)\}")
 _BLANKS = re.compile(r"[ \t]+")
 #: Where in the tool it gave up, and the link that a remark of stock's may end with.
 _NOISE = re.compile(
@@ -112,17 +114,20 @@ def shape(case: Case, printed: str) -> list[str]:
 def _masked(line: str, *, exact: bool) -> str:
     for pattern, mask in _MASKS:
         line = pattern.sub(mask, line)
+    line = _PROPERTIES.sub(_in_order, line)
     if not exact:
         line = _NUMBER.sub("N", _CODE.sub(r"\1code\2", line))
     return _BLANKS.sub(" ", line).strip()
 
 
+def _in_order(properties: re.Match[str]) -> str:
+    return properties[1] + ", ".join(sorted(properties[2].split(", ")))
+
+
 def page(cases: Iterable[Case] = CASES) -> str:
     """The page of docs about all calls: what the cases say, which the test holds them to."""
     rows = "".join(
-        f"| `{case.line}` | {', '.join(case.versions)} | {case.unlike or 'the same'} |\n".replace(
-            "$", ""
-        )
+        f"| `{case.line.replace('$', '')}` | {', '.join(case.versions)} | {_verdict(case)} |\n"
         for case in cases
     )
     elsewhere = "".join(f"| `{name}` | {shown} |\n" for name, shown in sorted(ELSEWHERE.items()))
@@ -134,6 +139,10 @@ def page(cases: Iterable[Case] = CASES) -> str:
 | command | what shows it |
 |---|---|
 {elsewhere}"""
+
+
+def _verdict(case: Case) -> str:
+    return case.unlike or ("the same, and more lines" if case.more_is_fine else "the same")
 
 
 _HEAD = """# Stock's mqadmin on our servers

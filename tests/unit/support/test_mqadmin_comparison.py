@@ -26,6 +26,13 @@ def test_a_refusal_is_told_by_its_code_and_not_by_its_remark() -> None:
     assert difference(case, stock, "MQBrokerException: CODE: 1  DESC: x BROKER: 127.0.0.1:2")
 
 
+def test_the_order_of_properties_is_that_of_a_hash_table() -> None:
+    case = Case("printMsg")
+    for start in ("Properties:    ", "properties="):
+        assert not difference(case, f"{start}{{TAGS=a, KEYS=b}}", f"{start}{{KEYS=b, TAGS=a}}")
+        assert difference(case, f"{start}{{TAGS=a, KEYS=b}}", f"{start}{{TAGS=a, KEYS=c}}")
+
+
 def test_the_order_of_lines_counts_but_in_hash_tables() -> None:
     assert difference(Case("topicRoute"), "a\nb", "b\na")
     assert not difference(Case("topicList", unordered=True), "a\nb", "b\na")
