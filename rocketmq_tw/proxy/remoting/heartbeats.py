@@ -20,7 +20,7 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
-from rocketmq_tw.proxy.remoting.passing import ANY_TIMEOUT, answer_to, pass_on
+from rocketmq_tw.proxy.remoting.passing import answer_to, pass_on
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.clients import HeartbeatData
 from rocketmq_tw.wire.codes import ResponseCode
@@ -33,6 +33,8 @@ from rocketmq_tw.wire.headers.clients import UnregisterClientRequestHeader
 ROUND = 5.0
 #: Topics of a client that was told no route whose brokers are looked for.
 MAX_TOPICS = 64
+#: Seconds that a broker gets: clients wait 3 s for the answer, whichever broker hangs.
+BROKER_TIMEOUT = 2.0
 MAX_NAME_LENGTH = 255
 
 
@@ -109,7 +111,7 @@ class ClassicHeartbeats:
         """Returns what brokers answer; one that gives no answer has none."""
         asked = list(broker_names)
         results: list[tuple[bool, Any]] = await DeferredList(
-            [self._brokers.ask(name, pass_on(request), ANY_TIMEOUT, client) for name in asked],
+            [self._brokers.ask(name, pass_on(request), BROKER_TIMEOUT, client) for name in asked],
             consumeErrors=True,
         )
         for is_answered, result in results:

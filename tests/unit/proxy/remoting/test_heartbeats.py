@@ -64,6 +64,8 @@ def test_the_brokers_of_the_routes_that_it_has_hear_of_a_client(port: ClassicPor
     client = port.requests.clients.of(port.peer)
     assert all(asked.request.body == request.body for asked in port.brokers.asked)
     assert all(asked.client is client for asked in port.brokers.asked)
+    # The client gives a heartbeat up after 3 s, also where one of its brokers hangs.
+    assert all(asked.timeout is not None and asked.timeout < 3 for asked in port.brokers.asked)
     assert (client.client_id, client.address) == ("client-1", "10.0.0.9:40000")
     # Heartbeats without subscriptions are not offered.
     assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {})
