@@ -22,6 +22,7 @@ from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
 from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicConfig
@@ -239,6 +240,10 @@ class FakeClient:
 
 class FakeClients(dict[str, Any]):
     """Clients by their id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone: Listeners[Any] = Listeners("a client is gone")
 
     def join(self, client: FakeClient) -> FakeClient:
         """Connects a client."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import attrs
+from twisted.logger import Logger
 
 from rocketmq_tw.message.extra_info import (
     ExtraInfo,
@@ -17,6 +18,7 @@ from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import FIRST_POP_TIME, POP_CK, UNIQ_KEY, parse_properties
 from rocketmq_tw.message.record import RecordError, decode_records
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.messaging.broker_names import check_broker
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
@@ -51,6 +53,8 @@ _NOTHING = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND}
 _NEVER = -1
 #: The largest distance from the beginning of a check point that has a bit in a batch.
 _MOST_BITS = 8192
+
+_log = Logger()
 
 
 @attrs.frozen
@@ -135,21 +139,29 @@ class PopClient:
         handle: ReceiptHandle,
         message_id: str,
         client: IProxyClient | None = None,
+        timeout: float = ASK_SECONDS,
     ) -> None:
-        """Makes a message a dead letter of its group, and acknowledges it; raises as `pop`
-        does."""
+        """Makes a message a dead letter of its group, then acknowledges it: where that fails it is
+        delivered once more. Raises as `pop` does where it is no dead letter."""
         header = ConsumerSendMsgBackRequestHeader(
             offset=handle.log_offset,
             group=group,
             delay_level=_NEVER,
-            origin_msg_id=message_id,
+            origin_msg_id=message_id or None,
             origin_topic=handle.topic(topic, group),
             max_reconsume_times=0,
             bname=handle.info.broker_name,
         )
         code = RequestCode.CONSUMER_SEND_MSG_BACK
-        await self._ask(handle.info.broker_name, code, header, client)
-        await self.acknowledge(topic, group, handle, client)
+        await self._ask(handle.info.broker_name, code, header, client, timeout)
+        try:
+            await self.acknowledge(topic, group, handle, client)
+        except (StatusError, RequestError, RemotingError) as error:
+            _log.warn(
+                "a dead letter of {group} is not acknowledged, and comes again: {error}",
+                group=group,
+                error=error,
+            )
 
     async def hide(
         self,
@@ -195,10 +207,11 @@ class PopClient:
         code: RequestCode,
         header: Header,
         client: IProxyClient | None,
+        timeout: float = ASK_SECONDS,
     ) -> RemotingCommand:
         check_broker(self._brokers, broker_name)
         request = RemotingCommand.request(code, header)
-        answer = await self._brokers.ask(broker_name, request, ASK_SECONDS, client)
+        answer = await self._brokers.ask(broker_name, request, timeout, client)
         if answer.code in _NOT_POPPED:
             raise StatusError(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message")
         if answer.code != ResponseCode.SUCCESS:

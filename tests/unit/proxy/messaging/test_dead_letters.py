@@ -40,7 +40,7 @@ class Proxy:
         popped = PopClient(self.brokers)
         metadata = Metadata(self.clock, self.brokers)
         self.renewal = Renewal(self.clock, popped, clients, metadata, ProxyConfig())
-        self.service = DeadLetters(self.clock, self.brokers, clients, popped, self.renewal)
+        self.service = DeadLetters(self.clock, clients, popped, self.renewal)
 
     def forward(self, handle: str = HANDLE, **fields: Any) -> int:
         """The code of the response."""

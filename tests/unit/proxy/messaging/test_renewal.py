@@ -16,7 +16,6 @@ from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle, parse_receipt_handle
 from rocketmq_tw.proxy.messaging.renewal import Renewal, RenewedMessage
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -49,7 +48,6 @@ class World:
             lambda request: request.response(body=encode_body(SubscriptionGroupConfig())),
         )
         self.clients = FakeClients()
-        self.clients.gone = Listeners("a client is gone")
         self.client = self.clients.join(FakeClient())
         self.renewal = Renewal(
             self.clock,
