@@ -11,7 +11,6 @@ import attrs
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
-    ConnectionTerminated,
     DataReceived,
     ResponseReceived,
     StreamEnded,
@@ -19,6 +18,7 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.settings import SettingCodes
+from hyperframe.frame import GoAwayFrame
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 
@@ -38,7 +38,7 @@ class Response:
     """What came of one stream."""
 
     headers: dict[str, str] = attrs.Factory(dict)
-    data: bytes = b""
+    data: bytearray = attrs.Factory(bytearray)
     ended: bool = False
     #: The code of the reset that ended it.
     reset: int | None = None
@@ -51,11 +51,12 @@ class Response:
     @property
     def messages(self) -> list[bytes]:
         """The messages of gRPC that are complete."""
-        result, rest = [], self.data
-        while len(rest) >= 5:
-            length = int.from_bytes(rest[1:5])
-            result.append(rest[5 : 5 + length])
-            rest = rest[5 + length :]
+        result, start = [], 0
+        while len(self.data) >= start + 5:
+            end = start + 5 + int.from_bytes(self.data[start + 1 : start + 5])
+            if end <= len(self.data):
+                result.append(bytes(self.data[start + 5 : end]))
+            start = end
         return result
 
 
@@ -77,9 +78,10 @@ class Http2Client(Protocol):
         self.lost = False
         #: The code and text of a GOAWAY.
         self.goaway: tuple[int, bytes] | None = None
-        for code, value in (settings or {}).items():
-            self.h2.local_settings[code] = value
+        self._held = b""
         self.h2.initiate_connection()
+        if settings:
+            self.h2.update_settings(dict(settings))
 
     def connectionMade(self) -> None:
         self.flush()
@@ -90,13 +92,11 @@ class Http2Client(Protocol):
             self.transport.write(self.h2.data_to_send())  # type: ignore[union-attr]
 
     def dataReceived(self, data: bytes) -> None:
-        for event in self.h2.receive_data(data):
+        for event in self.h2.receive_data(self._without_goaway(data)):
             response = self.responses.get(getattr(event, "stream_id", 0) or 0)
-            if isinstance(event, ConnectionTerminated):
-                self.goaway = (int(event.error_code or 0), event.additional_data or b"")
-            elif response is None:
+            if response is None:
                 continue
-            elif isinstance(event, ResponseReceived | TrailersReceived):
+            if isinstance(event, ResponseReceived | TrailersReceived):
                 headers = [(str(name), str(value)) for name, value in event.headers or ()]
                 response.headers.update(headers)
             elif isinstance(event, DataReceived):
@@ -108,8 +108,24 @@ class Http2Client(Protocol):
                 response.ended = True
             elif isinstance(event, StreamReset):
                 response.reset = int(event.error_code or 0)
-        if self.goaway is None:
-            self.flush()
+        self.flush()
+
+    def _without_goaway(self, data: bytes) -> bytes:
+        """Takes the frames that say goodbye out of whole frames: h2 would end all streams."""
+        self._held += data
+        taken, start = [], 0
+        while len(self._held) >= start + 9:
+            end = start + 9 + int.from_bytes(self._held[start : start + 3])
+            if end > len(self._held):
+                break
+            if self._held[start + 3] == GoAwayFrame.type:
+                payload = self._held[start + 9 : end]
+                self.goaway = (int.from_bytes(payload[4:8]), payload[8:])
+            else:
+                taken.append(self._held[start:end])
+            start = end
+        self._held = self._held[start:]
+        return b"".join(taken)
 
     def connectionLost(self, reason: Any = None) -> None:
         self.lost = True

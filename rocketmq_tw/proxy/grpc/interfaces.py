@@ -71,7 +71,11 @@ class ICall(Interface):
 
 @attrs.frozen
 class Unary:
-    """One request, one response."""
+    """One request, one response.
+
+    Handlers are not cancelled where their call is over: they end by themselves, soon, and what they
+    return then is dropped. Until then they have a place among the calls of their connection.
+    """
 
     request: type[Message]
     #: Returns the response, a Deferred or a coroutine of it, or fails with `GrpcError`.

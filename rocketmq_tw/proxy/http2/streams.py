@@ -172,6 +172,8 @@ class Http2Stream:
         self._queue.clear()
         self._queued = 0
         self._ready.clear()
+        self.charge(-self._queued_charged)
+        self._queued_charged = 0
         if not self.is_working:
             self.give_back()
         handler, self.handler = self.handler, None
