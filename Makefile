@@ -20,7 +20,7 @@ for pause in 5 15 45; do \
 done; $(PIP) -e '$(1)'
 endef
 
-.PHONY: help run try-controller try-acting test lint types imports unit crash jars interop interop-more spark bench clean
+.PHONY: help run try-controller try-acting test lint types imports unit crash jars interop interop-more spark proto bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -52,10 +52,11 @@ try-acting: $(STAMP)-run
 #: make test     all of the following up to spark: everything a change must pass
 test: $(STAMP)-test lint types imports unit crash interop spark
 
-#: make lint     ruff: format and lint
+#: make lint     ruff: format and lint; whether generated modules are current
 lint: $(STAMP)-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python -m tools.proto --check
 
 #: make types    mypy over all, tests and tools too; strict for the pure rooms
 types: $(STAMP)-test
@@ -89,6 +90,10 @@ interop-more: jars
 #: make spark    real Spark on real brokers
 spark: jars
 	$(BIN)/python -m pytest $(SHARED) tests/spark
+
+#: make proto    the Python modules of gRPC's messages anew, with grpcio-tools in a venv of its own
+proto:
+	@$(PYTHON) -m tools.proto
 
 #: make bench    ours beside a warm stock 5.3.3, 80 minutes; BENCH="--quick" 3, "--case NAME" one
 bench: $(STAMP)-test

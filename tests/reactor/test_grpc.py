@@ -49,7 +49,7 @@ async def count(request: StringValue, call: ICall) -> None:
 
     for number in range(int(request.value)):
         call.send(StringValue(value=f"{number}" * 1000))
-        await deferLater(reactor, 0)  # type: ignore[arg-type]
+        await deferLater(reactor, 0)
 
 
 def chat(call: ICall) -> Callable[[StringValue], None]:

@@ -17,7 +17,6 @@ from h2.events import (
     StreamReset,
     TrailersReceived,
 )
-from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
@@ -69,7 +68,7 @@ class Http2Client(Protocol):
     """A client whose bytes the test may take, cut and send itself: with `corked` they stay in
     `h2`."""
 
-    def __init__(self, settings: Mapping[SettingCodes, int] | None = None) -> None:
+    def __init__(self, settings: Mapping[Any, int] | None = None) -> None:
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         # Takes whatever is sent, as long as the test does not say otherwise.
         self.takes = True

@@ -26,6 +26,8 @@ from rocketmq_tw.proxy.grpc.interfaces import (
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, IStream, IStreamHandler
 from rocketmq_tw.runtime.scope import Scope
 
+#: Bytes of answers that may wait while the client goes on to ask.
+MOST_QUEUED = 1024 * 1024
 #: What a call costs beside its message, roughly.
 CALL_OVERHEAD = 4096
 
@@ -166,6 +168,11 @@ class Call:
 
     def _received_message(self, message: bytes) -> None:
         if self._on_message is not None:
+            if self._stream.queued >= MOST_QUEUED:
+                raise GrpcError(
+                    GrpcStatus.RESOURCE_EXHAUSTED,
+                    f"{self._stream.queued} bytes of answers wait: take them before you send more",
+                )
             self._guarded(self._on_message, self._parsed(message))
         elif self._message is not None:
             raise GrpcError(GrpcStatus.INVALID_ARGUMENT, "a second request; the call takes one")

@@ -15,6 +15,7 @@ class IStream(Interface):
 
     address: str = Attribute("`host:port` of the client.")
     local_address: str = Attribute("`host:port` that the client connected to.")
+    queued: int = Attribute("Bytes that wait until the client takes them.")
 
     def write(
         headers: HeaderList | None = None,

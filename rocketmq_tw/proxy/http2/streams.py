@@ -31,7 +31,6 @@ class Http2Stream:
         "_charged",
         "_connection",
         "_queue",
-        "_queued",
         "_queued_charged",
         "_ready",
         "_trailers",
@@ -41,6 +40,7 @@ class Http2Stream:
         "is_closed",
         "is_working",
         "local_address",
+        "queued",
         "stream_id",
         "unacknowledged",
     )
@@ -60,7 +60,7 @@ class Http2Stream:
         self.unacknowledged = 0
         self._charged = 0
         self._queue: deque[bytes | memoryview] = deque()
-        self._queued = 0
+        self.queued = 0
         #: The part of `_charged` that is for them.
         self._queued_charged = 0
         self._trailers: HeaderList | None = None
@@ -84,7 +84,7 @@ class Http2Stream:
         if data:
             # A view, since what is long is cut many times.
             self._queue.append(memoryview(data) if len(data) > LARGEST_PAYLOAD else data)
-            self._queued += len(data)
+            self.queued += len(data)
         if trailers is not None:
             self._trailers = trailers
         if ends:
@@ -141,7 +141,7 @@ class Http2Stream:
             else:
                 part, queue[0] = part[:room], part[room:]
             engine.send_data(self.stream_id, part)
-            self._queued -= len(part)
+            self.queued -= len(part)
             if len(part) >= _SMALL:
                 connection.allowance.earn(2)
             sent += len(part)
@@ -170,7 +170,7 @@ class Http2Stream:
         """The stream has ended, whichever way; tells its handler."""
         self.is_closed = True
         self._queue.clear()
-        self._queued = 0
+        self.queued = 0
         self._ready.clear()
         self.charge(-self._queued_charged)
         self._queued_charged = 0
@@ -182,14 +182,14 @@ class Http2Stream:
 
     def _charge_queued(self) -> None:
         """Has what waits for the client counted, no more and no less."""
-        grown = self._queued - self._queued_charged
+        grown = self.queued - self._queued_charged
         if grown and not self.is_closed:
-            self._queued_charged = self._queued
+            self._queued_charged = self.queued
             if not self.charge(grown) and grown > 0:
                 self._connection.refuse_memory()
 
     def _keeps_up(self) -> bool:
-        return self._queued < ENOUGH_QUEUED and not self._connection.is_full
+        return self.queued < ENOUGH_QUEUED and not self._connection.is_full
 
     def _sent_all(self) -> None:
         """The response is complete; a client that still sends is told to stop."""

@@ -240,6 +240,23 @@ def test_a_client_that_reads_slowly_gets_all(service: Service) -> None:
     assert (len(response.messages), response.status) == (5, 0)
 
 
+def test_a_client_that_asks_on_and_takes_nothing_is_refused(service: Service) -> None:
+    server = served(service)
+    client = server.connect()
+    client.takes = False
+    stream_id, response = client.open(CHAT)
+    for _ in range(40):
+        client.send(stream_id, framed(value(bytes(50_000))))
+        server.settle()
+        assert server.used < 2 * MIB
+    client.takes = True
+    client.h2.acknowledge_received_data(65535, stream_id)
+    client.flush()
+    server.settle(200)
+    assert response.status == GrpcStatus.RESOURCE_EXHAUSTED
+    assert server.used == 0
+
+
 # Floods
 
 

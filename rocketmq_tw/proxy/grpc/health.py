@@ -1,0 +1,75 @@
+"""gRPC's health service: whether the server, or one of its services, serves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.proxy.grpc.interfaces import (
+    GrpcError,
+    GrpcStatus,
+    ICall,
+    Methods,
+    ServerStream,
+    Unary,
+)
+from rocketmq_tw.proxy.proto.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from rocketmq_tw.runtime.listeners import Listeners
+
+_SERVICE = "/grpc.health.v1.Health"
+_SERVING = HealthCheckResponse.SERVING
+_NOT_SERVING = HealthCheckResponse.NOT_SERVING
+_UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
+
+
+class Health:
+    """Answers for the whole server, by the name "", and for each of its services, which serve all
+    or none."""
+
+    def __init__(self, services: Collection[str]) -> None:
+        self._services = frozenset(["", *services])
+        self._serves = True
+        self._changed: Listeners[()] = Listeners("a server began or ended to serve")
+
+    def serve(self, serves: bool) -> None:
+        """Says from now on that the server serves, or that it does not any more."""
+        if serves != self._serves:
+            self._serves = serves
+            self._changed.tell()
+
+    def methods(self) -> Methods:
+        """Returns the methods of the service."""
+        return {
+            f"{_SERVICE}/Check": Unary(HealthCheckRequest, self._check),
+            f"{_SERVICE}/Watch": ServerStream(HealthCheckRequest, self._watch),
+        }
+
+    def _check(self, request: HealthCheckRequest, call: ICall) -> HealthCheckResponse:
+        if request.service not in self._services:
+            raise GrpcError(
+                GrpcStatus.NOT_FOUND,
+                f"there is no service {request.service[:200]!r}; an empty name is the whole server",
+            )
+        return HealthCheckResponse(status=_SERVING if self._serves else _NOT_SERVING)
+
+    def _watch(self, request: HealthCheckRequest, call: ICall) -> Deferred[None]:
+        """Tells what the status is and each change of it, until the client ends the call."""
+        over: Deferred[None] = Deferred()
+        tell = partial(self._tell, request.service, call)
+        forget = self._changed.add(tell)
+
+        def end() -> None:
+            forget()
+            over.callback(None)
+
+        call.on_end(end)
+        tell()
+        return over
+
+    def _tell(self, service: str, call: ICall) -> None:
+        if service not in self._services:
+            call.send(HealthCheckResponse(status=_UNKNOWN))
+        else:
+            call.send(HealthCheckResponse(status=_SERVING if self._serves else _NOT_SERVING))
