@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from math import inf
 from random import sample
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.runtime.waiters import Waiters
@@ -28,28 +29,45 @@ from rocketmq_tw.wire.headers.topics import GetTopicConfigRequestHeader
 T = TypeVar("T")
 B = TypeVar("B", bound=Body)
 
-#: Seconds after which what is remembered is asked for again, while it is still given out.
-REFRESH_SECONDS = 20.0
-#: Seconds after which it is given out no more.
-EXPIRE_SECONDS = 300.0
 #: Seconds for which it is remembered that there is none: it may be made at any time.
 ABSENT_SECONDS = 1.0
-#: Topics, and groups, that are remembered.
-MOST = 20_000
 _ASK_SECONDS = 3.0
-#: Brokers that are asked one after the other where the first cannot be reached.
+#: Brokers that are asked one after the other until one has it.
 _MOST_ASKED = 3
 
+_DEFAULTS = ProxyConfig()
 _log = Logger()
 
 
-class Metadata:
-    """The configurations of topics and groups."""
+class _Limits(NamedTuple):
+    """`refresh`: seconds after which a value is asked for again, while it is still given out;
+    `expire`: seconds after which it is given out no more; `most`: values that are remembered."""
 
-    def __init__(self, clock: IReactorTime, brokers: IBrokers) -> None:
+    refresh: int
+    expire: int
+    most: int
+
+
+class Metadata:
+    """The configurations of topics and groups; for how long and how many of them are remembered is
+    in `config`."""
+
+    def __init__(
+        self, clock: IReactorTime, brokers: IBrokers, config: ProxyConfig = _DEFAULTS
+    ) -> None:
         self._brokers = brokers
-        self._topics = _Remembered[TopicConfig](clock, self._load_topic)
-        self._groups = _Remembered[SubscriptionGroupConfig](clock, self._load_group)
+        of_topics = _Limits(
+            config.topic_config_cache_refresh_seconds,
+            config.topic_config_cache_expired_seconds,
+            config.topic_config_cache_max_num,
+        )
+        of_groups = _Limits(
+            config.subscription_group_config_cache_refresh_seconds,
+            config.subscription_group_config_cache_expired_seconds,
+            config.subscription_group_config_cache_max_num,
+        )
+        self._topics = _Remembered[TopicConfig](clock, self._load_topic, of_topics)
+        self._groups = _Remembered[SubscriptionGroupConfig](clock, self._load_group, of_groups)
 
     def topic(self, topic: str) -> Deferred[TopicConfig | None]:
         """Fires with a topic's configuration; None where there is none, or no broker says it."""
@@ -75,9 +93,10 @@ class Metadata:
     async def _first(
         self, names: Iterable[str], code: RequestCode, header: Header, body: type[B]
     ) -> B | None:
-        """Returns what the first of some brokers says that can be reached; raises `RemotingError`
-        where none can."""
+        """Returns what the first of some brokers says that has it; raises `RemotingError` where
+        none can be reached."""
         every = sorted(set(names))
+        answered = False
         error: RemotingError | None = None
         for name in sample(every, min(len(every), _MOST_ASKED)):
             request = RemotingCommand.request(code, header)
@@ -88,8 +107,8 @@ class Metadata:
                 continue
             if answer.code == ResponseCode.SUCCESS:
                 return decode_body(body, answer.body)
-            return None
-        if error is not None:
+            answered = True
+        if error is not None and not answered:
             raise error
         return None
 
@@ -108,10 +127,14 @@ class _Remembered(Generic[T]):
     """Values by name, each of them loaded by one question at a time."""
 
     def __init__(
-        self, clock: IReactorTime, load: Callable[[str], Coroutine[Any, Any, T | None]]
+        self,
+        clock: IReactorTime,
+        load: Callable[[str], Coroutine[Any, Any, T | None]],
+        limits: _Limits,
     ) -> None:
         self._clock = clock
         self._load = load
+        self._limits = limits
         #: Those that were loaded last are behind the others.
         self._entries: dict[str, _Entry[T]] = {}
 
@@ -121,9 +144,9 @@ class _Remembered(Generic[T]):
         if entry is None:
             entry = self._entries[name] = _Entry()
         age = self._clock.seconds() - entry.loaded_at
-        is_over = age >= (ABSENT_SECONDS if entry.value is None else EXPIRE_SECONDS)
+        is_over = age >= (ABSENT_SECONDS if entry.value is None else self._limits.expire)
         waiting = None
-        if is_over or age >= REFRESH_SECONDS:
+        if is_over or age >= self._limits.refresh:
             is_loading = entry.waiters is not None
             waiters = entry.waiters = Waiters() if entry.waiters is None else entry.waiters
             waiting = waiters.wait() if is_over else None
@@ -148,7 +171,7 @@ class _Remembered(Generic[T]):
         entry.value, entry.loaded_at = value, self._clock.seconds()
         self._entries.pop(name, None)
         self._entries[name] = entry
-        while len(self._entries) > MOST:
+        while len(self._entries) > self._limits.most:
             del self._entries[next(iter(self._entries))]
         if waiters is not None:
             waiters.fire(value)

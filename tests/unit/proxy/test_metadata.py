@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError
-from rocketmq_tw.proxy import metadata
-from rocketmq_tw.proxy.metadata import EXPIRE_SECONDS, REFRESH_SECONDS, Metadata
+from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
@@ -52,10 +53,10 @@ class Brokers:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, **config: Any) -> None:
         self.clock = Clock()
         self.brokers = Brokers()
-        self.metadata = Metadata(self.clock, self.brokers)
+        self.metadata = Metadata(self.clock, self.brokers, ProxyConfig(**config))
 
     def group(self, name: str = "G") -> SubscriptionGroupConfig | None:
         found: list[SubscriptionGroupConfig | None] = []
@@ -98,10 +99,23 @@ def test_another_broker_is_asked_where_one_cannot_be_reached() -> None:
     assert sorted(tried) == ["a", "b"]
 
 
+def test_another_broker_is_asked_where_one_does_not_have_it() -> None:
+    world = World()
+    tried: list[str] = []
+
+    def one_has_it(name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        tried.append(name)
+        return (world.brokers.known if len(tried) > 1 else world.brokers.unknown)(name, request)
+
+    world.brokers.answer = one_has_it
+    assert world.group() is not None
+    assert sorted(tried) == ["a", "b"]
+
+
 def test_it_is_refreshed_while_the_former_one_is_given_out() -> None:
     world = World()
     world.group()
-    world.clock.advance(REFRESH_SECONDS)
+    world.clock.advance(20)
     asked: list[Deferred[RemotingCommand]] = []
 
     def late(name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
@@ -145,7 +159,7 @@ def test_the_last_one_is_given_out_while_no_broker_answers() -> None:
     world = World()
     world.group()
     world.brokers.answer = world.brokers.unreachable
-    world.clock.advance(EXPIRE_SECONDS)
+    world.clock.advance(300)
     assert world.group() is not None
 
 
@@ -155,9 +169,8 @@ def test_no_broker_at_all_is_none() -> None:
     assert world.group() is None
 
 
-def test_what_is_remembered_is_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(metadata, "MOST", 3)
-    world = World()
+def test_what_is_remembered_is_bounded() -> None:
+    world = World(subscription_group_config_cache_max_num=3)
     for number in range(10):
         world.group(f"G{number}")
     asked = len(world.brokers.asked)
