@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
 from tests.support.java_client import JavaClients
 from tests.support.mqadmin_cases import CASES, ELSEWHERE, NEW, OLD
 from tests.support.mqadmin_comparison import compare
@@ -26,3 +27,35 @@ def test_no_command_is_left_out(version: str, jvms: dict[str, JavaClients]) -> N
     assert len(listed) > 50
     compared = {case.command for case in CASES if version in case.versions}
     assert set(listed) - compared - ELSEWHERE.keys() == set()
+
+
+def test_tools_that_ask_slaves_too(jvms: dict[str, JavaClients], tmp_path: Path) -> None:
+    """Those of 5.x have every broker of a cluster delete topics, and fail where one refuses."""
+    java = jvms[NEW]
+    slave = {"brokerId": "1", "brokerRole": "SLAVE"}
+    names = make_name_server(OURS, tmp_path / "namesrv")
+    group = Cluster(
+        [names],
+        [
+            make_broker(OURS, "a", tmp_path / "master", [names]),
+            make_broker(OURS, "a", tmp_path / "slave", [names], settings=slave),
+        ],
+    )
+    with group:
+
+        def mqadmin(line: str) -> str:
+            return java.mqadmin(*line.split(), "-n", names.address)
+
+        cluster = group.broker.cluster
+        mqadmin(f"updateTopic -c {cluster} -t T")
+        mqadmin(f"updateSubGroup -c {cluster} -g G")
+        told = mqadmin(f"deleteSubGroup -c {cluster} -g G -r true")
+        # It deletes the retry topic on both then, and says so where that fails.
+        assert "delete subscription group [G]" in told and "Exception" not in told, told
+        told = mqadmin(f"deleteTopic -c {cluster} -t T")
+        assert f"delete topic [T] from cluster [{cluster}] success" in told, told
+        active = [
+            re.search(r"brokerActive\s*: (\w+)", mqadmin(f"brokerStatus -b {broker.address}"))
+            for broker in group.brokers
+        ]
+        assert [found and found[1] for found in active] == ["true", "false"]
