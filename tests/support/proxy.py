@@ -30,6 +30,8 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.topics import GetTopicConfigRequestHeader
+from tests.support.broker import BrokerInMemory
+from tests.support.network import FakePeer
 from tests.support.wait import result_of
 
 #: What answers a request: a response, a Deferred of one, or an error to fail with.
@@ -259,3 +261,54 @@ def answer_of(result: Any, clock: Clock | None = None) -> Any:
     if isinstance(result, Deferred):
         return result_of(clock or Clock(), result)
     return result
+
+
+class AnsweringPeer(FakePeer):
+    """The connection of a proxy to a broker in memory: each answer fires its Deferred."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: dict[int, Deferred[RemotingCommand]] = {}
+
+    def ask(self, broker: BrokerInMemory, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        """Fires with the broker's answer, in this or a later turn of its clock."""
+        answer: Deferred[RemotingCommand] = Deferred()
+        self._asked[request.opaque] = answer
+        response = broker.request(request, self)
+        if response is not None and request.opaque in self._asked:
+            self.reply(response)
+        return answer
+
+    def reply(self, response: RemotingCommand) -> None:
+        super().reply(response)
+        asked = self._asked.pop(response.opaque, None)
+        if asked is not None:
+            asked.callback(response)
+
+
+class BrokersInMemory(PlayedBrokers):
+    """A cluster of one real broker in memory, with what the test adds to it by `add_topic`."""
+
+    def __init__(self, broker: BrokerInMemory) -> None:
+        super().__init__()
+        self.broker = broker
+        self.peer = AnsweringPeer()
+
+    def add_topic(
+        self, topic: str, queues: Mapping[str, int], *, perm: int = 6, message_type: str = ""
+    ) -> None:
+        super().add_topic(topic, queues, perm=perm, message_type=message_type)
+        for count in queues.values():
+            attributes = {f"+{MESSAGE_TYPE}": message_type} if message_type else {}
+            self.broker.add_topic(
+                topic, read_queue_nums=count, write_queue_nums=count, attributes=attributes
+            )
+
+    def ask(
+        self,
+        broker_name: str,
+        request: RemotingCommand,
+        timeout: float,
+        client: IProxyClient | None = None,
+    ) -> Deferred[RemotingCommand]:
+        return self.peer.ask(self.broker, request)

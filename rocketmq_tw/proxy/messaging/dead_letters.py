@@ -59,8 +59,8 @@ class DeadLetters:
         renewed = await self._renewal.claim(group, topic, handle)
         if renewed is not None:
             handle = renewed.handle
-        timeout = seconds_left(call, self._clock, FORWARD_SECONDS)
         try:
+            timeout = seconds_left(call, self._clock, FORWARD_SECONDS)
             await self._popped.bury(topic, group, handle, request.message_id, client, timeout)
         except BaseException:
             if renewed is not None:

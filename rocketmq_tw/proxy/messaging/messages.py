@@ -95,6 +95,7 @@ RESERVED_PROPERTIES = frozenset(
         props.TRACE_CONTEXT,
         props.TRACE_ON,
         props.TRANSACTION_CHECK_TIMES,
+        props.TRANSACTION_ID,
         props.TRANSFER_FLAG,
         props.TRAN_MSG,
         props.TRAN_PREPARED_QUEUE_OFFSET,
@@ -248,6 +249,10 @@ def _add_optional(
     if delivery is not None and 0 <= delivery < 253402300800000:
         system.delivery_timestamp.CopyFrom(timestamp_of(delivery))
     dead_topic, dead_id = get(props.DLQ_ORIGIN_TOPIC), get(props.DLQ_ORIGIN_MESSAGE_ID)
+    if stored.topic.startswith(DLQ_PREFIX):
+        # No broker sets those two by itself.
+        dead_topic = dead_topic or get(props.RETRY_TOPIC)
+        dead_id = dead_id or get(props.UNIQ_KEY) or get(props.ORIGIN_MESSAGE_ID)
     if dead_topic and dead_id:
         system.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dead_topic, message_id=dead_id))
 

@@ -42,7 +42,7 @@ class Proxy:
         self.renewal = Renewal(self.clock, popped, clients, metadata, ProxyConfig())
         self.service = DeadLetters(self.clock, clients, popped, self.renewal)
 
-    def forward(self, handle: str = HANDLE, **fields: Any) -> int:
+    def forward(self, handle: str = HANDLE, call: FakeCall | None = None, **fields: Any) -> int:
         """The code of the response."""
         values = {
             "topic": Resource(name="T"),
@@ -53,7 +53,7 @@ class Proxy:
         }
         ((_, method),) = self.service.methods().items()
         request = ForwardMessageToDeadLetterQueueRequest(receipt_handle=handle, **(values | fields))
-        response = answer_of(method.handler(request, FakeCall()), self.clock)
+        response = answer_of(method.handler(request, call or FakeCall()), self.clock)
         assert isinstance(response, ForwardMessageToDeadLetterQueueResponse)
         return response.status.code
 
@@ -120,6 +120,19 @@ def test_what_is_no_dead_letter_is_not_acknowledged(code: int, shown: int) -> No
     assert proxy.codes == [RequestCode.CONSUMER_SEND_MSG_BACK]
     # Its consumer works on it further.
     assert len(proxy.renewal) == 1
+
+
+def test_a_call_without_time_leaves_the_message_renewed() -> None:
+    proxy = Proxy()
+    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0)
+    assert proxy.forward(call=FakeCall(deadline=0.01)) == Code.REQUEST_TIMEOUT
+    assert proxy.brokers.asked == []
+    proxy.brokers.answer(
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        lambda request: request.response(ResponseCode.SYSTEM_ERROR),
+    )
+    proxy.clock.advance(51)
+    assert proxy.codes == [RequestCode.CHANGE_MESSAGE_INVISIBLETIME]
 
 
 def test_a_failed_acknowledgement_costs_a_delivery_only() -> None:

@@ -1,0 +1,241 @@
+"""What is sent by way of the proxy, on a real broker in memory."""
+
+import gzip
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.proxy.messaging.checks import TopicTypes
+from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
+from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
+from rocketmq_tw.proxy.messaging.methods import path
+from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
+from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.recalls import Recalls
+from rocketmq_tw.proxy.messaging.renewal import Renewal
+from rocketmq_tw.proxy.messaging.sends import Sends
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
+from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.proxy.proto.messaging_pb2 import (
+    Code,
+    Encoding,
+    EndTransactionRequest,
+    ForwardMessageToDeadLetterQueueRequest,
+    Message,
+    MessageType,
+    RecallMessageRequest,
+    Resource,
+    SendMessageRequest,
+    SystemProperties,
+    TransactionResolution,
+    TransactionSource,
+)
+from rocketmq_tw.runtime.threads import at_once
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
+from tests.support.broker import BrokerInMemory
+from tests.support.proxy import BrokersInMemory, FakeCall, FakeClient, FakeClients, answer_of
+from tests.support.transactions import connect, let
+
+COMMIT, ROLLBACK = TransactionResolution.COMMIT, TransactionResolution.ROLLBACK
+
+
+class Proxy:
+    """All services of producers before one broker with the topic `T` of one queue."""
+
+    def __init__(self, message_type: str = "MIXED", **fields: Any) -> None:
+        self.broker = BrokerInMemory(**fields)
+        self.name = self.broker.config.broker_name
+        clock, self.brokers = self.broker.clock, BrokersInMemory(self.broker)
+        self.brokers.add_topic("T", {self.name: 1}, message_type=message_type)
+        config, clients = ProxyConfig(), FakeClients()
+        metadata = Metadata(clock, self.brokers)
+        types, halves = TopicTypes(metadata, config), HalfPlaces(clock, 30)
+        outgoing = OutgoingMessages(config, self.broker.now_ms, at_once)
+        self.popped = PopClient(self.brokers)
+        renewal = Renewal(clock, self.popped, clients, metadata, config)
+        self.transactions = Transactions(clock, self.brokers, halves)
+        self.methods = {
+            **Sends(clock, self.brokers, types, outgoing, halves).methods(),
+            **self.transactions.methods(),
+            **Recalls(clock, self.brokers, types).methods(),
+            **DeadLetters(clock, clients, self.popped, renewal).methods(),
+        }
+
+    def call(self, method: str, request: Any) -> Any:
+        handler = self.methods[path(method)].handler
+        return answer_of(handler(request, FakeCall()), self.broker.clock)
+
+    def send(self, *messages: Message) -> Any:
+        """The entries of a response that says OK."""
+        response = self.call("SendMessage", SendMessageRequest(messages=messages))
+        assert response.status.code == Code.OK, response
+        return response.entries
+
+    def bodies(self, topic: str = "T") -> list[bytes]:
+        return [message.body for message in self.broker.consume(topic)]
+
+
+def message(body: bytes = b"hello", **system: Any) -> Message:
+    properties = system.pop("properties", {})
+    return Message(
+        topic=Resource(name="T"),
+        body=body,
+        user_properties=properties,
+        system_properties=SystemProperties(**({"message_id": "ID"} | system)),
+    )
+
+
+def test_a_message_is_found_as_it_was_sent() -> None:
+    proxy = Proxy()
+    (entry,) = proxy.send(
+        message(properties={"n": "1"}, tag="a", keys=["k", "l"], message_group="g")
+    )
+    (found,) = proxy.broker.consume("T")
+    assert (found.queue_offset, found.message_id, entry.offset) == (0, "ID", 0)
+    assert (found.tags, found.keys) == ("a", ["k", "l"])
+    record = proxy.broker.store.message_at(found.physical_offset)
+    assert record is not None
+    shown = message_of(record)
+    assert dict(shown.user_properties) == {"n": "1"}
+    assert shown.system_properties.message_type == MessageType.FIFO
+    assert shown.system_properties.message_group == "g"
+    assert shown.system_properties.born_host == "10.0.0.9"
+    assert shown.body == b"hello"
+
+
+def test_a_batch_is_stored_message_by_message() -> None:
+    proxy = Proxy()
+    entries = proxy.send(
+        *(message(b"%d" % i, message_id=f"ID-{i}", properties={"n": f"{i}"}) for i in range(3))
+    )
+    found = proxy.broker.consume("T")
+    assert [(each.message_id, each.body) for each in found] == [
+        ("ID-0", b"0"),
+        ("ID-1", b"1"),
+        ("ID-2", b"2"),
+    ]
+    assert [each.properties["n"] for each in found] == ["0", "1", "2"]
+    assert [entry.offset for entry in entries] == [each.queue_offset for each in found]
+
+
+def test_a_gzip_body_is_read_by_classic_consumers() -> None:
+    proxy = Proxy()
+    body = b"hello " * 10_000
+    proxy.send(message(gzip.compress(body), body_encoding=Encoding.GZIP))
+    assert proxy.bodies() == [body]
+
+
+def test_a_topic_says_what_it_takes() -> None:
+    proxy = Proxy("FIFO")
+    proxy.send(message(message_group="g"))
+    response = proxy.call("SendMessage", SendMessageRequest(messages=[message()]))
+    assert response.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+    assert len(proxy.bodies()) == 1
+
+
+def end(proxy: Proxy, transaction_id: str, resolution: int, **fields: Any) -> int:
+    response = proxy.call(
+        "EndTransaction",
+        EndTransactionRequest(
+            topic=Resource(name="T"),
+            message_id="ID",
+            transaction_id=transaction_id,
+            resolution=resolution,
+            **fields,
+        ),
+    )
+    code: int = response.status.code
+    return code
+
+
+@pytest.mark.parametrize(("resolution", "count"), [(COMMIT, 1), (ROLLBACK, 0)])
+def test_a_transaction_is_decided(resolution: int, count: int) -> None:
+    proxy = Proxy()
+    (entry,) = proxy.send(message(message_type=MessageType.TRANSACTION))
+    let(proxy.broker, 1)
+    assert proxy.bodies() == []
+    assert end(proxy, entry.transaction_id, resolution) == Code.OK
+    let(proxy.broker, 1)
+    assert proxy.bodies() == [b"hello"] * count
+    # The client did not hear that, and says it again.
+    assert end(proxy, entry.transaction_id, resolution) == Code.OK
+    let(proxy.broker, 1)
+    assert proxy.bodies() == [b"hello"] * count
+
+
+@pytest.mark.parametrize(("resolution", "count"), [(COMMIT, 1), (ROLLBACK, 0)])
+def test_an_orphan_is_asked_about_and_decided(resolution: int, count: int) -> None:
+    proxy, client = Proxy(), FakeClient()
+    proxy.send(message(message_type=MessageType.TRANSACTION, properties={"n": "1"}))
+    peer = connect(proxy.broker, group="T")
+    let(proxy.broker, 90)
+    (question, *_) = [
+        each for each in peer.oneways if each.code == RequestCode.CHECK_TRANSACTION_STATE
+    ]
+    answer_of(proxy.transactions.recover(client, question), proxy.broker.clock)
+    command = client.told[0].recover_orphaned_transaction_command
+    assert (command.message.body, dict(command.message.user_properties)) == (b"hello", {"n": "1"})
+    source = TransactionSource.SOURCE_SERVER_CHECK
+    assert end(proxy, command.transaction_id, resolution, source=source) == Code.OK
+    let(proxy.broker, 1)
+    assert proxy.bodies() == [b"hello"] * count
+
+
+def test_a_timed_message_comes_at_its_time_unless_it_is_recalled() -> None:
+    proxy = Proxy(broker={"recall_message_enable": True})
+    due = timestamp_of(proxy.broker.now_ms() + 5000)
+    proxy.send(message(b"comes", delivery_timestamp=due, message_id="A"))
+    (entry,) = proxy.send(message(b"recalled", delivery_timestamp=due, message_id="B"))
+    response = proxy.call(
+        "RecallMessage",
+        RecallMessageRequest(topic=Resource(name="T"), recall_handle=entry.recall_handle),
+    )
+    assert (response.status.code, response.message_id) == (Code.OK, "B")
+    let(proxy.broker, 3)
+    assert proxy.bodies() == []
+    let(proxy.broker, 4)
+    assert proxy.bodies() == [b"comes"]
+
+
+def test_a_received_message_becomes_a_dead_letter() -> None:
+    proxy = Proxy()
+    proxy.broker.groups.update(SubscriptionGroupConfig(group_name="G"))
+    proxy.send(message())
+    let(proxy.broker, 1)
+    header = PopMessageRequestHeader(
+        consumer_group="G",
+        topic="T",
+        queue_id=-1,
+        max_msg_nums=1,
+        invisible_time=10_000,
+        poll_time=0,
+        born_time=0,
+        init_mode=0,
+    )
+    (popped,) = answer_of(_popped(proxy, header), proxy.broker.clock)
+    response = proxy.call(
+        "ForwardMessageToDeadLetterQueue",
+        ForwardMessageToDeadLetterQueueRequest(
+            topic=Resource(name="T"),
+            group=Resource(name="G"),
+            receipt_handle=str(popped.handle),
+            message_id="ID",
+        ),
+    )
+    assert response.status.code == Code.OK
+    let(proxy.broker, 30)
+    dead = proxy.broker.consume("%DLQ%G")
+    assert [each.body for each in dead] == [b"hello"]
+    record = proxy.broker.store.message_at(dead[0].physical_offset)
+    assert record is not None
+    origin = message_of(record).system_properties.dead_letter_queue
+    assert (origin.topic, origin.message_id) == ("T", "ID")
+    # Nobody gets it again.
+    assert answer_of(_popped(proxy, header), proxy.broker.clock) == []
+
+
+async def _popped(proxy: Proxy, header: PopMessageRequestHeader) -> Any:
+    return await proxy.popped.pop(proxy.name, header)
