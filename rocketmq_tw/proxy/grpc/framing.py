@@ -11,6 +11,9 @@ IDENTITY, GZIP = "identity", "gzip"
 #: Encodings of messages that we read.
 ENCODINGS = (IDENTITY, GZIP)
 
+#: Bytes that a compressed message may have when it is unpacked, which the reactor waits for.
+LARGEST_UNPACKED = 16 * 1024 * 1024
+
 _PREFIX = Struct(">BL")
 PREFIX_LENGTH = 5
 
@@ -74,12 +77,13 @@ class MessageReader:
                 GrpcStatus.INTERNAL,
                 "a message is compressed, and grpc-encoding does not say how",
             )
+        largest = min(self._largest, LARGEST_UNPACKED)
         unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
-            content = unzip.decompress(message, self._largest + 1)
+            content = unzip.decompress(message, largest + 1)
         except zlib.error as error:
             raise GrpcError(GrpcStatus.INTERNAL, f"a message is no gzip: {error}") from error
-        if len(content) > self._largest:
+        if len(content) > largest:
             raise self._too_large(len(content))
         if not unzip.eof:
             raise GrpcError(GrpcStatus.INTERNAL, "the gzip of a message ends too early")
@@ -89,5 +93,5 @@ class MessageReader:
         return GrpcError(
             GrpcStatus.RESOURCE_EXHAUSTED,
             f"a message of {length} bytes or more; the largest is {self._largest}"
-            " (grpcMaxInboundMessageSize)",
+            f" (grpcMaxInboundMessageSize), {LARGEST_UNPACKED} where gzip is unpacked",
         )

@@ -252,6 +252,14 @@ def test_a_compressed_request_is_read(server: GrpcInMemory, client: Http2Client)
     assert values(response.messages) == ["x" * 5000]
 
 
+def test_unpacking_takes_little_time(server: GrpcInMemory, client: Http2Client) -> None:
+    """However large messages may be."""
+    stream_id, response = client.open(ECHO, {"grpc-encoding": "gzip"})
+    client.send(stream_id, framed(gzip.compress(bytes(17 * 1024 * 1024)), compressed=True))
+    server.settle()
+    assert response.status == GrpcStatus.RESOURCE_EXHAUSTED
+
+
 def test_the_deadline_ends_a_call(
     server: GrpcInMemory, client: Http2Client, service: Service
 ) -> None:
