@@ -14,6 +14,8 @@ from tests.support.processes import BrokerProcess
 from tests.support.wait import wait_until
 
 STOCK = "5.3.3"
+#: Milliseconds of a pop that expects messages: stock answers one that came 500 ms late with none.
+PATIENT = 10_000
 #: Stock pops only with its timer.
 SETTINGS = {"timerWheelEnable": "true"}
 
@@ -101,13 +103,13 @@ def calls(java: JavaClients, cluster: Cluster, topic: str, group: str) -> list[A
             messages: list[Json] = popped["messages"]
             return messages
 
-        first = pop(max=2, invisible=10_000)
+        first = pop(max=2, invisible=10_000, poll=PATIENT)
         transcript.append(popper.ack(first[0])["status"])
-        (tagged,) = pop(max=1, expression="a")
+        (tagged,) = pop(max=1, expression="a", poll=PATIENT)
         transcript.append(popper.ack(tagged)["status"])
-        hidden = popper.hide(pop(max=1)[0], 4_000)
+        hidden = popper.hide(pop(max=1, poll=PATIENT)[0], 4_000)
         transcript.append(hidden["properties"]["POP_CK"].split(" ")[0])
-        rest = pop()
+        rest = pop(poll=PATIENT)
         for message in rest:
             transcript.append(popper.ack(message)["status"])
         assert not pop()
@@ -152,7 +154,7 @@ def orderly_calls(java: JavaClients, cluster: Cluster, topic: str, group: str) -
             messages: list[Json] = popped["messages"]
             return messages
 
-        first = pop(max=2, invisible=4_000)
+        first = pop(max=2, invisible=4_000, poll=PATIENT)
         assert not pop()
         transcript.append(popper.ack(first[0])["status"])
         assert not pop()
@@ -252,13 +254,13 @@ def test_a_store_with_check_points_that_wait(
             for number in range(4):
                 producer.send({"topic": topic, "body": f"m{number}"})
             wait_readable(java, name_server.address, topic, 4)
-            popped = popper.pop(topic, max=3, invisible=60_000)["messages"]
+            popped = popper.pop(topic, max=3, invisible=60_000, poll=PATIENT)["messages"]
             assert [message["body"] for message in popped] == ["m0", "m1", "m2"]
             assert popper.ack(popped[1])["status"] == "OK"
             writer.stop()
             reader.start()
             assert popper.ack(popped[2])["status"] == "OK"
-            (last,) = popper.pop(topic)["messages"]
+            (last,) = popper.pop(topic, poll=PATIENT)["messages"]
             assert last["body"] == "m3"
             popper.ack(last)
 

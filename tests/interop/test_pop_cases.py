@@ -214,7 +214,7 @@ def test_in_order_some_are_acknowledged_with_one_request(case: Case) -> None:
     # Others wait for the one that is not; who popped it has it again, and what is behind it.
     assert case.pop(attempt="other", invisible=5_000, **here) == []
     rest = ["m2", "m3", "m4", "m5"]
-    assert bodies(case.pop(attempt="one", invisible=6_000, **here)) == rest
+    assert bodies(case.pop(attempt="one", poll=2_000, invisible=6_000, **here)) == rest
     assert case.pop(attempt="other", invisible=5_000, **here) == []
     again = case.pop_some(4, attempt="other", invisible=60_000, **here)
     assert bodies(again) == rest
@@ -252,7 +252,7 @@ def test_in_order_the_same_attempt_gets_the_same(case: Case) -> None:
     here = {"orderly": True, "queue": 0, "max": 3}
     case.send("only", queue=0)
     assert bodies(case.pop_some(1, attempt="one", invisible=6_000, **here)) == ["only"]
-    assert bodies(case.pop(attempt="one", invisible=6_000, **here)) == ["only"]
+    assert bodies(case.pop(attempt="one", poll=2_000, invisible=6_000, **here)) == ["only"]
     assert case.pop(attempt="other", invisible=6_000, **here) == []
     (last,) = case.pop_some(1, attempt="other", invisible=60_000, **here)
     assert case.popper.ack(last)["status"] == "OK"
