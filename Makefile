@@ -37,9 +37,9 @@ $(STAMP)-test: setup.cfg pyproject.toml
 	@$(call install,$(WITH_TESTS))
 	@touch $@ $(STAMP)-run
 
-#: make run      install into .venv and start a name server and broker on 127.0.0.1
+#: make run      install into .venv and start a name server, broker and proxy on 127.0.0.1
 run: $(STAMP)-run
-	@trap : INT; $(BIN)/twistd -n rmq-standalone || [ $$? = 130 ]
+	@trap : INT; $(BIN)/twistd -n rmq-standalone --enable-proxy || [ $$? = 130 ]
 
 #: make try-controller  three controllers and three brokers that elect their master, and what to type
 try-controller: $(STAMP)-run

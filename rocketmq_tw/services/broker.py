@@ -1,6 +1,7 @@
 """`twistd rmq-broker`: a broker."""
 
 from collections.abc import Generator, Iterable, Mapping
+from itertools import chain
 from typing import Any, ClassVar
 
 import msgspec
@@ -31,17 +32,21 @@ from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.replication.links.slave_addresses import SlaveAddressCheck
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
+from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
-from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
+from rocketmq_tw.services.proxy import PROXY_KEYS, ProxyServer
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
 
 
-class Options(NamesrvAddressOptions):
+class Options(LocalProxyOptions):
     """What `twistd rmq-broker` takes."""
 
-    synopsis = "[-c broker.properties] [-n host:port;...] [-o key=value]... [-p]"
+    synopsis = (
+        "[-c broker.properties] [-n host:port;...] [-o key=value]... [-p]"
+        " [--enable-proxy [-pc rmq-proxy.json]]"
+    )
     types = (
         BrokerConfig,
         MessageStoreConfig,
@@ -72,9 +77,14 @@ class BrokerService(service.Service):
     log = Logger()
 
     def __init__(
-        self, reactor: Any, loaded: Loaded, supervision: Supervision | None = None
+        self,
+        reactor: Any,
+        loaded: Loaded,
+        supervision: Supervision | None = None,
+        proxy: Loaded | None = None,
     ) -> None:
-        """`supervision`: the container, where one has started this process."""
+        """`supervision`: the container, where one has started this process. `proxy`: the
+        configuration of a proxy in this process, where there is to be one."""
         self.setName("rmq-broker")
         self.config = msgspec.structs.replace(
             loaded[BrokerConfig], is_in_broker_container=supervision is not None
@@ -84,6 +94,8 @@ class BrokerService(service.Service):
         self.started: Deferred[None] = succeed(None)
         self._reactor = reactor
         self._supervision = supervision
+        self._proxy_config = proxy
+        self._proxy: ProxyServer | None = None
         self._net = loaded[NettyServerConfig]
         self._client_config = loaded[NettyClientConfig]
         self._tls = loaded[TlsConfig]
@@ -125,6 +137,7 @@ class BrokerService(service.Service):
             )
         )
         self.started = maybeDeferred(self.broker.start)
+        self.started.addCallback(self._start_proxy)
         self.started.addCallback(self._is_ready)
         self.started.addErrback(self._cannot_start)
 
@@ -143,6 +156,8 @@ class BrokerService(service.Service):
     @inlineCallbacks
     def _stop(self, broker: Broker) -> Generator[Any, Any, None]:
         try:
+            if self._proxy is not None:
+                yield self._proxy.stop()
             yield broker.stop()
         finally:
             yield self._server.stop()
@@ -153,7 +168,8 @@ class BrokerService(service.Service):
         if self.broker is None or not self.started.called:
             # The store is being loaded.
             return ()
-        return self.broker.metrics()
+        proxy = () if self._proxy is None else self._proxy.metrics()
+        return chain(self.broker.metrics(), proxy)
 
     def not_ready(self) -> str:
         """See `Monitored`."""
@@ -170,6 +186,14 @@ class BrokerService(service.Service):
             "storePathCommitLog": config.store_path_commit_log,
         }
         self._refuse_to_start(failure.value, KeysToChange(paths=paths))
+
+    def _start_proxy(self, _: object) -> None:
+        if self._proxy_config is not None and self.broker is not None and self.running:
+            self._proxy = ProxyServer(self._reactor, self._proxy_config, self.broker)
+            try:
+                self._proxy.start()
+            except (CannotListenError, TlsConfigError) as error:
+                self._refuse_to_start(error, PROXY_KEYS)
 
     def _is_ready(self, _: object) -> None:
         freeze_startup_objects()
@@ -190,5 +214,5 @@ def makeService(options: Options) -> service.Service:
     if options["supervised"]:
         supervision = Supervision(reactor)
         supervision.begin()
-    server = BrokerService(reactor, options.loaded, supervision)
+    server = BrokerService(reactor, options.loaded, supervision, options.proxy)
     return with_monitoring(reactor, options.loaded, server)

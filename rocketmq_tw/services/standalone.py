@@ -22,17 +22,20 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConf
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.services.broker import BrokerService
+from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.namesrv import NamesrvService
-from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
 
-class Options(NamesrvAddressOptions):
+class Options(LocalProxyOptions):
     """What `twistd rmq-standalone` takes."""
 
-    synopsis = "[-c standalone.properties] [-n host:port;...] [-o key=value]... [-p]"
+    synopsis = (
+        "[-c standalone.properties] [-n host:port;...] [-o key=value]... [-p]"
+        " [--enable-proxy [-pc rmq-proxy.json]]"
+    )
     types = (
         StandaloneConfig,
         NamesrvConfig,
@@ -62,12 +65,13 @@ class StandaloneService(service.Service):
 
     log = Logger()
 
-    def __init__(self, reactor: Any, loaded: Loaded) -> None:
+    def __init__(self, reactor: Any, loaded: Loaded, proxy: Loaded | None = None) -> None:
+        """`proxy`: the configuration of a proxy in this process, where there is to be one."""
         self.setName("rmq-standalone")
         self.name_server = NamesrvService(
             reactor, loaded, listen_port=loaded[StandaloneConfig].namesrv_listen_port
         )
-        self.broker = BrokerService(reactor, loaded)
+        self.broker = BrokerService(reactor, loaded, proxy=proxy)
 
     def startService(self) -> None:
         super().startService()
@@ -123,5 +127,5 @@ def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    server = StandaloneService(reactor, options.loaded)
+    server = StandaloneService(reactor, options.loaded, options.proxy)
     return with_monitoring(reactor, options.loaded, server)

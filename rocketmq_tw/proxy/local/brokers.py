@@ -1,0 +1,102 @@
+"""The brokers behind a proxy in a broker's process: that one is called, all others are asked over
+the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
+
+from rocketmq_tw.broker.broker import Broker
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.in_process import InProcessPeer, call_handler
+from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+
+#: Seconds that a oneway request may take.
+_ONEWAY_SECONDS = 15.0
+
+
+@implementer(IBrokers)
+class LocalBrokers:
+    """The cluster of a broker. While the broker is no master, who serves in its place is asked."""
+
+    def __init__(self, clock: IReactorTime, broker: Broker, others: IBrokers) -> None:
+        self._clock = clock
+        self._broker = broker
+        self._others = others
+        self._name = broker.config.broker_name
+        self._own = self._peer("proxy")
+        #: The clients that the broker knows by peers of their own.
+        self._peers: dict[IProxyClient, InProcessPeer] = {}
+
+    def route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        return self._others.route(topic)
+
+    def refresh_route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        return self._others.refresh_route(topic)
+
+    def ask(
+        self,
+        broker_name: str,
+        request: RemotingCommand,
+        timeout: float,
+        client: IProxyClient | None = None,
+    ) -> Deferred[RemotingCommand]:
+        if not self._is_here(broker_name):
+            return self._others.ask(broker_name, request, timeout, client)
+        peer = self._peer_of(request, client)
+        return call_handler(self._broker.listener.handlers, request, peer, timeout, self._clock)
+
+    def tell(
+        self, broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
+    ) -> Deferred[None]:
+        if not self._is_here(broker_name):
+            return self._others.tell(broker_name, request, client)
+        asked = self.ask(broker_name, request, _ONEWAY_SECONDS, client)
+        return asked.addBoth(lambda _: None)
+
+    def forget(self, client: IProxyClient) -> None:
+        self._others.forget(client)
+        peer = self._peers.pop(client, None)
+        if peer is not None:
+            peer.leave()
+
+    def names(self) -> Sequence[str]:
+        names = self._others.names()
+        return names if self._name in names else [*names, self._name]
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._others.on_change(callback)
+
+    def _is_here(self, broker_name: str) -> bool:
+        return broker_name == self._name and self._broker.role.role is Role.MASTER
+
+    def _peer_of(self, request: RemotingCommand, client: IProxyClient | None) -> InProcessPeer:
+        if client is None:
+            return self._own
+        peer = self._peers.get(client)
+        if peer is not None and peer.connected:
+            return peer
+        if request.code != RequestCode.HEART_BEAT:
+            return self._own
+        # The broker may have closed the former one.
+        peer = self._peers[client] = self._peer(client.address, client)
+        return peer
+
+    def _peer(self, address: str, client: IProxyClient | None = None) -> InProcessPeer:
+        broker = self._broker.addresses
+        local_address = join_address(broker.ip, broker.port)
+        if client is None:
+            return InProcessPeer(local_address, local_address)
+
+        def ask(request: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
+            request.ext_fields.setdefault("bname", self._name)
+            return client.ask(request, timeout)
+
+        return InProcessPeer(address, local_address, ask)

@@ -1,0 +1,108 @@
+"""A proxy: its services put together, before whatever cluster it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.metrics.instruments import Metric, gauge
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.interfaces import Handler
+from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
+from rocketmq_tw.proxy.clients import ProxyClients
+from rocketmq_tw.proxy.grpc.interfaces import Method
+from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
+from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
+from rocketmq_tw.proxy.messaging.claims import Claims
+from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
+from rocketmq_tw.proxy.messaging.heartbeats import Heartbeats
+from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
+from rocketmq_tw.proxy.messaging.offsets import Offsets
+from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
+from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.pulling import Pulling
+from rocketmq_tw.proxy.messaging.recalls import Recalls
+from rocketmq_tw.proxy.messaging.receiving import Receiving
+from rocketmq_tw.proxy.messaging.renewal import Renewal
+from rocketmq_tw.proxy.messaging.routes import Routes
+from rocketmq_tw.proxy.messaging.sends import Sends, TopicTypes
+from rocketmq_tw.proxy.messaging.telemetry import Telemetry
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
+from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.proxy.registration import Registration
+from rocketmq_tw.proxy.remoting.requests import ClassicRequests
+from rocketmq_tw.runtime.clock import wall_clock_ms
+from rocketmq_tw.runtime.slices import Slices
+from rocketmq_tw.runtime.threads import InThread
+
+#: Seconds for which it is remembered where a half message stands: brokers ask long before.
+_HALF_SECONDS = 3_600.0
+
+
+class Proxy:
+    """What clients of a proxy ask, by gRPC (`methods`) and by remoting (`handlers`)."""
+
+    def __init__(
+        self, reactor: Any, config: ProxyConfig, brokers: IBrokers, in_thread: InThread
+    ) -> None:
+        metadata = Metadata(reactor, brokers)
+        halves = HalfPlaces(reactor, _HALF_SECONDS)
+        transactions = Transactions(reactor, brokers, halves)
+        asked = AskedClients(reactor, transactions.recover)
+        self.clients = ProxyClients(
+            reactor.seconds, asked.hand_on, lambda: config.channel_expired_timeout / 1000
+        )
+        self._registration = Registration(reactor, brokers, self.clients, Slices(reactor))
+        popped = PopClient(brokers)
+        renewal = self._renewal = Renewal(reactor, popped, self.clients, metadata, config)
+        claims = Claims(renewal)
+        types = TopicTypes(metadata, config)
+        outgoing = OutgoingMessages(config, wall_clock_ms, in_thread)
+        services = (
+            Telemetry(config, self.clients, metadata, asked),
+            Heartbeats(self.clients),
+            Routes(brokers, metadata, config),
+            Sends(reactor, brokers, types, outgoing, halves),
+            transactions,
+            Recalls(reactor, brokers, types),
+            Receiving(brokers, renewal, self.clients, metadata, reactor, config),
+            Acknowledging(popped, claims, self.clients, config),
+            InvisibleDurations(popped, claims, self.clients, config),
+            DeadLetters(reactor, self.clients, popped, renewal),
+            Pulling(brokers, self.clients, reactor, config),
+            Offsets(brokers, self.clients),
+        )
+        #: Path of a gRPC method -> the method.
+        self.methods: dict[str, Method] = {}
+        for service in services:
+            self.methods.update(service.methods())
+        self._classic = ClassicRequests(brokers, reactor, _advertised(config))
+        #: Request code -> what answers classic clients.
+        self.handlers: dict[int, Handler] = self._classic.handlers()
+
+    def start(self) -> None:
+        """Registers clients with brokers from now on."""
+        self._registration.start()
+
+    def stop(self) -> Deferred[None]:
+        """Lets messages go back that clients have in hand; fires when brokers have been told."""
+        self._registration.stop()
+        return self._renewal.stop()
+
+    def metrics(self) -> Iterable[Metric]:
+        """Yields the proxy's figures."""
+        yield gauge("rocketmq_proxy_clients", len(self.clients), {"protocol_type": "grpc"})
+        classic = len(self._classic.clients)
+        yield gauge("rocketmq_proxy_clients", classic, {"protocol_type": "remoting"})
+
+
+def _advertised(config: ProxyConfig) -> Endpoint | None:
+    """Returns what routes tell classic clients; None: where the client asked."""
+    if config.remoting_access_addr:
+        return Endpoint(config.remoting_access_addr, config.remoting_listen_port)
+    if config.advertised_address:
+        return Endpoint(*split_address(config.advertised_address))
+    return None

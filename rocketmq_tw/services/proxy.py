@@ -1,0 +1,220 @@
+"""`twistd rmq-proxy`: a proxy before a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+from twisted.application import service
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.broker import Broker
+from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.monitoring import MonitoringConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
+from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.config.proxy import LOCAL, ProxyConfig
+from rocketmq_tw.metrics.instruments import Metric
+from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.net.tls_contexts import TlsConfigError
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
+from rocketmq_tw.proxy.grpc.health import Health
+from rocketmq_tw.proxy.grpc.reflection import Reflection
+from rocketmq_tw.proxy.grpc.server import GrpcConfig, GrpcServer
+from rocketmq_tw.proxy.http2.limits import Http2Limits
+from rocketmq_tw.proxy.local.brokers import LocalBrokers
+from rocketmq_tw.proxy.messaging.methods import SERVICE
+from rocketmq_tw.proxy.proto import messaging_pb2
+from rocketmq_tw.proxy.proxy import Proxy
+from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
+from rocketmq_tw.services.monitoring import with_monitoring
+from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
+from rocketmq_tw.services.reactor import server_reactor
+
+#: Where our proxies depart from stock's: clients go on as they came, and nobody is given a
+#: certificate that proves nothing.
+OWN_DEFAULTS = {"useEndpointPortFromRequest": "true", "tlsTestModeEnable": "false"}
+
+
+#: What to change where a proxy cannot listen.
+PROXY_KEYS = KeysToChange(port="the proxy's grpcServerPort or remotingListenPort")
+
+
+class Options(NamesrvAddressOptions):
+    """What `twistd rmq-proxy` takes."""
+
+    synopsis = "[-c rmq-proxy.json] [-n host:port;...] [-o key=value]... [-p]"
+    types = (ProxyConfig, NettyServerConfig, NettyClientConfig, TlsConfig, MonitoringConfig)
+    own_defaults: ClassVar[Mapping[str, str]] = OWN_DEFAULTS
+
+    def postOptions(self) -> None:
+        super().postOptions()
+        config = self.loaded[ProxyConfig]
+        if config.proxy_mode == LOCAL:
+            raise SystemExit(
+                "proxyMode=LOCAL is a proxy in a broker's process: start twistd rmq-broker"
+                " --enable-proxy with the broker's file as -c and this one as -pc"
+            )
+        if not config.namesrv_addr:
+            raise SystemExit("no name server is named: give -n host:port or namesrvAddr")
+
+
+class ProxyServer:
+    """A proxy with its ports. With a `broker` it is in that one's process, and calls it there."""
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, loaded: Loaded, broker: Broker | None = None) -> None:
+        self.config = loaded[ProxyConfig]
+        if broker is not None and not self.config.namesrv_addr:
+            self.config = msgspec.structs.replace(
+                self.config, namesrv_addr=broker.config.namesrv_addr
+            )
+        self._reactor = reactor
+        self._net = loaded[NettyServerConfig]
+        self._client_config = loaded[NettyClientConfig]
+        self._tls = loaded[TlsConfig]
+        self._broker = broker
+        self._server: RemotingServer | None = None
+        self._proxy: Proxy | None = None
+        self._cluster: ClusterBrokers | None = None
+        self._health = Health([SERVICE])
+
+    def start(self) -> None:
+        """Serves from now on; raises `CannotListenError`, `ConfigError`, `TlsConfigError`."""
+        if not self.config.namesrv_addr:
+            raise ConfigError("a proxy finds topics by name servers: give -n host:port")
+        self._server = RemotingServer(
+            self._reactor, self._net, tls=ServerTls(_server_tls(self.config, self._tls))
+        )
+        # The ports are taken first: routes name them.
+        listener = self._server.listener(http2=lambda *args: grpc.connection(*args))
+        grpc_port = listener.listen(self.config.grpc_server_port, accepts=False)
+        remoting_port = self.config.remoting_listen_port
+        if remoting_port != grpc_port or not remoting_port:
+            remoting_port = listener.listen(remoting_port, accepts=False)
+        self.config = msgspec.structs.replace(
+            self.config, grpc_server_port=grpc_port, remoting_listen_port=remoting_port
+        )
+        self._cluster = ClusterBrokers(self._reactor, self.config, self._connect)
+        brokers: IBrokers = self._cluster
+        if self._broker is not None:
+            brokers = LocalBrokers(self._reactor, self._broker, self._cluster)
+        self._cluster.start()
+        self._proxy = Proxy(self._reactor, self.config, brokers, in_pool(self._reactor))
+        methods = {
+            **self._proxy.methods,
+            **self._health.methods(),
+            **Reflection([messaging_pb2.DESCRIPTOR]).methods(),
+        }
+        grpc = GrpcServer(self._reactor, _grpc_config(self.config), methods)
+        listener.serve(self._proxy.handlers)
+        self._proxy.start()
+        listener.accept()
+        self.log.info(
+            "proxy: gRPC on port {grpc}, classic clients on {remoting}; either takes both",
+            grpc=grpc_port,
+            remoting=remoting_port,
+        )
+
+    @inlineCallbacks
+    def stop(self) -> Generator[Any, Any, None]:
+        """Serves no more; fires when all connections are closed."""
+        self._health.serve(False)
+        try:
+            if self._proxy is not None:
+                yield self._proxy.stop()
+        finally:
+            if self._server is not None:
+                yield self._server.stop()
+            if self._cluster is not None:
+                yield self._cluster.stop()
+
+    def metrics(self) -> Iterable[Metric]:
+        """Yields the proxy's figures."""
+        return () if self._proxy is None else self._proxy.metrics()
+
+    def _connect(self) -> IRemotingClient:
+        return RemotingClient(
+            self._reactor,
+            self._client_config,
+            tls=self._tls,
+            frame_limit=self._net.frame_max_length,
+        )
+
+
+class ProxyService(service.Service):
+    """Serves from `startService` to `stopService`."""
+
+    def __init__(self, reactor: Any, loaded: Loaded) -> None:
+        self.setName("rmq-proxy")
+        self.proxy = ProxyServer(reactor, loaded)
+        self._reactor = reactor
+        self._serves = False
+
+    def startService(self) -> None:
+        super().startService()
+        try:
+            self.proxy.start()
+        except (CannotListenError, TlsConfigError) as error:
+            refuse_to_start(self._reactor, error, PROXY_KEYS)
+            return
+        self._serves = True
+        freeze_startup_objects()
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        stopped: Deferred[None] = self.proxy.stop() if self._serves else succeed(None)
+        return stopped
+
+    def metrics(self) -> Iterable[Metric]:
+        """See `Monitored`."""
+        return self.proxy.metrics()
+
+    def not_ready(self) -> str:
+        """See `Monitored`."""
+        return "" if self._serves else "it does not listen yet"
+
+
+def _grpc_config(config: ProxyConfig) -> GrpcConfig:
+    return GrpcConfig(
+        largest_message=config.grpc_max_inbound_message_size,
+        connections=Http2Limits(
+            streams=config.grpc_max_streams,
+            header_list=config.grpc_max_metadata_bytes,
+            idle_seconds=config.grpc_client_idle_time_mills / 1000,
+            keepalive_seconds=config.grpc_keepalive_seconds,
+        ),
+    )
+
+
+def _server_tls(config: ProxyConfig, tls: TlsConfig) -> TlsConfig:
+    """Returns how the proxy's ports speak TLS: by the keys of stock's proxies, where they name
+    files, else by those of all servers; not at all without a certificate."""
+    key, cert = config.tls_key_path, config.tls_cert_path
+    tls = msgspec.structs.replace(
+        tls,
+        test_mode_enable=config.tls_test_mode_enable,
+        server_key_path=key or tls.server_key_path,
+        server_cert_path=cert or tls.server_cert_path,
+    )
+    has_certificate = tls.server_cert_path or tls.test_mode_enable
+    if tls.server_mode == "permissive" and not has_certificate:
+        return msgspec.structs.replace(tls, server_mode="disabled")
+    return tls
+
+
+def makeService(options: Options) -> service.Service:
+    """Returns the service that `options` describe."""
+    reactor = server_reactor()
+    prepare_process(reactor)
+    return with_monitoring(reactor, options.loaded, ProxyService(reactor, options.loaded))

@@ -1,0 +1,156 @@
+"""Brokers know the gRPC clients of a proxy, over the network and in their own process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.clients import ProxyClients
+from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
+from rocketmq_tw.proxy.local.brokers import LocalBrokers
+from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
+from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.registration import Registration
+from rocketmq_tw.runtime.slices import all_steps
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.clients import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
+from tests.support.broker import BrokerInMemory
+from tests.support.name_server import NameServerInMemory
+from tests.support.proxy import FakeCall
+
+NAME_SERVER = "10.0.0.1:9876"
+BROKER = "10.0.0.2:10911"
+
+
+class Site:
+    """A broker, and a proxy before it or in its process; time passes when the test says so."""
+
+    def __init__(self, *, is_local: bool, lanes: int = 64) -> None:
+        self.broker = BrokerInMemory(
+            address=BROKER, broker={"namesrv_addr": NAME_SERVER, "auto_create_topic_enable": True}
+        )
+        self.clock = self.broker.clock
+        names = NameServerInMemory(self.clock)
+        self.broker.network.serve(NAME_SERVER, names.handlers)
+        self.broker.add_topic("Topic")
+        config = msgspec.structs.replace(
+            ProxyConfig(), namesrv_addr=NAME_SERVER, max_connections_per_broker=lanes
+        )
+        self.cluster = ClusterBrokers(
+            self.clock, config, lambda: self.broker.network.client("10.0.0.3")
+        )
+        brokers: IBrokers = self.cluster
+        if is_local:
+            brokers = LocalBrokers(self.clock, self.broker.broker, self.cluster)
+        asked = AskedClients(self.clock, lambda client, request: None)
+        self.clients = ProxyClients(self.clock.seconds, asked.hand_on, lambda: 120.0)
+        self.registration = Registration(self.clock, brokers, self.clients, all_steps)
+        self.pass_time(35)
+        self.cluster.start()
+        self.registration.start()
+        self.pass_time(6)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.pump([0.1] * int(seconds * 10))
+
+    def enter(self, client_id: str, group: str = "g") -> FakeCall:
+        """A consumer tells its settings."""
+        settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
+        settings.subscription.group.name = group
+        settings.subscription.subscriptions.add().topic.name = "Topic"
+        call = FakeCall(client_id)
+        self.clients.settle(client_id, call, settings, group, ["Topic"])
+        self.pass_time(1)
+        return call
+
+    def ask(self, code: int, header: Any) -> RemotingCommand:
+        """A tool asks the broker."""
+        answers: list[RemotingCommand] = []
+        asked = self.broker.network.client("10.0.0.9").request(
+            BROKER, RemotingCommand.request(code, header), 5.0
+        )
+        asked.addCallback(answers.append)
+        self.pass_time(1)
+        (answer,) = answers
+        return answer
+
+    def online(self, group: str = "g") -> list[str]:
+        """What 203 has of a group."""
+        header = GetConsumerConnectionListRequestHeader(consumer_group=group)
+        answer = self.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return []
+        body = decode_body(ConsumerConnection, answer.body)
+        assert set(body.subscription_table) == {"Topic"}
+        return sorted(str(each.client_id) for each in body.connection_set)
+
+
+@pytest.fixture(params=["cluster", "local"])
+def site(request: pytest.FixtureRequest) -> Site:
+    return Site(is_local=request.param == "local")
+
+
+def test_clients_of_one_group_stand_side_by_side(site: Site) -> None:
+    for client_id in ("a", "b", "c"):
+        site.enter(client_id)
+    site.enter("d", "other")
+    assert site.online() == ["a", "b", "c"]
+    assert site.online("other") == ["d"]
+    # Three heartbeats later they do still.
+    for _ in range(3):
+        site.pass_time(50)
+        for client in site.clients:
+            site.clients.heard(client)
+    assert site.online() == ["a", "b", "c"]
+
+
+def test_a_client_that_goes_is_known_no_more(site: Site) -> None:
+    site.enter("a")
+    site.enter("b")
+    site.clients.remove("a")
+    site.pass_time(1)
+    assert site.online() == ["b"]
+    site.pass_time(121)
+    assert site.online() == []
+
+
+def test_the_client_that_is_meant_is_asked(site: Site) -> None:
+    site.enter("a")
+    call = site.enter("b")
+    header = GetConsumerRunningInfoRequestHeader(consumer_group="g", client_id="b")
+    answer = site.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+    assert answer.code == ResponseCode.SUCCESS
+    (wanted,) = decode_body(ConsumerRunningInfo, answer.body).subscription_set
+    assert wanted.topic == "Topic"
+    call.finish()
+    header = GetConsumerRunningInfoRequestHeader(
+        consumer_group="g", client_id="b", jstack_enable=True
+    )
+    answer = site.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+    assert answer.code != ResponseCode.SUCCESS and "no open stream" in (answer.remark or "")
+
+
+def test_a_lost_connection_is_made_again(site: Site) -> None:
+    site.enter("a")
+    for end in site.broker.network.ends("10.0.0.3"):
+        end.abortConnection()
+    site.pass_time(21)
+    site.clients.heard(next(iter(site.clients)))
+    assert site.online() == ["a"]
+
+
+def test_beyond_the_last_connection_brokers_see_one_of_them() -> None:
+    site = Site(is_local=False, lanes=2)
+    for client_id in ("a", "b", "c"):
+        site.enter(client_id)
+    assert site.online() == ["a", "c"]

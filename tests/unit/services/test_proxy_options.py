@@ -1,0 +1,69 @@
+"""The command lines of a proxy, and of a broker with a proxy in its process."""
+
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from twisted.python.usage import UsageError
+
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.services import broker, proxy, standalone
+from rocketmq_tw.services.options import ServerOptions
+
+ENVIRON = {"HOME": "/home/me"}
+
+
+S = TypeVar("S", bound=ServerOptions)
+
+
+def parsed(kind: type[S], *arguments: str) -> S:
+    options = kind(ENVIRON)
+    options.parseOptions(list(arguments))
+    return options
+
+
+def test_a_proxy_reads_stocks_file(tmp_path: Path) -> None:
+    file = tmp_path / "rmq-proxy.json"
+    file.write_text('{"rocketMQClusterName": "c", "namesrvAddr": "a:1", "grpcServerPort": 1}')
+    config = parsed(proxy.Options, "-c", str(file), "-o", "grpcServerPort=2").loaded[ProxyConfig]
+    assert (config.rocketmq_cluster_name, config.namesrv_addr) == ("c", "a:1")
+    assert config.grpc_server_port == 2
+    assert config.use_endpoint_port_from_request and not config.tls_test_mode_enable
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give -n"),
+        (["-n", "a:1", "-o", "proxyMode=LOCAL"], "--enable-proxy"),
+        (["-n", "a:1", "-o", "proxyMode=both"], "CLUSTER, LOCAL"),
+        (["-n", "a:1", "-o", "grpcServerProt=1"], "did you mean grpcServerPort"),
+    ],
+)
+def test_a_mistake_of_a_proxy_ends_with_one_line(arguments: list[str], said: str) -> None:
+    with pytest.raises(SystemExit, match=said):
+        parsed(proxy.Options, *arguments)
+
+
+@pytest.mark.parametrize("kind", [broker.Options, standalone.Options])
+def test_a_broker_may_have_a_proxy(
+    kind: type[broker.Options] | type[standalone.Options], tmp_path: Path
+) -> None:
+    assert parsed(kind).proxy is None
+    file = tmp_path / "rmq-proxy.json"
+    file.write_text('{"grpcServerPort": 1, "maxConnections": 7}')
+    keys = ("-o", "bindAddress=127.0.0.9", "-o", "useTLS=true")
+    loaded = parsed(kind, *keys, "--enable-proxy", "-pc", str(file)).proxy
+    assert loaded is not None
+    assert loaded[ProxyConfig].grpc_server_port == 1
+    net = loaded[NettyServerConfig]
+    assert (net.bind_address, net.max_connections) == ("127.0.0.9", 7)
+    assert loaded[NettyClientConfig].use_tls
+
+
+def test_a_proxys_file_needs_a_proxy(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--enable-proxy"):
+        parsed(broker.Options, "-pc", str(tmp_path))
+    with pytest.raises(SystemExit, match="nowhere"):
+        parsed(broker.Options, "--enable-proxy", "-pc", "/nowhere")
