@@ -39,6 +39,8 @@ _MASKS = [
         # A young broker of stock's has fewer windows.
         (r"(Tps\s*: |putMessageDistributeTime\s*: ).*", r"\1N"),
         (r"\b\d+(?:\.\d+)? (?:[KMGT]i)?B\b", "SIZE"),
+        # Stock works these out of the machine's cores.
+        (r"(\w(?:ThreadPoolNums|CallbackExecutorThreads)\s*= ).*", r"\1N"),
     )
 ]
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:E-?\d+)?(?!\w)")

@@ -19,6 +19,12 @@ def test_numbers_times_and_addresses_are_no_difference() -> None:
     assert difference(case, stock, stock.replace("broker-a", "broker-b"))
 
 
+def test_values_of_keys_count_but_where_they_follow_from_the_machine() -> None:
+    case = Case("getBrokerConfig", exact=True)
+    assert difference(case, "fileReservedTime = 72", "fileReservedTime = 71")
+    assert not difference(case, "pullMessageThreadPoolNums = 20", "pullMessageThreadPoolNums = 32")
+
+
 def test_a_refusal_is_told_by_its_code_and_not_by_its_remark() -> None:
     case = Case("deleteTopic")
     stock = "MQBrokerException: CODE: 17  DESC: none BROKER: 127.0.0.1:1\nSee http://a"
