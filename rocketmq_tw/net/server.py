@@ -279,6 +279,8 @@ class RemotingServer:
         before_request: Sequence[RequestCheck] = (),
         http2: ConnectionBuilder | None = None,
     ) -> Listener:
+        if http2 is not None and self._tls is not None:
+            self._tls.offer(b"h2")
         listener = Listener(
             self._reactor,
             self._resources,

@@ -1,7 +1,6 @@
 """TLS as stock has it: a server's three modes. In mode permissive plaintext and TLS share a port
 (`first_bytes.py`)."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
@@ -20,16 +19,16 @@ class ServerTls:
 
     log = Logger()
 
-    def __init__(self, config: TlsConfig, protocols: Sequence[bytes] = ()) -> None:
-        """`protocols`: what is spoken within TLS for clients that ask (ALPN), such as h2."""
+    def __init__(self, config: TlsConfig) -> None:
         if config.server_mode not in ("disabled", "permissive", "enforcing"):
             raise TlsConfigError(
                 f"tls.server.mode is {config.server_mode!r}; give disabled, permissive or enforcing"
             )
         self._mode = config.server_mode
         self._context: TlsContext | None = None
+        self._offered: list[bytes] = []
         if self._mode != "disabled":
-            self._context = server_context(config, protocols)
+            self._context = server_context(config, self._offered)
         elif config.server_auth_client or config.server_need_client_auth == "require":
             raise TlsConfigError(
                 "tls.server.mode is disabled, so no client is checked: set it to enforcing, or"
@@ -50,6 +49,11 @@ class ServerTls:
     def is_enforced(self) -> bool:
         """Whether nothing else is spoken."""
         return self._mode == "enforcing"
+
+    def offer(self, protocol: bytes) -> None:
+        """Names `protocol`, such as h2, to clients that ask what is spoken within TLS (ALPN)."""
+        if protocol not in self._offered:
+            self._offered.append(protocol)
 
     def secure(self, protocol: Any, clock: IReactorTime) -> Any:
         """Returns what takes TLS for `protocol`, with the certificate of the moment. What is

@@ -72,7 +72,7 @@ def _version(path: str) -> tuple[int, int, int] | None:
 
 def server_context(config: TlsConfig, protocols: Sequence[bytes] = ()) -> TlsContext:
     """What a server shows and asks for, and the `protocols` within TLS that it names to clients
-    that ask. Raises `TlsConfigError` that names the key."""
+    that ask; more may be added to them later. Raises `TlsConfigError` that names the key."""
     wanted = config.server_need_client_auth.strip().lower() or "none"
     if wanted not in ("none", "optional", "require"):
         raise TlsConfigError(
@@ -138,8 +138,7 @@ def _offering(options: CertificateOptions, protocols: Sequence[bytes]) -> Certif
     def choose(_: SSL.Connection, offered: list[bytes]) -> Any:
         return next((each for each in protocols if each in offered), SSL.NO_OVERLAPPING_PROTOCOLS)
 
-    if protocols:
-        options.getContext().set_alpn_select_callback(choose)
+    options.getContext().set_alpn_select_callback(choose)
     return options
 
 

@@ -163,7 +163,7 @@ async def test_many_calls_at_once_on_one_channel() -> None:
 
 @pytest_twisted.ensureDeferred
 async def test_grpcio_speaks_tls() -> None:
-    tls = ServerTls(TlsConfig(server_mode="enforcing"), [b"h2"])
+    tls = ServerTls(TlsConfig(server_mode="enforcing"))
 
     def work(address: str, certificate: bytes) -> str:
         credentials = grpc.ssl_channel_credentials(certificate)

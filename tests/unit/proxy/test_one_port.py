@@ -27,7 +27,7 @@ METHODS = {"/t/Ends": Unary(StringValue, tell_ends)}
 
 
 def served(mode: str, **limits: Any) -> GrpcInMemory:
-    return GrpcInMemory(METHODS, tls=ServerTls(TlsConfig(server_mode=mode), [b"h2"]), **limits)
+    return GrpcInMemory(METHODS, tls=ServerTls(TlsConfig(server_mode=mode)), **limits)
 
 
 def secured(server: GrpcInMemory, make: Any, offered: list[bytes]) -> tuple[Any, Any]:

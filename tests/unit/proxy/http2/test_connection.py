@@ -167,6 +167,24 @@ def test_requests_beyond_the_memory_of_the_server_are_refused(service: Service) 
     assert server.used == 0
 
 
+def test_a_connection_with_many_frames_takes_turns(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = served(service)
+    greedy = server.connect()
+    monkeypatch.setattr(server.made[0]._turns, "is_late", lambda: True)
+    greedy.corked = True
+    responses = [greedy.call(ECHO, value(b"")) for _ in range(100)]
+    server.receive(greedy.h2.data_to_send())
+    # A few frames are served; the others wait, and are counted.
+    assert len(server.made[0]._later) > 150
+    assert server.used > 1000
+    greedy.corked = False
+    server.settle(200)
+    assert {each.status for each in responses} == {0}
+    assert server.used == 0
+
+
 # Slow readers
 
 
