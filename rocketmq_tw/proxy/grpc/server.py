@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import attrs
@@ -23,6 +24,9 @@ from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, Methods
 from rocketmq_tw.proxy.http2.connection import Http2Connection
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, IStream, IStreamHandler
 from rocketmq_tw.proxy.http2.limits import Http2Limits
+
+#: Not grpc-web, whose framing is another.
+_CONTENT_TYPES = re.compile(rf"{CONTENT_TYPE.decode()}($|[+;])")
 
 
 @attrs.frozen
@@ -79,7 +83,7 @@ def _http_refusal(metadata: dict[str, Any]) -> HeaderList | None:
     """Returns HTTP's answer to what is no gRPC call; None for a call."""
     if metadata.get(":method") != "POST":
         return ((b":status", b"405"), (b"allow", b"POST"))
-    if not metadata.get("content-type", "").startswith(CONTENT_TYPE.decode()):
+    if not _CONTENT_TYPES.match(metadata.get("content-type", "")):
         return ((b":status", b"415"), (b"accept", CONTENT_TYPE))
     if not metadata.get(":path", "").startswith("/"):
         return ((b":status", b"400"),)

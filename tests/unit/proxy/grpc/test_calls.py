@@ -115,6 +115,13 @@ def test_a_call_knows_who_asks_and_how(
     assert call.deadline == 2.0
 
 
+@pytest.mark.parametrize("kind", ["application/grpc+proto", "application/grpc;charset=utf-8"])
+def test_a_content_type_may_say_more(server: GrpcInMemory, client: Http2Client, kind: str) -> None:
+    response = client.call(ECHO, text("x"), content_type=kind)
+    server.settle()
+    assert response.status == 0
+
+
 def test_an_answer_may_come_later(
     server: GrpcInMemory, client: Http2Client, service: Service
 ) -> None:
@@ -235,7 +242,12 @@ def test_bad_calls_get_a_status(
 
 
 @pytest.mark.parametrize(
-    ("headers", "status"), [({":method": "GET"}, "405"), ({"content-type": "text/html"}, "415")]
+    ("headers", "status"),
+    [
+        ({":method": "GET"}, "405"),
+        ({"content-type": "text/html"}, "415"),
+        ({"content-type": "application/grpc-web"}, "415"),
+    ],
 )
 def test_what_is_no_grpc_gets_a_status_of_http(
     server: GrpcInMemory, client: Http2Client, headers: dict[str, str], status: str
