@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.acting.absence import Absence
 from rocketmq_tw.broker.acting.locks import LockQuorum
 from rocketmq_tw.broker.acting.part import Acting
 from rocketmq_tw.broker.acting.pre_online import PreOnline
@@ -55,6 +56,7 @@ P = TypeVar("P", bound=Part)
 
 #: The capabilities of a broker, in no order: that follows from what each one uses.
 PARTS: tuple[type[Part], ...] = (
+    Absence,
     Acting,
     Assignment,
     BrokerClient,

@@ -122,9 +122,8 @@ class Acting(Part):
         if not self._config.enable_controller_mode:
             yield self._stepping_down.look()
         copies = self._role.copies_log
-        if not copies and not self._config.lock_in_strict_mode:
-            return
         is_told, self._is_told = self._is_told, False
+        # A master wants to know too whether name servers list it, and who grants locks with it.
         self.living.heard((yield self._group.ask()))
         if not copies or not self._role.copies_log:
             return

@@ -111,7 +111,8 @@ class PreOnline(Part):
             return
         if state.role is Role.MASTER:
             self._taking_back.begin()
-            self._open_from = self._host.reactor.seconds()
+            # The links that an earlier return opened were closed with the role.
+            self._opened_at, self._open_from = None, self._host.reactor.seconds()
             self._host.listener.before_request.append(self._refuse_copies)
         else:
             self._membership.hold()

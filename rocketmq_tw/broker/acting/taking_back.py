@@ -39,6 +39,17 @@ class TakingBack(Part):
         """Forgets what slaves said at an earlier return."""
         self._put_back = {}
 
+    def has_newer(self, slave: str) -> Deferred[bool]:
+        """Fires with whether the slave at this address has acted since it followed this broker:
+        the version of its offsets says so. Fails as `take` does."""
+
+        def is_newer(table: ConsumerOffsetTable) -> bool:
+            version = table.data_version
+            return version is not None and version.counter > self._offsets.data_version.counter
+
+        asked = self.calls.table(slave, RequestCode.GET_ALL_CONSUMER_OFFSET, decode_offsets)
+        return asked.addCallback(is_newer)
+
     @inlineCallbacks
     def take(self, slave: str) -> Generator[Deferred[Any], Any, None]:
         """Takes over what the slave at this address has; fires once it counts here. Fails with

@@ -18,6 +18,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.client.commands import check_success, read_route, route_command
 from rocketmq_tw.message.names import member_sync_topic
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.route import BrokerMemberGroupBody
 from rocketmq_tw.wire.codes import RequestCode
@@ -52,6 +53,8 @@ class GroupMembers:
         self._role = role
         self._topics = topics
         self.name_servers = tuple(name_servers)
+        #: Told of all answers to each `ask`.
+        self.answered = Listeners[Mapping[str, "Members | None"]]("name servers told the group")
 
     def beat(self) -> None:
         """Sends a heartbeat to each name server; nothing waits for it. It is given up where no
@@ -71,12 +74,14 @@ class GroupMembers:
     def ask(self) -> Deferred[dict[str, Members | None]]:
         """Fires with the answer of each name server, None where there was none within
         `sendHeartbeatTimeoutMillis`; never fails."""
+
+        def answered(results: list[tuple[bool, Members | None]]) -> dict[str, Members | None]:
+            answers = dict(zip(self.name_servers, (its for _, its in results), strict=True))
+            self.answered.tell(answers)
+            return answers
+
         asked = DeferredList([self._ask(address) for address in self.name_servers])
-        return asked.addCallback(
-            lambda answers: dict(
-                zip(self.name_servers, (members for _, members in answers), strict=True)
-            )
-        )
+        return asked.addCallback(answered)
 
     def _ask(self, address: str) -> Deferred[Members | None]:
         name = self._config.broker_name

@@ -7,13 +7,13 @@ until it has everything. What name servers answer about the master and ordered t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.cluster.group_members import GroupMembers
+from rocketmq_tw.broker.cluster.group_members import GroupMembers, Members
 from rocketmq_tw.broker.cluster.registration import (
     Master,
     NameServerLink,
@@ -67,6 +67,7 @@ class Membership:
         )
         self._left = False
         self._is_held = False
+        self.group.answered.add(self._group_told)
         tables.topics.changed.add(self._topics_changed)
 
     def begin(self) -> None:
@@ -88,6 +89,23 @@ class Membership:
             if self._role.role is not Role.ISOLATED:
                 self.begin()
                 self.register(force=True)
+
+    def hold_from(self, name_server: str) -> None:
+        """Sends this name server, one of `namesrvAddr`, no registration until `release_to`."""
+        self._links[name_server].is_held = True
+
+    def release_to(self, name_servers: Iterable[str]) -> None:
+        """Registers the broker with those of these name servers that were held."""
+        held = [link for link in map(self._links.__getitem__, name_servers) if link.is_held]
+        for link in held:
+            link.is_held = False
+        if held and self._registration is not None:
+            self._registration.retry(held)
+
+    @property
+    def is_held_from_some(self) -> bool:
+        """Whether there are name servers that are held."""
+        return any(link.is_held for link in self._links.values())
 
     @property
     def is_begun(self) -> bool:
@@ -138,7 +156,10 @@ class Membership:
 
     def retry(self) -> Deferred[None]:
         """Registers everything with the name servers that could not be reached last time."""
-        return succeed(None) if self._registration is None else self._registration.retry()
+        registration = self._registration
+        if registration is None:
+            return succeed(None)
+        return registration.retry([link for link in self._links.values() if not link.is_reachable])
 
     def leave(self) -> Deferred[None]:
         """Takes the registration back for good, as `unregister` does."""
@@ -169,10 +190,22 @@ class Membership:
         if self._registration is not None:
             self._registration.end()
             self._registration = None
+        for link in self._links.values():
+            link.is_held = False
 
     def _came_back(self, link: NameServerLink) -> None:
         if self._registration is not None:
             self._registration.tell_again(link)
+
+    def _group_told(self, answers: Mapping[str, Members | None]) -> None:
+        """A name server may lose a broker by mistake, and does not tell it."""
+        own, registration = self._role.state.broker_id, self._registration
+        if registration is None:
+            return
+        for address, members in answers.items():
+            link = self._links[address]
+            if members is not None and own not in members and link.forgot():
+                registration.retry([link])
 
     def _topics_changed(self, topics: Sequence[TopicConfig], kept: Deferred[None]) -> None:
         if self._left:

@@ -79,6 +79,8 @@ class NameServerLink:
         self.address = address
         self._came_back = came_back
         self.is_reachable = True
+        #: Whether it is to get no registration for now.
+        self.is_held = False
         #: Whether it has taken a registration, and not refused a later one.
         self.has_broker = False
         #: Whether it may have this broker: a registration was sent, and not refused.
@@ -99,6 +101,11 @@ class NameServerLink:
                 name_server=self.address,
             )
             self._registered.fire(None)
+
+    def forgot(self) -> bool:
+        """Notes that it does not list this broker; returns whether it had taken a registration."""
+        had_broker, self.has_broker = self.has_broker, False
+        return had_broker
 
     def query(self, command: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
         """Fires with the answer, whatever its code; fails where none comes within `timeout`
@@ -247,10 +254,9 @@ class RoleRegistration:
             self._encoding.run(self._send_changed)
         return registered
 
-    def retry(self) -> Deferred[None]:
-        """Registers everything with the name servers that did not answer last; fires when all of
-        them have answered or failed, never fails."""
-        missing = [link for link in self._links if not link.is_reachable]
+    def retry(self, missing: Links) -> Deferred[None]:
+        """Registers everything with name servers that lack this broker; fires when all of them have
+        answered or failed, never fails."""
         return self._send_all(missing) if missing else succeed(None)
 
     def tell_again(self, link: NameServerLink) -> None:
@@ -374,9 +380,10 @@ class RoleRegistration:
         )
         timeout = config.register_broker_timeout_mills / 1000
         code = RequestCode.REGISTER_BROKER
-        for link in links:
+        free = [link for link in links if not link.is_held]
+        for link in free:
             link.may_have_broker = True
-        return tell_all(links, code, header, body, timeout, self._registered)
+        return tell_all(free, code, header, body, timeout, self._registered)
 
     def _send_topic(self, topic: TopicConfig) -> Deferred[None]:
         config = _as_permitted(topic, self._permission())
@@ -393,7 +400,8 @@ class RoleRegistration:
         )
         header = RegisterTopicRequestHeader(topic=topic.topic_name)
         code = RequestCode.REGISTER_TOPIC_IN_NAMESRV
-        return tell_all(self._links, code, header, encode_body(route), REGISTER_TOPIC_TIMEOUT)
+        free = [link for link in self._links if not link.is_held]
+        return tell_all(free, code, header, encode_body(route), REGISTER_TOPIC_TIMEOUT)
 
     def _registered(self, link: NameServerLink, response: RemotingCommand) -> None:
         link.registered(self._config.broker_name)
@@ -429,7 +437,7 @@ class RoleRegistration:
             command = RemotingCommand.request(RequestCode.QUERY_DATA_VERSION, header, body)
             return link.query(command, timeout).addCallback(is_outdated).addErrback(lambda _: True)
 
-        asked = DeferredList([ask(link) for link in self._links])
+        asked = DeferredList([ask(link) for link in self._links if not link.is_held])
         return asked.addCallback(lambda results: any(outdated for _, outdated in results))
 
 

@@ -6,7 +6,8 @@ and started, while messages are sent, plain and delayed, and read where the rout
 - only masters accept messages;
 - two brokers of a group do not both deliver for longer than `MOST_OVERLAP` while one of them can
   hear of the other one, by their own link or by a name server that reaches both;
-- when all is well again, every acknowledged message is read.
+- when all is well again, every acknowledged message is read;
+- where no broker was killed, offsets are then what they were committed as last, whoever took them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.support.sim.checks import Broken
 from tests.support.sim.simulation import Process
 
 GROUPS = ("a", "b", "c")
-TOPIC, QUEUES = "Topic", 4
+TOPIC, QUEUES, CONSUMERS = "Topic", 4, "G"
 #: Seconds between two looks at all brokers, and of trouble.
 LOOK, TROUBLE = 0.1, 30.0
 #: Seconds from which on two brokers of a group deliver for too long: a time-out, a scan and two
@@ -43,6 +44,7 @@ class ActingWorld:
     def __init__(self, seed: int, trace: list[str] | None = None) -> None:
         self.chance = chance = Random(seed)
         weather = Trouble(chance, slowest=0.1, latest=0.3) if chance.random() < 0.5 else None
+        self._skips_pre_online = chance.random() < 0.25
         self.cluster = cluster = ActingCluster(
             name_servers=2,
             chance=chance,
@@ -50,7 +52,7 @@ class ActingWorld:
             settings={
                 "compatible_with_old_name_srv": chance.random() < 0.5,
                 "register_name_server_period": 10_000,
-                "skip_pre_online": chance.random() < 0.25,
+                "skip_pre_online": self._skips_pre_online,
             },
             total_replicas=2,
             ha_send_heartbeat_interval=500,
@@ -61,6 +63,7 @@ class ActingWorld:
         self.read: Counter[bytes] = Counter()
         self._next: dict[tuple[str, int], int] = {}
         self._sent = 0
+        self._a_broker_was_killed = False
         #: By pair of brokers, since when both deliver although they can hear of each other.
         self._since: dict[tuple[BrokerProcess, BrokerProcess], float] = {}
         self.longest_overlap = 0.0
@@ -105,6 +108,8 @@ class ActingWorld:
             if len(able) > len(processes) // 2:
                 victim = chance.choice(able)
                 victim.end() if what == "kill" else victim.pause()
+                if what == "kill" and isinstance(victim, BrokerProcess):
+                    self._a_broker_was_killed = True
                 self._note(f"{what} {victim.host}")
         else:
             unable = [each for each in processes if not each.is_able]
@@ -122,14 +127,33 @@ class ActingWorld:
             if self.cluster.clock.seconds() > end:
                 missing = sorted(self.acknowledged - self.read.keys())
                 roles = {each.host: each.state.role.name for each in self._brokers()}
-                raise Broken(f"not well after {HEALING} s: missing {missing[:9]}, {roles}")
+                raise Broken(
+                    f"not well after {HEALING} s: missing {missing[:9]}, {roles}, groups put back"
+                    f" {self._put_back()}"
+                )
             self._go_on(1.0, sends=False)
 
     def _is_well(self) -> bool:
-        return self.acknowledged <= self.read.keys() and all(
-            broker.state.role is (Role.SLAVE if number else Role.MASTER)
-            for (_, number), broker in self.cluster.processes.items()
+        return (
+            self.acknowledged <= self.read.keys()
+            and all(
+                broker.state.role is (Role.SLAVE if number else Role.MASTER)
+                for (_, number), broker in self.cluster.processes.items()
+            )
+            and not self._put_back()
         )
+
+    def _put_back(self) -> dict[tuple[str, int], int]:
+        """Returns group and queue -> the offset that its master says, where more was committed."""
+        if self._a_broker_was_killed or self._skips_pre_online:
+            return {}
+        said = {
+            (name, queue): self.cluster.broker(name, MASTER_ID).offsets.query(
+                CONSUMERS, TOPIC, queue
+            )
+            for name, queue in self._next
+        }
+        return {key: offset for key, offset in said.items() if offset < self._next[key]}
 
     def _revive(self, process: Process) -> None:
         self._note(f"start {process.host}")
@@ -190,6 +214,7 @@ class ActingWorld:
             offset += 1
             self.read[message.body] += 1
         self._next[name, queue] = offset
+        broker.offsets.commit(CONSUMERS, TOPIC, queue, offset)
 
     def _shown(self, name: str) -> BrokerInMemory | None:
         """The broker that clients take for the master of a group."""

@@ -38,9 +38,9 @@ MAX_PAIRS = 1_000_000
 #: Pairs that one step looks at.
 _STEP = 500
 #: By how much the version grows when a slave begins to act. Its master may have counted on since
-#: the last copy, and stock's takes offsets back from a version that is not behind its own: this is
-#: 50,000 commits within some seconds.
-_ACTING_LEAP = 100
+#: the last copy, or counts on while it is cut off: ours asks whether the version is newer than its
+#: own, and stock's takes offsets back from one that is not behind its own.
+_ACTING_LEAP = 1_000_000
 
 log = Logger()
 

@@ -118,6 +118,27 @@ def test_a_master_that_is_heard_again_does_not_take_progress_from_one_that_acts(
     assert offsets.get(1) == known
 
 
+def test_a_slave_started_without_a_master_repeats_what_it_had_not_kept() -> None:
+    """It copies progress every 5 s and keeps it every 10 s."""
+    cluster = cluster_of("a", "b")
+    sent, due = [], {}
+    for number in range(60):
+        sent += send(cluster, "a", range(number, number + 1), 2)
+        due[b"%d" % number] = cluster.clock.seconds() + 6
+        cluster.run(1)
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    died_at = cluster.clock.seconds()
+    for number in range(2):
+        cluster.kill("a", number)
+    cluster.start("a", 1)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.run(10)
+    before, behind = came(cluster, "a", 1), came(cluster, "b")
+    assert before | behind == Counter(sent), "none is missing, each comes once through each"
+    again = before & behind
+    assert again and min(due[body] for body in again) > died_at - 16
+
+
 @pytest.mark.parametrize("power", [False, True])
 def test_an_acting_master_that_is_killed_goes_on_and_loses_nothing(power: bool) -> None:
     cluster = cluster_of("a", "b")

@@ -1,0 +1,128 @@
+"""A master that was paused or cut off, and was not started again: its slave may have acted."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.acting.pre_online import PreOnline
+from rocketmq_tw.broker.acting.taking_back import TakingBack
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Part, Periodic
+from rocketmq_tw.broker.cluster.group_members import Members
+from rocketmq_tw.broker.cluster.part import Cluster
+from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.errors import RequestError, WireError
+
+log = Logger()
+
+
+class Absence(Part):
+    """Has a master come back as one that starts does (`PreOnline`) where a slave acted meanwhile.
+
+    A name server that has not listed this master for so long that it may have taken it for gone
+    gets no registration before it is known whether a slave acted: the registration would end that,
+    and the slave would copy the older progress of its master.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        role: RoleHolder,
+        changes: RoleChanges,
+        cluster: Cluster,
+        pre_online: PreOnline,
+        taking_back: TakingBack,
+    ) -> None:
+        self._config = host.config
+        self._seconds = host.reactor.seconds
+        self._role = role
+        self._changes = changes
+        self._membership = cluster.membership
+        self._pre_online = pre_online
+        self._taking_back = taking_back
+        #: When each name server listed this broker last, and when `_look` was called last; seconds.
+        self._listed_at: dict[str, float] = {}
+        self._looked_at = 0.0
+        self._is_asking = False
+        self._membership.group.answered.add(self._heard)
+
+    def periodic(self) -> Iterable[Periodic]:
+        if self._pre_online.is_wanted and not self._config.enable_controller_mode:
+            period = self._config.sync_broker_member_group_period / 1000
+            yield Periodic("looking whether it was away", period, self._look, (Role.MASTER,))
+
+    def ready(self, state: RoleState) -> None:
+        self._looked_at = now = self._seconds()
+        self._listed_at = dict.fromkeys(self._membership.group.name_servers, now)
+
+    def _heard(self, answers: Mapping[str, Members | None]) -> None:
+        now, own = self._seconds(), self._role.state.broker_id
+        for name_server, members in answers.items():
+            if members is not None and own in members:
+                self._listed_at[name_server] = now
+
+    def _look(self) -> None:
+        config, now = self._config, self._seconds()
+        # A heartbeat came before, and maybe a question.
+        period = config.sync_broker_member_group_period
+        gone_ms = config.broker_not_active_timeout_millis - config.broker_heartbeat_interval
+        stood_still_ms, self._looked_at = (now - self._looked_at) * 1000, now
+        for name_server, listed_at in self._listed_at.items():
+            if (now - listed_at) * 1000 >= max(gone_ms - period, gone_ms / 2):
+                self._membership.hold_from(name_server)
+            else:
+                self._membership.release_to([name_server])
+        if stood_still_ms - period >= gone_ms and not self._is_asking:
+            # What is overdue must not be delivered before.
+            self._come_back(f"it stood still for {stood_still_ms / 1000:.0f} s")
+        elif self._membership.is_held_from_some and not self._is_asking:
+            self._is_asking = True
+            asking = self._ask().addErrback(lambda why: log.failure("looking for a slave", why))
+            asking.addCallback(self._asked)
+
+    def _asked(self, _: object) -> None:
+        self._is_asking = False
+
+    @inlineCallbacks
+    def _ask(self) -> Generator[Deferred[Any], Any, None]:
+        """Lets this broker be registered where no slave acted, else has it come back."""
+        scope = self._role.scope
+        answers = yield self._membership.group.ask()
+        own = self._role.state.broker_id
+        told = {its: members for its, members in answers.items() if members is not None}
+        slaves = {
+            address for members in told.values() for its, address in members.items() if its != own
+        }
+        try:
+            for address in slaves:
+                if (yield self._taking_back.has_newer(address)):
+                    if not scope.is_over:
+                        self._come_back("a slave has acted for it")
+                    return
+        except (RemotingError, RequestError, WireError) as why:
+            log.warn(
+                "this master is not registered yet: whether a slave acted is not known: {why}",
+                why=why,
+            )
+            return
+        if not scope.is_over:
+            self._listed_at.update(dict.fromkeys(told, self._seconds()))
+            self._membership.release_to(told)
+
+    def _come_back(self, why: str) -> None:
+        log.warn(
+            "this master was away ({why}): it takes over from its slaves what they have, and is"
+            " the master again then",
+            why=why,
+        )
+        state = self._role.state
+        left = self._changes.change(RoleState(Role.ISOLATED, state.broker_id))
+        left.addErrback(lambda failure: log.warn("{why}", why=failure.getErrorMessage()))
+        begun = left.addCallback(lambda _: self._changes.begin(state))
+        begun.addErrback(lambda failure: log.failure("coming back", failure))
