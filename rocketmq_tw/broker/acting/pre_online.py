@@ -109,8 +109,8 @@ class PreOnline(Part):
         if not self.is_wanted:
             yield self._changes.change(state)
             return
+        self._taking_back.begin(as_slave=state.role is not Role.MASTER)
         if state.role is Role.MASTER:
-            self._taking_back.begin()
             # The links that an earlier return opened were closed with the role.
             self._opened_at, self._open_from = None, self._host.reactor.seconds()
             self._host.listener.before_request.append(self._refuse_copies)
@@ -154,6 +154,7 @@ class PreOnline(Part):
                 members.pop(state.broker_id, None)
                 yield self._take_over(state, members)
             else:
+                members.pop(state.broker_id, None)
                 yield self._follow(members)
         except (NotYetError, RemotingError, RequestError, WireError, OSError) as why:
             self._wait(str(why))
@@ -241,9 +242,16 @@ class PreOnline(Part):
 
     @inlineCallbacks
     def _follow(self, members: Mapping[int, str]) -> Generator[Deferred[Any], Any, None]:
-        """Fires once this broker follows the master that lives, or none does."""
+        """Fires once this broker follows the master that lives; where none does, once what another
+        slave did that acted meanwhile counts here, unless that one's log goes on behind this."""
         address = members.get(MASTER_ID)
-        if address is None or self._replicas.is_linked:
+        if address is None:
+            for other in members.values():
+                log_range = yield self._taking_back.calls.log_range(other)
+                if log_range.end <= self._replicas.flushed_offset:
+                    yield self._taking_back.take(other)
+            return
+        if self._replicas.is_linked:
             return
         master = yield self._taking_back.calls.master(address)
         if not master.ha_address:

@@ -35,9 +35,14 @@ class TakingBack(Part):
         #: slave's count only where it did so later.
         self._put_back: dict[tuple[str, int], int] = {}
 
-    def begin(self) -> None:
-        """Forgets what slaves said at an earlier return."""
+    def begin(self, *, as_slave: bool) -> None:
+        """Forgets what slaves said at an earlier return. Where this broker is a slave that put
+        groups back itself, another slave's offsets count there only where it did so later."""
         self._put_back = {}
+        if as_slave:
+            version = self._offsets.data_version.counter + 1
+            for key, queue_ids in self._offsets.put_back().items():
+                self._put_back |= dict.fromkeys([(key, each) for each in queue_ids], version)
 
     def has_newer(self, slave: str) -> Deferred[bool]:
         """Fires with whether the slave at this address has acted since it followed this broker:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from rocketmq_tw.broker.acting.absence import Absence
 from rocketmq_tw.broker.acting.part import Acting
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.sending.part import Sending
@@ -18,10 +19,10 @@ from tests.support.sim.runs import in_a_hurry
 SEEDS = range(8)
 
 
-def found() -> str:
+def found(seeds: range = SEEDS) -> str:
     """What the first of some seeds finds; empty where none finds anything."""
     with in_a_hurry():
-        for seed in SEEDS:
+        for seed in seeds:
             broken = simulate(seed).broken
             if broken:
                 return broken
@@ -36,6 +37,11 @@ def test_an_acting_master_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Acting, "_may_act", stays)
     assert "both deliver" in found()
+
+
+def test_a_master_that_does_not_see_that_it_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Absence, "_look", lambda _: None)
+    assert "groups put back" in found(range(6, 12))
 
 
 def test_an_acting_master_that_takes_messages(monkeypatch: pytest.MonkeyPatch) -> None:

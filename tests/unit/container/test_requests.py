@@ -168,6 +168,20 @@ def test_a_master_and_a_slave_of_one_group_share_a_container() -> None:
     assert send(container, 11).code == SUCCESS
 
 
+def test_a_dledger_member_comes_and_goes() -> None:
+    container = ContainerInMemory()
+    keys = (
+        "enableDLegerCommitLog=true\ndLegerGroup=a\ndLegerSelfId=n0\ndLegerPeers=n0-127.0.0.1:41\n"
+    )
+    assert container.add(container.file("a", 11, keys)).code == SUCCESS
+    assert container.names() == ["DefaultCluster_a_0"] and 41 in container.machine.open
+    for _ in range(100):
+        container.machine.advance(0.1)
+    assert send(container, 11).code == SUCCESS, "it elected itself"
+    assert container.remove("a").code == SUCCESS
+    assert container.names() == [] and container.machine.open == {10811}
+
+
 @pytest.mark.parametrize(("name", "broker_id"), [("b", 0), ("a", 1)])
 def test_an_unknown_broker_cannot_be_removed(name: str, broker_id: int) -> None:
     container = ContainerInMemory()

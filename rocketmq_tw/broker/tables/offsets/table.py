@@ -104,6 +104,10 @@ class OffsetTable(WriteBehindTable):
         """Ends what `begin_acting` began; what was noted counts until a master's are followed."""
         self._acts = False
 
+    def put_back(self) -> dict[str, list[int]]:
+        """Returns the queues in which groups were put back while this broker acted."""
+        return self._own.put_back()
+
     def lead(self) -> None:
         """Forgets what was changed while this broker acted: it is the master now."""
         self._own = OwnChanges()
