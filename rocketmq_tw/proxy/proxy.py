@@ -79,7 +79,8 @@ class Proxy:
         self.methods: dict[str, Method] = {}
         for service in services:
             self.methods.update(service.methods())
-        self._classic = ClassicRequests(brokers, reactor, _advertised(config))
+        typed = metadata if config.enable_topic_message_type_check else None
+        self._classic = ClassicRequests(brokers, reactor, _advertised(config), typed)
         #: Request code -> what answers classic clients.
         self.handlers: dict[int, Handler] = self._classic.handlers()
 

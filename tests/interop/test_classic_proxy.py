@@ -1,4 +1,5 @@
-"""Stock's clients of both versions, which have a proxy of ours for name server and broker."""
+"""Stock's clients of both versions, which have a proxy of ours for name server and broker, before
+a cluster and in the process of a broker."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.classic_proxy import ClassicProxy
-from tests.support.cluster import OURS, Cluster
+from tests.support.classic_proxy import BrokerWithProxy, ClassicProxy
+from tests.support.cluster import OURS, Cluster, make_name_server
 from tests.support.java_client import JavaClients, Json
 from tests.support.wait import wait_until
 
@@ -20,33 +21,50 @@ SETTINGS = {
 
 
 class Site:
-    """A cluster, the proxy before it, and the clients of one version."""
+    """A cluster, the address of the proxy that clients know, and the clients of one version."""
 
-    def __init__(self, cluster: Cluster, proxy: ClassicProxy, java: JavaClients) -> None:
+    def __init__(self, cluster: Cluster, address: str, java: JavaClients) -> None:
         self.cluster = cluster
-        self.proxy = proxy
+        self.address = address
         self.java = java
-        #: What clients take for a name server.
-        self.address = proxy.address
 
     def topic(self, topic: str, queues: int = 4) -> str:
         return self.cluster.create_topic(self.java, topic, queues=queues)
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, ClassicProxy]]:
+def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, str]]:
     """A broker of ours and a proxy before it."""
-    home = tmp_path_factory.mktemp("classic-proxy")
+    home = tmp_path_factory.mktemp("cluster-mode")
     with (
         Cluster.of(home, name_servers=[OURS], brokers=[OURS], settings=SETTINGS) as cluster,
         ClassicProxy(home / "proxy", cluster.name_servers[0]) as proxy,
     ):
-        yield cluster, proxy
+        yield cluster, proxy.address
 
 
-@pytest.fixture
-def site(java: JavaClients, served: tuple[Cluster, ClassicProxy]) -> Site:
-    return Site(*served, java)
+@pytest.fixture(scope="module")
+def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, str]]:
+    """A broker of ours with a proxy in its process."""
+    home = tmp_path_factory.mktemp("local-mode")
+    names = make_name_server(OURS, home / "namesrv")
+    broker = BrokerWithProxy("broker-a", home / "broker", [names], settings=SETTINGS)
+    with Cluster([names], [broker]) as cluster:
+        yield cluster, broker.proxy_address
+
+
+def _site(request: pytest.FixtureRequest, jvms: dict[str, JavaClients]) -> Site:
+    version, place = request.param
+    cluster, address = request.getfixturevalue(place)
+    return Site(cluster, address, jvms[version])
+
+
+#: All that a version of the clients can.
+site = pytest.fixture(
+    params=[("4.9.7", "before"), (NEWEST, "before"), (NEWEST, "inside")], name="site"
+)(_site)
+#: What clients of 5.x can.
+newest = pytest.fixture(params=[(NEWEST, "before"), (NEWEST, "inside")], name="newest")(_site)
 
 
 def _messages(topic: str, bodies: list[str], **more: Any) -> list[Json]:
@@ -164,17 +182,16 @@ def test_tools_see_and_ask_consumers_behind_the_proxy(site: Site, names) -> None
         assert sorted(consumer.bodies(4)[2:]) == ["a", "b"]
 
 
-def test_a_message_is_taken_back(served: tuple[Cluster, ClassicProxy], jvms, names) -> None:
-    site = Site(*served, jvms[NEWEST])
-    topic = site.topic(names.topic)
+def test_a_message_is_taken_back(newest: Site, names) -> None:
+    topic = newest.topic(names.topic)
     late = {"topic": topic, "body": "late", "rawProperties": {"TIMER_DELAY_SEC": "3600"}}
-    with site.java.recaller(site.address, names.group) as recaller:
+    with newest.java.recaller(newest.address, names.group) as recaller:
         handle = recaller.send(late)
         assert recaller.recall(topic, handle)
 
 
-def test_pops_and_acknowledgements(served: tuple[Cluster, ClassicProxy], jvms, names) -> None:
-    site = Site(*served, jvms[NEWEST])
+def test_pops_and_acknowledgements(newest: Site, names) -> None:
+    site = newest
     topic, group, broker = site.topic(names.topic), names.group, site.cluster.broker
     site.java.mqadmin(
         "updateSubGroup", "-n", site.cluster.namesrv, "-b", broker.address, "-g", group
