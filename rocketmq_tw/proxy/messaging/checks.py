@@ -38,6 +38,16 @@ _NOT_SERVED = {5: "lite topics", 6: "priorities"}
 #: Characters of a wrong text that a refusal repeats.
 _SHOWN = 100
 
+# Looked up once, since each look into an enumeration is a call, and these are for each message.
+_BAD_REQUEST = Code.BAD_REQUEST
+_ILLEGAL_GROUP = Code.ILLEGAL_MESSAGE_GROUP
+_ILLEGAL_ID = Code.ILLEGAL_MESSAGE_ID
+_ILLEGAL_KEY = Code.ILLEGAL_MESSAGE_KEY
+_ILLEGAL_PROPERTY = Code.ILLEGAL_MESSAGE_PROPERTY_KEY
+_ILLEGAL_TAG = Code.ILLEGAL_MESSAGE_TAG
+_ENCODINGS = frozenset(Encoding.values())
+_TYPES = frozenset(MessageType.values())
+
 _control_character = re.compile("[\x00-\x1f\x7f-\x9f]").search
 
 
@@ -80,25 +90,20 @@ class MessageChecks:
         system = message.system_properties
         _check_type(system.message_type)
         self._check_body(message.body)
-        if system.body_encoding not in (
-            Encoding.ENCODING_UNSPECIFIED,
-            Encoding.IDENTITY,
-            Encoding.GZIP,
-        ):
+        if system.body_encoding not in _ENCODINGS:
             raise StatusError(
                 Code.NOT_IMPLEMENTED,
                 f"the body encoding {system.body_encoding} is not known: send IDENTITY or GZIP",
             )
         self._check_properties(message)
         _check_id(system.message_id)
-        if system.message_type == MessageType.TRANSACTION:
-            self._check_recovery(system)
+        self._check_recovery(system)
         self._check_delivery(system)
         self._check_group(system.message_group)
-        _check_text("trace context", system.trace_context, Code.BAD_REQUEST)
-        _check_text("born host", system.born_host, Code.BAD_REQUEST)
+        _check_text("trace context", system.trace_context, _BAD_REQUEST)
+        _check_text("born host", system.born_host, _BAD_REQUEST)
         if system.HasField("born_timestamp"):
-            _time(system.born_timestamp, "born", Code.BAD_REQUEST)
+            _time(system.born_timestamp, "born", _BAD_REQUEST)
 
     def _check_body(self, body: bytes) -> None:
         if not body and self._config.enable_message_body_empty_check:
@@ -127,7 +132,7 @@ class MessageChecks:
         _check_tag(system.tag)
         size += len(system.tag.encode())
         for key in system.keys:
-            _check_text("key", key, Code.ILLEGAL_MESSAGE_KEY)
+            _check_text("key", key, _ILLEGAL_KEY)
             size += len(key.encode())
         most = self._config.max_user_property_size
         if 0 < most < size:
@@ -138,6 +143,8 @@ class MessageChecks:
 
     def _check_recovery(self, system: SystemProperties) -> None:
         if not system.HasField("orphaned_transaction_recovery_duration"):
+            return
+        if system.message_type != MessageType.TRANSACTION:
             return
         seconds = system.orphaned_transaction_recovery_duration.seconds
         most = self._config.max_transaction_recovery_second
@@ -160,7 +167,7 @@ class MessageChecks:
             )
 
     def _check_group(self, group: str) -> None:
-        _check_text("message group", group, Code.ILLEGAL_MESSAGE_GROUP)
+        _check_text("message group", group, _ILLEGAL_GROUP)
         most = self._config.max_message_group_size
         if 0 < most <= len(group.encode()):
             raise StatusError(
@@ -195,24 +202,25 @@ class TopicTypes:
 
 
 def _check_type(kind: int) -> None:
+    if kind in _TYPES:
+        return
     if kind in _NOT_SERVED:
         raise StatusError(
             Code.NOT_IMPLEMENTED,
             f"messages with {_NOT_SERVED[kind]} are not served: send NORMAL, FIFO, DELAY or"
             " TRANSACTION messages",
         )
-    if kind not in MessageType.values():
-        raise StatusError(Code.NOT_IMPLEMENTED, f"the message type {kind} is not known")
+    raise StatusError(Code.NOT_IMPLEMENTED, f"the message type {kind} is not known")
 
 
 def _check_id(message_id: str) -> None:
     if not message_id.strip():
         raise StatusError(Code.ILLEGAL_MESSAGE_ID, "the message has no id: give it one")
-    _check_text("message id", message_id, Code.ILLEGAL_MESSAGE_ID)
+    _check_text("message id", message_id, _ILLEGAL_ID)
 
 
 def _check_property(name: str, value: str) -> None:
-    code = Code.ILLEGAL_MESSAGE_PROPERTY_KEY
+    code = _ILLEGAL_PROPERTY
     if not name:
         raise StatusError(code, f"the property with the value {value[:_SHOWN]!r} has no name")
     if name in RESERVED_PROPERTIES:
@@ -226,7 +234,7 @@ def _check_property(name: str, value: str) -> None:
 
 
 def _check_tag(tag: str) -> None:
-    _check_text("tag", tag, Code.ILLEGAL_MESSAGE_TAG)
+    _check_text("tag", tag, _ILLEGAL_TAG)
     if "|" in tag:
         raise StatusError(
             Code.ILLEGAL_MESSAGE_TAG,

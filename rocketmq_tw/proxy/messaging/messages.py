@@ -35,6 +35,7 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
 )
 
 _NAMESPACE_SEPARATOR = "%"
+_TRANSACTION = MessageType.TRANSACTION
 #: Packed bodies of at most so many bytes are given out unpacked, where that makes no more than
 #: `_MOST_UNPACKED`: not every client reads zlib, and larger ones would hold up the reactor.
 _MOST_PACKED = 64 * 1024
@@ -170,7 +171,7 @@ def properties_of(message: Message, group: str, born_host: str) -> dict[str, str
     keys = [key for key in system.keys if key]
     if keys:
         properties[props.KEYS] = props.KEY_SEPARATOR.join(keys)
-    if system.message_type == MessageType.TRANSACTION:
+    if system.message_type == _TRANSACTION:
         properties[props.TRAN_MSG] = "true"
         if system.HasField("orphaned_transaction_recovery_duration"):
             seconds = system.orphaned_transaction_recovery_duration.seconds

@@ -22,6 +22,7 @@ from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.dispatch_entries import parse_delay_levels
 
+_GZIP = Encoding.GZIP
 #: What bodies begin with that clients call GZIP: some of them mean zlib.
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZLIB_MAGIC = b"\x78"
@@ -60,9 +61,10 @@ class OutgoingMessages:
         is wrong with one of them."""
         if not messages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "no message to send: give one at least")
-        topic = check_topic(messages[0].topic)
+        resource = messages[0].topic
+        topic = check_topic(resource)
         for message in messages:
-            if check_topic(message.topic) != topic:
+            if message.topic != resource and check_topic(message.topic) != topic:
                 raise StatusError(
                     Code.MESSAGE_CORRUPTED,
                     "the messages of a request have one topic: send those of others by themselves",
@@ -142,7 +144,7 @@ class OutgoingMessages:
 
     async def _bodies(self, messages: Sequence[Message]) -> tuple[int, Sequence[bytes]]:
         """Returns the bodies, and the bits of the system flag that say how they are packed."""
-        packed = {each.system_properties.body_encoding == Encoding.GZIP for each in messages}
+        packed = {each.system_properties.body_encoding == _GZIP for each in messages}
         if packed == {False}:
             return 0, [each.body for each in messages]
         if packed == {True}:

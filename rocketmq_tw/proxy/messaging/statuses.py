@@ -17,6 +17,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 log = Logger()
 
+_OK = Code.OK
+
 #: Codes of brokers that say more than that something is wrong. Stock's proxies have the first five;
 #: all others are INTERNAL_SERVER_ERROR there, whosever the fault is.
 _CODES: dict[int, Code] = {
@@ -58,7 +60,7 @@ def status(code: Code, message: str = "") -> Status:
 
 def ok() -> Status:
     """Returns the status of what succeeded."""
-    return status(Code.OK)
+    return Status(code=_OK, message="OK")
 
 
 def broker_code(code: int) -> Code:
@@ -88,9 +90,10 @@ def status_of(error: BaseException) -> Status:
 def overall(entries: Iterable[Status]) -> Status:
     """Returns the status of a response whose entries have one each: theirs where all have the same
     code, MULTIPLE_RESULTS otherwise."""
-    every = list(entries)
-    codes = {entry.code for entry in every}
-    if len(codes) == 1:
-        first = every[0]
-        return ok() if first.code == Code.OK else status(first.code, first.message)
-    return status(Code.MULTIPLE_RESULTS)
+    first: Status | None = None
+    for entry in entries:
+        if first is None:
+            first = entry
+        elif entry.code != first.code:
+            return status(Code.MULTIPLE_RESULTS)
+    return status(Code.MULTIPLE_RESULTS) if first is None else first

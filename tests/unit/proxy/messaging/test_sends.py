@@ -6,19 +6,13 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.batch import decode_batch
 from rocketmq_tw.message.compression import CompressionType, compression_flag, decompress
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RequestTimeout
-from rocketmq_tw.proxy.messaging.checks import TopicTypes
 from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of
-from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
-from rocketmq_tw.proxy.messaging.sends import Sends
-from rocketmq_tw.proxy.messaging.transactions import HalfPlaces
-from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     Encoding,
@@ -26,17 +20,14 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     MessageType,
     Resource,
     SendMessageRequest,
-    SendMessageResponse,
     SystemProperties,
 )
-from rocketmq_tw.runtime.threads import at_once
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from tests.support.proxy import FakeCall, PlayedBrokers, answer_of
-
-NOW = 1_790_000_000_000
+from tests.support.sending import NOW, SendingProxy
 
 
 def message(
@@ -68,28 +59,15 @@ def stored(request: RemotingCommand, code: int = ResponseCode.SUCCESS) -> Remoti
     )
 
 
-class Proxy:
+class Proxy(SendingProxy):
     """The service beside two brokers, which store what they are sent."""
 
     def __init__(self, message_type: str = "MIXED", **config: Any) -> None:
-        self.clock = Clock()
-        self.brokers = PlayedBrokers()
-        self.brokers.add_topic("T", {"a": 4, "b": 4}, message_type=message_type)
+        brokers = PlayedBrokers()
+        brokers.add_topic("T", {"a": 4, "b": 4}, message_type=message_type)
         for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
-            self.brokers.answer(code, stored)
-        settings = ProxyConfig(**config)
-        self.halves = HalfPlaces(self.clock, 30)
-        types = TopicTypes(Metadata(self.clock, self.brokers), settings)
-        outgoing = OutgoingMessages(settings, lambda: NOW, at_once)
-        service = Sends(self.clock, self.brokers, types, outgoing, self.halves)
-        ((self.path, self.method),) = service.methods().items()
-
-    def begin(self, *messages: Message, call: FakeCall | None = None) -> Any:
-        request = SendMessageRequest(messages=messages)
-        return self.method.handler(request, call or FakeCall())
-
-    def send(self, *messages: Message, call: FakeCall | None = None) -> SendMessageResponse:
-        return answer_of(self.begin(*messages, call=call), self.clock)
+            brokers.answer(code, stored)
+        super().__init__(brokers, Clock(), **config)
 
     @property
     def headers(self) -> list[SendMessageRequestHeaderV2]:
@@ -113,7 +91,6 @@ def test_a_message_is_sent_and_its_place_is_told() -> None:
         )
     )
     (entry,) = response.entries
-    assert proxy.path == "/apache.rocketmq.v2.MessagingService/SendMessage"
     assert response.status.code == entry.status.code == Code.OK
     assert (entry.message_id, entry.transaction_id, entry.offset) == ("ID", "ID", 7)
     assert entry.recall_handle == ""
@@ -301,7 +278,9 @@ def test_the_deadline_of_the_call_bounds_all_tries() -> None:
     assert late.status.code == Code.REQUEST_TIMEOUT
     slow: Deferred[RemotingCommand] = Deferred()
     proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda _: slow)
-    waiting = Deferred.fromCoroutine(proxy.begin(message(), call=FakeCall(deadline=2.0)))
+    waiting = Deferred.fromCoroutine(
+        proxy.begin("SendMessage", SendMessageRequest(messages=[message()]), FakeCall(deadline=2.0))
+    )
     proxy.clock.advance(2)
     slow.errback(ConnectionLost("a:1", "reset"))
     assert answer_of(waiting, proxy.clock).status.code == Code.INTERNAL_SERVER_ERROR

@@ -6,17 +6,10 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.config.proxy import ProxyConfig
-from rocketmq_tw.proxy.messaging.checks import TopicTypes
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
-from rocketmq_tw.proxy.messaging.methods import path
-from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
 from rocketmq_tw.proxy.messaging.popped import PopClient
-from rocketmq_tw.proxy.messaging.recalls import Recalls
 from rocketmq_tw.proxy.messaging.renewal import Renewal
-from rocketmq_tw.proxy.messaging.sends import Sends
-from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
-from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     Encoding,
@@ -26,51 +19,39 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     MessageType,
     RecallMessageRequest,
     Resource,
-    SendMessageRequest,
     SystemProperties,
     TransactionResolution,
     TransactionSource,
 )
-from rocketmq_tw.runtime.threads import at_once
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 from tests.support.broker import BrokerInMemory
-from tests.support.proxy import BrokersInMemory, FakeCall, FakeClient, FakeClients, answer_of
+from tests.support.proxy import BrokersInMemory, FakeClient, FakeClients, answer_of
+from tests.support.sending import SendingProxy
 from tests.support.transactions import connect, let
 
 COMMIT, ROLLBACK = TransactionResolution.COMMIT, TransactionResolution.ROLLBACK
 
 
-class Proxy:
-    """All services of producers before one broker with the topic `T` of one queue."""
+class Proxy(SendingProxy):
+    """The services before one broker with the topic `T` of one queue."""
 
     def __init__(self, message_type: str = "MIXED", **fields: Any) -> None:
         self.broker = BrokerInMemory(**fields)
         self.name = self.broker.config.broker_name
-        clock, self.brokers = self.broker.clock, BrokersInMemory(self.broker)
-        self.brokers.add_topic("T", {self.name: 1}, message_type=message_type)
-        config, clients = ProxyConfig(), FakeClients()
-        metadata = Metadata(clock, self.brokers)
-        types, halves = TopicTypes(metadata, config), HalfPlaces(clock, 30)
-        outgoing = OutgoingMessages(config, self.broker.now_ms, at_once)
-        self.popped = PopClient(self.brokers)
-        renewal = Renewal(clock, self.popped, clients, metadata, config)
-        self.transactions = Transactions(clock, self.brokers, halves)
-        self.methods = {
-            **Sends(clock, self.brokers, types, outgoing, halves).methods(),
-            **self.transactions.methods(),
-            **Recalls(clock, self.brokers, types).methods(),
-            **DeadLetters(clock, clients, self.popped, renewal).methods(),
-        }
+        brokers = BrokersInMemory(self.broker)
+        brokers.add_topic("T", {self.name: 1}, message_type=message_type)
+        clock = self.broker.clock
+        super().__init__(brokers, clock, self.broker.now_ms)
+        clients = FakeClients()
+        self.popped = PopClient(brokers)
+        renewal = Renewal(clock, self.popped, clients, self.metadata, ProxyConfig())
+        self.methods.update(DeadLetters(clock, clients, self.popped, renewal).methods())
 
-    def call(self, method: str, request: Any) -> Any:
-        handler = self.methods[path(method)].handler
-        return answer_of(handler(request, FakeCall()), self.broker.clock)
-
-    def send(self, *messages: Message) -> Any:
-        """The entries of a response that says OK."""
-        response = self.call("SendMessage", SendMessageRequest(messages=messages))
+    def entries(self, *messages: Message) -> Any:
+        """The entries of a response to a send that says OK."""
+        response = self.send(*messages)
         assert response.status.code == Code.OK, response
         return response.entries
 
@@ -90,7 +71,7 @@ def message(body: bytes = b"hello", **system: Any) -> Message:
 
 def test_a_message_is_found_as_it_was_sent() -> None:
     proxy = Proxy()
-    (entry,) = proxy.send(
+    (entry,) = proxy.entries(
         message(properties={"n": "1"}, tag="a", keys=["k", "l"], message_group="g")
     )
     (found,) = proxy.broker.consume("T")
@@ -108,7 +89,7 @@ def test_a_message_is_found_as_it_was_sent() -> None:
 
 def test_a_batch_is_stored_message_by_message() -> None:
     proxy = Proxy()
-    entries = proxy.send(
+    entries = proxy.entries(
         *(message(b"%d" % i, message_id=f"ID-{i}", properties={"n": f"{i}"}) for i in range(3))
     )
     found = proxy.broker.consume("T")
@@ -124,14 +105,14 @@ def test_a_batch_is_stored_message_by_message() -> None:
 def test_a_gzip_body_is_read_by_classic_consumers() -> None:
     proxy = Proxy()
     body = b"hello " * 10_000
-    proxy.send(message(gzip.compress(body), body_encoding=Encoding.GZIP))
+    proxy.entries(message(gzip.compress(body), body_encoding=Encoding.GZIP))
     assert proxy.bodies() == [body]
 
 
 def test_a_topic_says_what_it_takes() -> None:
     proxy = Proxy("FIFO")
-    proxy.send(message(message_group="g"))
-    response = proxy.call("SendMessage", SendMessageRequest(messages=[message()]))
+    proxy.entries(message(message_group="g"))
+    response = proxy.send(message())
     assert response.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
     assert len(proxy.bodies()) == 1
 
@@ -154,7 +135,7 @@ def end(proxy: Proxy, transaction_id: str, resolution: int, **fields: Any) -> in
 @pytest.mark.parametrize(("resolution", "count"), [(COMMIT, 1), (ROLLBACK, 0)])
 def test_a_transaction_is_decided(resolution: int, count: int) -> None:
     proxy = Proxy()
-    (entry,) = proxy.send(message(message_type=MessageType.TRANSACTION))
+    (entry,) = proxy.entries(message(message_type=MessageType.TRANSACTION))
     let(proxy.broker, 1)
     assert proxy.bodies() == []
     assert end(proxy, entry.transaction_id, resolution) == Code.OK
@@ -169,7 +150,7 @@ def test_a_transaction_is_decided(resolution: int, count: int) -> None:
 @pytest.mark.parametrize(("resolution", "count"), [(COMMIT, 1), (ROLLBACK, 0)])
 def test_an_orphan_is_asked_about_and_decided(resolution: int, count: int) -> None:
     proxy, client = Proxy(), FakeClient()
-    proxy.send(message(message_type=MessageType.TRANSACTION, properties={"n": "1"}))
+    proxy.entries(message(message_type=MessageType.TRANSACTION, properties={"n": "1"}))
     peer = connect(proxy.broker, group="T")
     let(proxy.broker, 90)
     (question, *_) = [
@@ -187,8 +168,8 @@ def test_an_orphan_is_asked_about_and_decided(resolution: int, count: int) -> No
 def test_a_timed_message_comes_at_its_time_unless_it_is_recalled() -> None:
     proxy = Proxy(broker={"recall_message_enable": True})
     due = timestamp_of(proxy.broker.now_ms() + 5000)
-    proxy.send(message(b"comes", delivery_timestamp=due, message_id="A"))
-    (entry,) = proxy.send(message(b"recalled", delivery_timestamp=due, message_id="B"))
+    proxy.entries(message(b"comes", delivery_timestamp=due, message_id="A"))
+    (entry,) = proxy.entries(message(b"recalled", delivery_timestamp=due, message_id="B"))
     response = proxy.call(
         "RecallMessage",
         RecallMessageRequest(topic=Resource(name="T"), recall_handle=entry.recall_handle),
@@ -203,7 +184,7 @@ def test_a_timed_message_comes_at_its_time_unless_it_is_recalled() -> None:
 def test_a_received_message_becomes_a_dead_letter() -> None:
     proxy = Proxy()
     proxy.broker.groups.update(SubscriptionGroupConfig(group_name="G"))
-    proxy.send(message())
+    proxy.entries(message())
     let(proxy.broker, 1)
     header = PopMessageRequestHeader(
         consumer_group="G",
