@@ -25,8 +25,8 @@ from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
-from rocketmq_tw.proxy.grpc.health import Health
-from rocketmq_tw.proxy.grpc.reflection import Reflection
+from rocketmq_tw.proxy.grpc.health import HealthService
+from rocketmq_tw.proxy.grpc.reflection import ReflectionService
 from rocketmq_tw.proxy.grpc.server import GrpcConfig, GrpcServer
 from rocketmq_tw.proxy.http2.limits import Http2Limits
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
@@ -87,7 +87,7 @@ class ProxyServer:
         self._server: RemotingServer | None = None
         self._proxy: Proxy | None = None
         self._cluster: ClusterBrokers | None = None
-        self._health = Health([SERVICE])
+        self._health = HealthService([SERVICE])
 
     def start(self) -> None:
         """Serves from now on; raises `CannotListenError`, `ConfigError`, `TlsConfigError`."""
@@ -114,7 +114,7 @@ class ProxyServer:
         methods = {
             **self._proxy.methods,
             **self._health.methods(),
-            **Reflection([messaging_pb2.DESCRIPTOR]).methods(),
+            **ReflectionService([messaging_pb2.DESCRIPTOR]).methods(),
         }
         grpc = GrpcServer(self._reactor, _grpc_config(self.config), methods)
         listener.serve(self._proxy.handlers)

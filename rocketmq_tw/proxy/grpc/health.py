@@ -24,7 +24,7 @@ _NOT_SERVING = HealthCheckResponse.NOT_SERVING
 _UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
 
 
-class Health:
+class HealthService:
     """Answers for the whole server, by the name "", and for each of its services, which serve all
     or none."""
 

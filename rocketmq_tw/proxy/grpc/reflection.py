@@ -13,7 +13,7 @@ from rocketmq_tw.proxy.grpc.interfaces import BothStreams, GrpcStatus, ICall, Me
 from rocketmq_tw.proxy.proto import reflection_pb2, reflection_v1alpha_pb2
 
 
-class Reflection:
+class ReflectionService:
     """Tells what `files` declare, and what they are made of."""
 
     def __init__(self, files: Sequence[FileDescriptor]) -> None:

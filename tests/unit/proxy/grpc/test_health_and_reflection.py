@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
-from rocketmq_tw.proxy.grpc.health import Health
+from rocketmq_tw.proxy.grpc.health import HealthService
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
-from rocketmq_tw.proxy.grpc.reflection import Reflection
+from rocketmq_tw.proxy.grpc.reflection import ReflectionService
 from rocketmq_tw.proxy.proto import (
     health_pb2,
     messaging_pb2,
@@ -38,7 +38,7 @@ def statuses(messages: list[bytes]) -> list[int]:
 
 @pytest.mark.parametrize("service", ["", MESSAGING])
 def test_health_is_told(service: str) -> None:
-    health = Health([MESSAGING])
+    health = HealthService([MESSAGING])
     server = GrpcInMemory(health.methods())
     client = server.connect()
     before = client.call(CHECK, asked(service))
@@ -50,7 +50,7 @@ def test_health_is_told(service: str) -> None:
 
 
 def test_the_health_of_what_is_not_served() -> None:
-    server = GrpcInMemory(Health([MESSAGING]).methods())
+    server = GrpcInMemory(HealthService([MESSAGING]).methods())
     client = server.connect()
     checked = client.call(CHECK, asked("x.Y"))
     watched = client.call(WATCH, asked("x.Y"))
@@ -61,7 +61,7 @@ def test_the_health_of_what_is_not_served() -> None:
 
 
 def test_changes_of_health_are_told_while_the_client_listens() -> None:
-    health = Health([MESSAGING])
+    health = HealthService([MESSAGING])
     server = GrpcInMemory(health.methods())
     client = server.connect()
     response = client.call(WATCH, asked(MESSAGING))
@@ -80,7 +80,7 @@ class Tool:
 
     def __init__(self, version: Any) -> None:
         self.version = version
-        reflection = Reflection([messaging_pb2.DESCRIPTOR, health_pb2.DESCRIPTOR])
+        reflection = ReflectionService([messaging_pb2.DESCRIPTOR, health_pb2.DESCRIPTOR])
         self.server = GrpcInMemory(reflection.methods())
         client = self.server.connect()
         service = version.DESCRIPTOR.services_by_name["ServerReflection"].full_name
