@@ -48,7 +48,7 @@ class Proxy:
     def __init__(
         self, reactor: Any, config: ProxyConfig, brokers: IBrokers, in_thread: InThread
     ) -> None:
-        metadata = Metadata(reactor, brokers)
+        metadata = Metadata(reactor, brokers, config)
         halves = HalfPlaces(reactor, _HALF_SECONDS)
         transactions = Transactions(reactor, brokers, halves)
         asked = AskedClients(reactor, transactions.recover)

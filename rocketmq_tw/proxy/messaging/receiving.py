@@ -175,7 +175,8 @@ class Receiving:
         return min(size, room)
 
     def _invisible_ms(self, request: ReceiveMessageRequest, *, renews: bool) -> int:
-        if renews:
+        is_unsaid = request.auto_renew and not request.HasField("invisible_duration")
+        if renews or is_unsaid:
             return self._config.default_invisible_time_mills
         least = self._config.min_invisible_time_mills_for_recv
         return check_invisible_ms(request.invisible_duration, least, self._config)

@@ -241,8 +241,11 @@ class TestRenewal:
     def test_the_proxy_may_not_renew(self) -> None:
         world = ReceivingWorld(enable_proxy_auto_renew=False)
         world.send(b"one")
-        world.receive(auto_renew=True)
+        answer = world.receive(auto_renew=True, invisible_duration=None)
+        assert answer.bodies == [b"one"]
         assert len(world.renewal) == 0
+        world.pass_time(65)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
 
     def test_a_client_without_room_is_told_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from rocketmq_tw.proxy.messaging import renewal
