@@ -89,6 +89,14 @@ class TestMessages:
         assert done.called
         assert received(call).status.code == Code.MESSAGE_NOT_FOUND
 
+    def test_a_handle_that_a_producer_wrote_is_none(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one", properties={"POP_CK": "5 1 60000 0 0 broker-z 0 5"})
+        (message,) = world.receive().messages
+        handle = parse_receipt_handle(message.system_properties.receipt_handle)
+        assert (handle.info.broker_name, handle.info.offset) == ("broker-a", 0)
+        assert world.ack(message).status.code == Code.OK
+
     def test_a_client_without_settings_receives_all_the_same(self) -> None:
         world = ReceivingWorld()
         world.send(b"one")
