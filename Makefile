@@ -1,12 +1,11 @@
 # make run: a broker to try; make test: everything a change must pass. `make help` lists all.
 PYTHON ?= python3
 VENV := .venv
-# Two at a time, the tests of a file together: most of them wait for servers to start.
-SHARED := -n 2 --dist loadfile
+# The tests of a file together (tests/support/spread.py). Most of them wait for servers to start, so
+# there are more of them at a time than processors.
+WAITING := -n 4 --dist loadfile -m "not stock_only and not more"
 # On the reactor itself: a test that hits its limit costs its process, and the next one gets another.
 REACTOR := -p twisted -n 1 --timeout-method=thread
-# Those with stock's servers wait the most.
-WAITING := -n 3 --dist loadfile
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 --timeout 60 install -q \
     --config-settings editable_mode=compat
@@ -20,7 +19,7 @@ for pause in 5 15 45; do \
 done; $(PIP) -e '$(1)'
 endef
 
-.PHONY: help run try-controller try-acting test lint types imports unit crash jars interop interop-more spark proto bench clean
+.PHONY: help run try-controller try-acting test lint types imports unit servers crash jars interop interop-more spark proto bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -49,8 +48,8 @@ try-controller: $(STAMP)-run
 try-acting: $(STAMP)-run
 	@$(BIN)/python -m tools.try_acting
 
-#: make test     all of the following up to spark: everything a change must pass
-test: $(STAMP)-test lint types imports unit crash interop spark
+#: make test     all of the following up to servers: everything a change must pass
+test: $(STAMP)-test lint types imports unit servers
 
 #: make lint     ruff: format and lint; whether generated modules are current
 lint: $(STAMP)-test
@@ -71,9 +70,13 @@ unit: $(STAMP)-test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/sim
 	$(BIN)/python -m pytest $(REACTOR) tests/reactor
 
+#: make servers  crash, interop and spark at once: what waits for one leaves room for the others
+servers: jars
+	$(BIN)/python -m pytest $(WAITING) tests/interop tests/crash tests/spark
+
 #: make crash    power loss in memory, kill -9 of real brokers, random bytes
 crash: $(STAMP)-test
-	$(BIN)/python -m pytest $(SHARED) tests/crash
+	$(BIN)/python -m pytest $(WAITING) tests/crash
 
 #: make jars     fetch the stock jars through Maven
 jars: $(STAMP)-test
@@ -81,7 +84,7 @@ jars: $(STAMP)-test
 
 #: make interop  the stock jars against ours, both ways
 interop: jars
-	$(BIN)/python -m pytest $(WAITING) -m "not stock_only and not more" tests/interop
+	$(BIN)/python -m pytest $(WAITING) tests/interop
 
 #: make interop-more  cases of interop on stock alone, and combinations that make test leaves out
 interop-more: jars
@@ -89,7 +92,7 @@ interop-more: jars
 
 #: make spark    real Spark on real brokers
 spark: jars
-	$(BIN)/python -m pytest $(SHARED) tests/spark
+	$(BIN)/python -m pytest $(WAITING) tests/spark
 
 #: make proto    the Python modules of gRPC's messages anew, with grpcio-tools in a venv of its own
 proto:

@@ -15,6 +15,7 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, eventAsText, global
 from zope.interface import provider
 
 from tests.support import processes
+from tests.support.spread import ByServers, place_in_order
 from tests.support.threads import watched_threads
 
 # A busy machine is no failure, and a failing example has to be told so that it can be run again.
@@ -35,6 +36,18 @@ def pytest_configure() -> None:
     """Twisted keeps the first 65536 events until logging begins, and each one keeps what logged it:
     brokers with their stores and disks."""
     globalLogBeginner.beginLoggingTo([_show_errors], redirectStandardIO=False, discardBuffer=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first: what is left for the end is short."""
+    items.sort(key=lambda item: place_in_order(item.path))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers | None:
+    """See `ByServers`; other ways of spreading tests are pytest-xdist's own."""
+    return ByServers(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:
