@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import threading
 from concurrent.futures import Future
@@ -19,6 +20,10 @@ Json = dict[str, Any]
 #: Longer than the stock client waits for any answer.
 _CALL_LIMIT = 180.0
 _HEAP_MB = 512
+#: Stock gives a connection 3 s and most answers 5 s, which a busy machine may need for others: what
+#: administrators ask in vain is asked again.
+_ATTEMPTS = 4
+_UNANSWERED = re.compile("Remoting(Connect|SendRequest|Timeout)Exception")
 
 
 class JavaError(PeerFailed):
@@ -121,7 +126,7 @@ class JavaClients:
 
     def create_topic(self, namesrv: str, broker: str, topic: str, queues: int) -> None:
         """Creates a topic on the broker at an address with stock's admin client."""
-        self.call(
+        self._answered(
             "admin.createTopic",
             handle=self._admin(namesrv),
             address=broker,
@@ -131,7 +136,7 @@ class JavaClients:
 
     def admin(self, namesrv: str, method: str, *arguments: Any) -> Any:
         """What a method of stock's admin client returns, as JSON; keys of maps are text."""
-        return self.call(
+        return self._answered(
             "admin.call", handle=self._admin(namesrv), method=method, args=list(arguments)
         )
 
@@ -145,8 +150,21 @@ class JavaClients:
 
     def mqadmin(self, *arguments: str) -> str:
         """What mqadmin prints."""
-        output: str = self.call("mqadmin", args=list(arguments))
+        for _ in range(_ATTEMPTS):
+            output: str = self.call("mqadmin", args=list(arguments))
+            if not _UNANSWERED.search(output):
+                break
         return output
+
+    def _answered(self, operation: str, **arguments: Any) -> Any:
+        """The operation's result; it is asked for again where there was no answer."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self.call(operation, **arguments)
+            except JavaError as error:
+                if not _UNANSWERED.search(str(error)):
+                    raise
+        return self.call(operation, **arguments)
 
     def close(self) -> None:
         assert self._process.stdin is not None
