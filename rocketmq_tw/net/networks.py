@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+#: Characters of an address whose host is remembered: those of IP addresses are shorter.
+_SHORT = 64
 
 
 class Networks:
@@ -24,6 +28,10 @@ class Networks:
 def host_of(address: str) -> str:
     """Returns the host of `host:port`, and a host alone as it is; an IP address in its shortest
     form, so that two of them can be compared."""
+    return _remembered_host(address) if len(address) <= _SHORT else _find_host(address)
+
+
+def _find_host(address: str) -> str:
     host = address
     if address.startswith("["):
         host = address[1:].partition("]")[0]
@@ -31,6 +39,9 @@ def host_of(address: str) -> str:
         host = address.partition(":")[0]
     ip = _parsed(host)
     return host if ip is None else str(ip)
+
+
+_remembered_host = lru_cache(maxsize=4096)(_find_host)
 
 
 def ip_of(address: str) -> IPv4Address | IPv6Address | None:

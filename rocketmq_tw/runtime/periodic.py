@@ -70,7 +70,17 @@ class PeriodicCall:
         if self._is_under_way:
             return None
         self._is_under_way = True
-        return maybeDeferred(self._work).addErrback(self._failed).addCallback(self._call_ended)
+        try:
+            result = self._work()
+        except Exception:
+            self._failed(Failure())
+            result = None
+        if result is None:
+            # Most calls end at once, and there are many of them.
+            self._call_ended(None)
+            return None
+        done = maybeDeferred(lambda: result)
+        return done.addErrback(self._failed).addCallback(self._call_ended)
 
     def _call_ended(self, _: object) -> None:
         self._is_under_way = False

@@ -85,6 +85,10 @@ class _Copy:
         self.shown = 0
         #: It is up again after a power loss, or never lost any.
         self.is_known = True
+        #: The broker of now, with what is looked at after each event.
+        self.of: Any = None
+        self.store: Any = None
+        self.role: Any = None
 
 
 class GroupChecks:
@@ -146,8 +150,10 @@ class GroupChecks:
         """Takes in what has changed; whether members have to be looked at."""
         memory = broker.broker
         assert memory is not None
-        copy, store = self._copies[broker.host], memory.store
-        state = memory.broker.role.state
+        copy = self._copies[broker.host]
+        if copy.of is not memory:
+            copy.of, copy.store, copy.role = memory, memory.store, memory.broker.role
+        store, state = copy.store, copy.role.state
         if state is not self._believed.get(broker.host):
             self._believed[broker.host] = state
             self._look_at_role(broker)
