@@ -7,6 +7,7 @@ the place.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import NamedTuple
@@ -140,17 +141,21 @@ class TimerWheel:
         where there is none before `until_ms`. Empty pages are passed over at once."""
         number, until = since_ms // self.precision_ms, -(-until_ms // self.precision_ms)
         until = min(until, number + self.slots)
-        while number < until:
-            index = number % self.slots
-            in_page, width = index % _PAGE_SLOTS, self._width(index)
-            page = self._pages.get(index // _PAGE_SLOTS)
-            if page is not None:
-                for step in range(min(width, until - number)):
-                    at = (in_page + step) * SLOT_SIZE
-                    of, _, last, _, _ = _SLOT.unpack_from(page, at)
-                    if of == number + step and last >= 0:
-                        return (number + step) * self.precision_ms
-            number += width
+        round_start, first = number - number % self.slots, number % self.slots // _PAGE_SLOTS
+        pages = sorted(self._pages)
+        split = bisect_left(pages, first)
+        # The page of `number` comes once more, with what lies in front of it: a round later.
+        for of_round, ats in ((0, pages[split:]), (self.slots, pages[: split + 1])):
+            for at in ats:
+                begin = max(number, round_start + of_round + at * _PAGE_SLOTS)
+                if begin >= until:
+                    return None
+                index, page = begin % self.slots, self._pages[at]
+                for step in range(min(self._width(index), until - begin)):
+                    place = (index % _PAGE_SLOTS + step) * SLOT_SIZE
+                    of, _, last, _, _ = _SLOT.unpack_from(page, place)
+                    if of == begin + step and last >= 0:
+                        return (begin + step) * self.precision_ms
         return None
 
     def waiting(self, since_ms: int) -> Iterator[tuple[int, Slot]]:

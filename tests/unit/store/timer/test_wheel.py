@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from rocketmq_tw.files.memory import MemoryFiles
@@ -117,3 +119,18 @@ def test_a_file_of_another_size_is_refused() -> None:
     make(files)
     with pytest.raises(DamagedStoreError, match="32000 bytes where a timer wheel has 3200:"):
         TimerWheel(files, PATH, 1000, slots=100).load(START)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_next_one_is_found_wherever_it_is_on_the_wheel(seed: int) -> None:
+    chance = random.Random(seed)
+    since = START + chance.randrange(SLOTS) * 1000
+    wheel = make(MemoryFiles(), since)
+    put = {since + chance.randrange(SLOTS) * 1000 for _ in range(chance.choice([1, 3, 12]))}
+    for time_ms in put:
+        wheel.put(time_ms, Slot(0, 0, 1))
+    for _ in range(50):
+        begin = since + chance.randrange(SLOTS) * 1000
+        end = begin + chance.randrange(2 * SLOTS) * 1000
+        expected = min((each for each in put if begin <= each < end), default=None)
+        assert wheel.next_time(begin, end) == expected
