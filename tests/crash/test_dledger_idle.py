@@ -15,7 +15,7 @@ from tests.support.wait import wait_until
 #: DLedger's defaults.
 TIMING = Timing(heartbeat=2000, min_vote=300, max_vote=1000)
 SHARE = 0.01
-WINDOWS = 10
+WINDOWS = 30
 
 
 def test_an_idle_member_takes_less_than_a_hundredth_of_a_core(tmp_path: Path) -> None:
