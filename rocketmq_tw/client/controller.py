@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeVar
 import javaproperties
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, check_success
 from rocketmq_tw.net.address import split_address, split_addresses
+from rocketmq_tw.net.client import send_unheard
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -73,8 +73,6 @@ class ControllerClient:
     controller's code, or with `NoControllerError`.
     """
 
-    log = Logger()
-
     def __init__(
         self,
         clock: Any,
@@ -132,16 +130,7 @@ class ControllerClient:
         known = self.addresses if self.leader is None else [*self.addresses, self.leader]
         for address in dict.fromkeys(known):
             command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header, oneway=True)
-            sending = self._remoting.send_oneway(address, command)
-            sending.addTimeout(timeout, self._clock)
-            sending.addErrback(
-                lambda failure, address: self.log.debug(
-                    "no heartbeat to {address}: {reason}",
-                    address=address,
-                    reason=failure.getErrorMessage(),
-                ),
-                address,
-            )
+            send_unheard(self._remoting, self._clock, address, command, timeout)
 
     # The leader, about the brokers of one name
 

@@ -34,7 +34,7 @@ from rocketmq_tw.net.interfaces import (
     RequestCheck,
 )
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
-from rocketmq_tw.replication.links.slave_addresses import SlaveAddressCheck
+from rocketmq_tw.replication.links.members import SlaveAddressCheck
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.errors import StoreError
 

@@ -48,6 +48,27 @@ def host_endpoints(reactor: Any, connect_timeout: float) -> EndpointFor:
     return endpoint_for
 
 
+def send_unheard(
+    client: IRemotingClient,
+    clock: IReactorTime,
+    address: str,
+    command: RemotingCommand,
+    seconds: float,
+) -> None:
+    """Sends a oneway request that nothing waits for, such as a heartbeat. It is given up, with a
+    line for debugging, where no connection is there within `seconds`."""
+    sent = client.send_oneway(address, command)
+    sent.addTimeout(seconds, clock)
+    sent.addErrback(
+        lambda failure: RemotingClient.log.debug(
+            "request {code} was not sent to {address}: {why}",
+            code=int(command.code),
+            address=address,
+            why=failure.getErrorMessage(),
+        )
+    )
+
+
 def _give_up_in_time(transport: Any) -> None:
     """Has the kernel end the connection after `UNACKNOWLEDGED_SECONDS`."""
     while (below := getattr(transport, "transport", None)) is not None:

@@ -30,7 +30,7 @@ from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
-from rocketmq_tw.replication.links.slave_addresses import SlaveAddressCheck
+from rocketmq_tw.replication.links.members import SlaveAddressCheck
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring

@@ -18,6 +18,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.client.commands import check_success, read_route, route_command
 from rocketmq_tw.message.names import member_sync_topic
+from rocketmq_tw.net.client import send_unheard
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.route import BrokerMemberGroupBody
@@ -59,17 +60,9 @@ class GroupMembers:
     def beat(self) -> None:
         """Sends a heartbeat to each name server; nothing waits for it. It is given up where no
         connection is there within `sendHeartbeatTimeoutMillis`."""
+        seconds = self._config.send_heartbeat_timeout_millis / 1000
         for address in self.name_servers:
-            sent = self._client.send_oneway(address, self._heartbeat())
-            sent.addTimeout(self._config.send_heartbeat_timeout_millis / 1000, self._clock)
-            sent.addErrback(
-                lambda failure, address: log.debug(
-                    "no heartbeat to name server {address}: {why}",
-                    address=address,
-                    why=failure.getErrorMessage(),
-                ),
-                address,
-            )
+            send_unheard(self._client, self._clock, address, self._heartbeat(), seconds)
 
     def ask(self) -> Deferred[dict[str, Members | None]]:
         """Fires with the answer of each name server, None where there was none within

@@ -13,10 +13,9 @@ from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.checks import not_popped
-from rocketmq_tw.broker.pop.context import PopContext
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.reviving import Reviving
-from rocketmq_tw.broker.pop.service import PopService
+from rocketmq_tw.broker.pop.service import PopContext, PopService
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import DELIVERING_ROLES, Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests, OrderlyAcks
-from rocketmq_tw.broker.pop.check_points import PoppedQueue
+from rocketmq_tw.broker.pop.check_points import PoppedQueue, ReviveLog
 from rocketmq_tw.broker.pop.checks import PopChecks
-from rocketmq_tw.broker.pop.context import PopContext
 from rocketmq_tw.broker.pop.held_pops import HeldPops
-from rocketmq_tw.broker.pop.order import OrderWatch
+from rocketmq_tw.broker.pop.order import OrderBook, OrderWatch
 from rocketmq_tw.broker.pop.peek_and_notify import PeekAndNotify
+from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.pop_requests import PopRequests
 from rocketmq_tw.broker.pop.positions import Positions
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import PopReads, QueueReads
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import popped_topic
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.interfaces import Handler
+
+
+@dataclass(frozen=True)
+class PopContext:
+    """What the requests and the revival share: the broker's host, role, log and tables, and the
+    books on what is popped."""
+
+    host: Host
+    role: RoleHolder
+    writing: Writing
+    tables: Tables
+    revive_log: ReviveLog
+    order: OrderBook
+    in_flight: InFlight
 
 
 class PopService:

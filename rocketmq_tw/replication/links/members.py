@@ -1,4 +1,5 @@
-"""Which connections of slaves are replicas of the group: those of its registered brokers.
+"""Which connections of slaves are let in, and which are replicas of the group: those of its
+registered brokers.
 
 HA says nothing of who connects but, in groups with a controller, an id that anybody may claim. So a
 connection is taken for that of a registered broker whose host it comes from.
@@ -13,7 +14,10 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.net.networks import Networks
+from rocketmq_tw.net.interfaces import IIdentified
+from rocketmq_tw.net.networks import Networks, host_of
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 #: Milliseconds between two questions for the members, while some connection is not known.
 LOOK_MS = 2000
@@ -116,3 +120,18 @@ class RegisteredReplicas:
         log.warn(
             "the members of the group cannot be asked for: {why}", why=failure.getErrorMessage()
         )
+
+
+class SlaveAddressCheck:
+    """A `ConnectionCheck` that lets in connections from `networks` alone, as haAddresses names
+    them; everybody where it is empty."""
+
+    def __init__(self, networks: str) -> None:
+        self._networks = Networks(networks)
+
+    def __call__(self, connection: IIdentified) -> None:
+        if self._networks and connection.address not in self._networks:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"{host_of(connection.address)} is not in haAddresses of this broker",
+            )

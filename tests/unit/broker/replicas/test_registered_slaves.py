@@ -17,7 +17,7 @@ from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.server import RemotingServer
-from rocketmq_tw.replication.links.slave_addresses import SlaveAddressCheck
+from rocketmq_tw.replication.links.members import SlaveAddressCheck
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
