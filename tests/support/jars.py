@@ -68,7 +68,7 @@ def stock_jars(version: str, profile: str | None = None) -> Path:
     """
     home = BUILD / "stock" / (version if profile is None else f"{version}-{profile}")
     jars = home / "lib"
-    with _only_one(home):
+    with only_one(home):
         done = home / "complete"
         if not done.exists() or done.stat().st_mtime < POM.stat().st_mtime:
             _download(version, profile, jars)
@@ -89,7 +89,7 @@ def compiled(name: str, sources: Path, jars: Path, *more: Path) -> Path:
     is newer."""
     home = BUILD / "driver" / name
     classes = home / "classes"
-    with _only_one(home):
+    with only_one(home):
         done = home / "complete"
         files = [file for folder in (sources, *more) for file in sorted(folder.glob("*.java"))]
         if not done.exists() or done.stat().st_mtime < max(each.stat().st_mtime for each in files):
@@ -128,7 +128,7 @@ def _maven(command: list[str]) -> str | None:
 
 
 @contextmanager
-def _only_one(home: Path) -> Iterator[None]:
+def only_one(home: Path) -> Iterator[None]:
     """Keeps other processes of the test run out while one downloads or compiles."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock:
