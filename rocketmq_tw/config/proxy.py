@@ -5,8 +5,6 @@ Defaults are stock 5.3.3's; where a proxy of ours departs from them stands in `s
 
 from typing import Annotated
 
-from msgspec import field
-
 from rocketmq_tw.config.base import (
     AddressList,
     Config,
@@ -35,26 +33,17 @@ class ProxyConfig(Config, frozen=True):
     # Who it is, and where its cluster is.
     namesrv_addr: AddressList = ""
     proxy_mode: Annotated[str, Format(_mode)] = CLUSTER
-    #: The cluster of brokers behind it.
-    rocketmq_cluster_name: str = field(default="DefaultCluster", name="rocketMQClusterName")
     #: Labels of its metrics; the name is the host's where none is given.
     proxy_cluster_name: str = "DefaultCluster"
     proxy_name: str = ""
-    #: Under which address other proxies know it; empty: the host's.
-    local_serve_addr: OptionalHost = ""
-    #: The cluster of the topic over which proxies tell each other of their clients; empty: the
-    #: brokers' cluster.
-    heartbeat_syncer_topic_cluster_name: str = ""
-    heartbeat_syncer_topic_name: str = "DefaultHeartBeatSyncerTopic"
 
     # Ports.
     #: 0: a port of the kernel's choice.
     grpc_server_port: Port = 8081
     #: Clients of RocketMQ 4; gRPC is understood there too.
     remoting_listen_port: Port = 8080
-    #: The host that classic clients are told in place of the brokers'; empty: `localServeAddr`.
+    #: The host that classic clients are told in place of the brokers'; empty: where they asked.
     remoting_access_addr: OptionalHost = ""
-    grpc_shutdown_time_seconds: NonNegativeLong = 30
     grpc_max_inbound_message_size: Positive = 130 * 1024 * 1024
     grpc_client_idle_time_mills: PositiveLong = 120_000
     #: Whether routes name the port that the client asked at, or `grpcServerPort`.
@@ -117,7 +106,6 @@ class ProxyConfig(Config, frozen=True):
 
     # What is known of topics and groups.
     topic_route_service_cache_expired_seconds: Positive = 300
-    topic_route_service_cache_refresh_seconds: Positive = 20
     topic_route_service_cache_max_num: Positive = 20_000
     topic_config_cache_expired_seconds: Positive = 300
     topic_config_cache_refresh_seconds: Positive = 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from socket import gethostname
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -38,9 +39,6 @@ from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
 
-#: Seconds for which it is remembered where a half message stands: brokers ask long before.
-_HALF_SECONDS = 3_600.0
-
 
 class Proxy:
     """What clients of a proxy ask, by gRPC (`methods`) and by remoting (`handlers`)."""
@@ -48,8 +46,9 @@ class Proxy:
     def __init__(
         self, reactor: Any, config: ProxyConfig, brokers: IBrokers, in_thread: InThread
     ) -> None:
+        self._config = config
         metadata = Metadata(reactor, brokers, config)
-        halves = HalfPlaces(reactor, _HALF_SECONDS)
+        halves = HalfPlaces(reactor, config.transaction_data_expire_millis / 1000)
         transactions = Transactions(reactor, brokers, halves)
         asked = AskedClients(reactor, transactions.recover)
         self.clients = ProxyClients(
@@ -95,6 +94,13 @@ class Proxy:
 
     def metrics(self) -> Iterable[Metric]:
         """Yields the proxy's figures."""
+        labels = {
+            "cluster": self._config.proxy_cluster_name,
+            "node_type": "proxy",
+            "node_id": self._config.proxy_name or gethostname(),
+            "proxy_mode": self._config.proxy_mode.lower(),
+        }
+        yield gauge("rocketmq_proxy_up", 1, labels)
         yield gauge("rocketmq_proxy_clients", len(self.clients), {"protocol_type": "grpc"})
         classic = len(self._classic.clients)
         yield gauge("rocketmq_proxy_clients", classic, {"protocol_type": "remoting"})

@@ -75,9 +75,11 @@ class ProxyServer:
 
     def __init__(self, reactor: Any, loaded: Loaded, broker: Broker | None = None) -> None:
         self.config = loaded[ProxyConfig]
-        if broker is not None and not self.config.namesrv_addr:
+        if broker is not None:
             self.config = msgspec.structs.replace(
-                self.config, namesrv_addr=broker.config.namesrv_addr
+                self.config,
+                namesrv_addr=self.config.namesrv_addr or broker.config.namesrv_addr,
+                proxy_mode=LOCAL,
             )
         self._reactor = reactor
         self._net = loaded[NettyServerConfig]

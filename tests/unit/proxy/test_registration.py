@@ -49,9 +49,11 @@ class Site:
         self.cluster = ClusterBrokers(
             self.clock, config, lambda: self.broker.network.client("10.0.0.3")
         )
+        self.names = names
         brokers: IBrokers = self.cluster
         if is_local:
             brokers = LocalBrokers(self.clock, self.broker.broker, self.cluster)
+        self.brokers = brokers
         asked = AskedClients(self.clock, lambda client, request: None)
         self.clients = ProxyClients(self.clock.seconds, asked.hand_on, lambda: 120.0)
         self.registration = Registration(self.clock, brokers, self.clients, all_steps)
@@ -154,3 +156,23 @@ def test_beyond_the_last_connection_brokers_see_one_of_them() -> None:
     for client_id in ("a", "b", "c"):
         site.enter(client_id)
     assert site.online() == ["a", "c"]
+
+
+def test_a_local_proxy_serves_other_brokers_too() -> None:
+    site = Site(is_local=True)
+    other = "10.0.0.5:10911"
+    site.names.register(other, "broker-b", "Other", 4)
+    network = site.broker.network
+    network.serve(other, {9: lambda request, peer: request.response(remark="over the network")})
+    site.pass_time(6)
+    assert set(site.brokers.names()) == {"broker-a", "broker-b"}
+    answers: list[RemotingCommand] = []
+    made = network.made
+    for name in ("broker-a", "broker-b"):
+        site.brokers.ask(name, RemotingCommand.request(9), 3.0).addCallback(answers.append)
+    site.pass_time(1)
+    here, there = answers
+    assert here.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert there.remark == "over the network"
+    # The broker of the process needs no connection.
+    assert network.made == made + 1

@@ -25,9 +25,9 @@ def parsed(kind: type[S], *arguments: str) -> S:
 
 def test_a_proxy_reads_stocks_file(tmp_path: Path) -> None:
     file = tmp_path / "rmq-proxy.json"
-    file.write_text('{"rocketMQClusterName": "c", "namesrvAddr": "a:1", "grpcServerPort": 1}')
+    file.write_text('{"proxyClusterName": "c", "namesrvAddr": "a:1", "grpcServerPort": 1}')
     config = parsed(proxy.Options, "-c", str(file), "-o", "grpcServerPort=2").loaded[ProxyConfig]
-    assert (config.rocketmq_cluster_name, config.namesrv_addr) == ("c", "a:1")
+    assert (config.proxy_cluster_name, config.namesrv_addr) == ("c", "a:1")
     assert config.grpc_server_port == 2
     assert config.use_endpoint_port_from_request and not config.tls_test_mode_enable
 
@@ -67,3 +67,11 @@ def test_a_proxys_file_needs_a_proxy(tmp_path: Path) -> None:
         parsed(broker.Options, "-pc", str(tmp_path))
     with pytest.raises(SystemExit, match="nowhere"):
         parsed(broker.Options, "--enable-proxy", "-pc", "/nowhere")
+
+
+@pytest.mark.parametrize("name", ["rmq-proxy.json", "rmq-proxy.properties"])
+def test_the_samples_are_read_without_a_warning(name: str) -> None:
+    file = Path(__file__).parents[3] / "etc" / "proxy" / name
+    loaded = parsed(proxy.Options, "-c", str(file)).loaded
+    assert not [notice for notice in loaded.notices if notice.is_warning]
+    assert loaded[ProxyConfig].namesrv_addr == "127.0.0.1:9876"
