@@ -319,6 +319,9 @@ class BlockingClient:
         while True:
             tries -= 1
             target = queue or self._next_queue(prepared.topic, avoid)
+            if self._master_of(target) is None:
+                # Also of a topic that its first message makes.
+                self.write_queues(target.topic)
             address = self._address(target)
             command = send_command(prepared, self.group, target, wall_clock_ms())
             try:
@@ -351,11 +354,14 @@ class BlockingClient:
         address = self._address(queue)
         return read(address, self._request(address, command, timeout or self._timeout))
 
+    def _master_of(self, queue: MessageQueue) -> str | None:
+        return address_of(self._brokers.values(), queue.broker_name, MASTER_ID)
+
     def _address(self, queue: MessageQueue) -> str:
-        address = address_of(self._brokers.values(), queue.broker_name, MASTER_ID)
+        address = self._master_of(queue)
         if address is None:
             self.route(queue.topic)
-            address = address_of(self._brokers.values(), queue.broker_name, MASTER_ID)
+            address = self._master_of(queue)
             if address is None:
                 raise NoRouteError(f"no route of {queue.topic} names {queue.broker_name}")
         return address

@@ -253,6 +253,18 @@ def test_a_topic_that_brokers_would_make():
     cluster.close()
 
 
+def test_a_chosen_queue_of_a_topic_that_is_not_there_yet_is_found_anew():
+    """As after a failure of its first send: nothing else makes the topic."""
+    made = Cluster(default_topic_queue_nums=8)
+    try:
+        with BlockingClient([made.names_server.address]) as client:
+            queue = client.write_queues("new")[3]
+            client.forget_routes()
+            assert client.send(Message("new", b"first"), queue=queue).queue == queue
+    finally:
+        made.close()
+
+
 @pytest.mark.parametrize(
     "data", [b"\x7f\xff\xff\xff", b"\0\0\0\x08\0\0\0\x09abcd", b"\0\0\0\x05\0\0\0\x01{"]
 )
