@@ -92,6 +92,8 @@ class ControllerProcess(ServerProcess):
             "controllerDLegerSelfId": self.name,
             "controllerStorePath": str(self.store),
             "mappedFileSize": str(_DATA_FILE_SIZE),
+            # A test that takes longer than two minutes must not lose the brokers that it plays.
+            "serverChannelMaxIdleTimeSeconds": "3600",
             "rocketmqHome": str(self.home),
             **self.settings,
         }
