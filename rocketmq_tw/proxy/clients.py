@@ -73,6 +73,19 @@ class ProxyClient:
         return self._hand_on(self, request, timeout)
 
 
+def settings_size(settings: pb.Settings) -> int:
+    """Returns the bytes of settings; raises `GrpcError` (INVALID_ARGUMENT) where they are too
+    many."""
+    size = settings.ByteSize()
+    if size > MAX_SETTINGS_BYTES:
+        raise GrpcError(
+            GrpcStatus.INVALID_ARGUMENT,
+            f"settings of {size} bytes, {MAX_SETTINGS_BYTES} are the limit: name fewer topics an"
+            " instance",
+        )
+    return size
+
+
 class ProxyClients:
     """The connected gRPC clients by id. `seconds` is a clock that is never set; a client is gone
     after `silence` seconds without a heartbeat or settings."""
@@ -111,9 +124,9 @@ class ProxyClients:
         """Takes over what a client tells over its stream `call`; raises `GrpcError` where there is
         no room for it."""
         client = self._clients.get(client_id)
-        size = settings.ByteSize()
+        size = settings_size(settings)
         former = 0 if client is None or client.settings is None else client.settings.ByteSize()
-        self._check_room(client is None, size, size - former)
+        self._check_room(client is None, size - former)
         if client is None:
             language = call.metadata.get("x-mq-language", "")
             client = ProxyClient(client_id, call.address, language, self._hand_on)
@@ -155,10 +168,7 @@ class ProxyClients:
             if number % _STEP == 0:
                 yield
 
-    def _check_room(self, is_new: bool, size: int, grown: int) -> None:
-        if size > MAX_SETTINGS_BYTES:
-            reason = f"settings of {size} bytes, {MAX_SETTINGS_BYTES} are the limit: name fewer"
-            raise GrpcError(GrpcStatus.INVALID_ARGUMENT, f"{reason} topics an instance")
+    def _check_room(self, is_new: bool, grown: int) -> None:
         if is_new and len(self._clients) >= MAX_CLIENTS:
             reason = f"this proxy has {MAX_CLIENTS} clients: use another one"
             raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, reason)

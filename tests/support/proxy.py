@@ -80,6 +80,10 @@ class FakeCall:
     def go_on(self) -> None:
         """The client has taken what was sent."""
         self.ready = True
+        self.take()
+
+    def take(self) -> None:
+        """The client takes what was sent, and keeps up no more than before."""
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             callback()

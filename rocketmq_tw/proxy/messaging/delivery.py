@@ -75,6 +75,7 @@ class Delivery:
         for index, message in enumerate(messages):
             await when_ready(call)
             if call.is_over:
+                self._take_back(receiver, messages[:index])
                 self._bring_back(receiver, messages[index:])
                 return
             shown = _shown(receiver, message)
@@ -89,6 +90,17 @@ class Delivery:
                     message.stored.reconsume_times,
                 )
             call.send(ReceiveMessageResponse(message=shown))
+        await when_ready(call)
+        if call.is_over:
+            self._take_back(receiver, messages)
+
+    def _take_back(self, receiver: Receiver, messages: Iterable[PoppedMessage]) -> None:
+        """Has messages come back that were sent in an answer that ended before the client had all
+        of it: clients throw such an answer away. Those that are not renewed come back by
+        themselves."""
+        if receiver.renews:
+            for message in messages:
+                self._renewal.bring_back(receiver.group, receiver.topic, message.handle)
 
     def _is_for(self, receiver: Receiver, message: PoppedMessage) -> bool:
         """Returns whether a message is for the client; another one is not for its group at all, or

@@ -69,6 +69,7 @@ class RenewedMessage:
         "failures",
         "handle",
         "is_busy",
+        "is_left",
         "is_queued",
         "place",
         "popped_at",
@@ -93,6 +94,8 @@ class RenewedMessage:
         self.failures = 0
         #: Requests of the client about the message that are under way.
         self.claims = 0
+        #: Whether its client is gone, so that it comes back unless a claim settles it.
+        self.is_left = False
         self.is_busy = False
         self.is_queued = False
         self._waiting: Waiters[None] | None = None
@@ -178,6 +181,7 @@ class Renewal:
     def settle(self, message: RenewedMessage) -> None:
         """Ends a claim and the renewals with it: the client is done with the message."""
         message.claims -= 1
+        message.is_left = False
         self._forget(message)
 
     def give_back(self, message: RenewedMessage) -> None:
@@ -185,16 +189,22 @@ class Renewal:
         message.claims -= 1
         if self._is_renewed(message):
             self._enqueue(message)
-        elif message.claims == 0 and message.client_id not in self._of_client:
-            # Its client is gone meanwhile.
+        elif message.claims == 0 and message.is_left:
+            self._release(message)
+
+    def bring_back(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+        """Has a message come back soon whose client has not got it; one that it is asking about has
+        come to it after all."""
+        message = self._messages.get(_place(group, topic, handle))
+        if message is not None and message.popped_at == handle.info.pop_time and not message.claims:
+            self._forget(message)
             self._release(message)
 
     def _client_gone(self, client: IProxyClient) -> None:
         """Has the messages of a client come back."""
         for place, message in self._of_client.pop(client.client_id, {}).items():
             del self._messages[place]
-            if not message.claims:
-                self._release(message)
+            self._leave(message)
 
     def stop(self) -> Deferred[None]:
         """Has all messages come back, for nobody renews them any more; fires once brokers have
@@ -205,7 +215,8 @@ class Renewal:
         self._due = LazyHeap(self._is_renewed)
         self._alarm.cancel()
         for messages in of_client.values():
-            self._released.extend(message for message in messages.values() if not message.claims)
+            for message in messages.values():
+                self._leave(message)
         self._go_on()
         return self._idle.wait() if self._under_way or self._released else succeed(None)
 
@@ -233,6 +244,12 @@ class Renewal:
             message.is_queued = True
             self._due.push(message.due, message)
             self._alarm.set_no_later(max(message.due - self._now(), 0) / 1000)
+
+    def _leave(self, message: RenewedMessage) -> None:
+        """Has a message come back, at once or when a claim comes to nothing."""
+        message.is_left = True
+        if not message.claims:
+            self._release(message)
 
     def _release(self, message: RenewedMessage) -> None:
         self._released.append(message)

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.config.proxy import ProxyConfig
-from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
+from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients, settings_size
 from rocketmq_tw.proxy.grpc.interfaces import BothStreams, GrpcError, GrpcStatus, ICall, Methods
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
 from rocketmq_tw.proxy.messaging.callers import client_id_of
@@ -71,14 +71,16 @@ class Telemetry:
         # What stock's proxies do not know either is passed over: newer clients may say more.
 
     def _settle(self, client_id: str, call: ICall, settings: Settings) -> ProxyClient:
+        # First: reading what is too much may take long.
+        settings_size(settings)
         kind = settings.WhichOneof("pub_sub")
         if kind == "publishing":
             topics = _topics(list(settings.publishing.topics))
             return self._clients.settle(client_id, call, settings, "", topics)
         if kind == "subscription":
             group = check_group(settings.subscription.group)
-            check_expressions(settings)
             topics = _topics([entry.topic for entry in settings.subscription.subscriptions])
+            check_expressions(settings)
             return self._clients.settle(client_id, call, settings, group, topics)
         raise GrpcError(
             GrpcStatus.INVALID_ARGUMENT,

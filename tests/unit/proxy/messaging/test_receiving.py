@@ -302,6 +302,29 @@ class TestCallsThatEnd:
         world.pass_time(5)
         assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
 
+    @pytest.mark.parametrize("taken", [1, 2])
+    def test_all_of_an_answer_that_is_cut_off_comes_back_though_its_client_lives(
+        self, taken: int
+    ) -> None:
+        """Clients throw away what came where a receive ends with an error."""
+        world = ReceivingWorld()
+        world.send(b"one")
+        world.send(b"two")
+        call = world.call()
+        call.ready = False
+        _, done = world.begin(call, auto_renew=True)
+        world.pass_time(1)
+        for _ in range(taken):
+            call.take()
+            world.pass_time(1)
+        assert len(call.sent) == 1 + taken
+        call.finish()
+        assert done.called
+        world.pass_time(5)
+        again = world.receive(long_polling_timeout={"seconds": 5}).bodies
+        assert sorted(again) == [b"one", b"two"]
+        assert len(world.renewal) == 0
+
 
 class TestBrokers:
     def two(self) -> ReceivingWorld:

@@ -331,3 +331,26 @@ class TestLimits:
         answer()
         world.clock.pump([0] * 30)
         assert len(world.brokers.asked) == 1000
+
+
+class TestClaimsThatFail:
+    def test_an_acknowledged_message_stays_so_when_a_second_request_fails(self) -> None:
+        world = World()
+        handle = world.add()
+        (first,), (second,) = world.claim(handle), world.claim(handle)
+        assert first is not None and second is not None
+        world.renewal.settle(first)
+        world.renewal.give_back(second)
+        world.clock.advance(120)
+        assert world.hides() == []
+
+    def test_one_whose_client_went_meanwhile_comes_back(self) -> None:
+        world = World()
+        handle = world.add()
+        (claimed,) = world.claim(handle)
+        assert claimed is not None
+        world.lose_client()
+        assert world.hides() == []
+        world.renewal.give_back(claimed)
+        world.clock.advance(1)
+        assert len(world.hides()) == 1

@@ -192,6 +192,8 @@ def test_clients_are_told_where_their_metrics_go(
         (subscription(group="a b"), "a b"),
         (subscription(group=""), "group"),
         (subscription(expression="||"), "Topic: "),
+        # Before its expressions are read, which takes long.
+        (subscription(expression="|" * 300_000), "are the limit"),
         (publishing(*(f"t{number}" for number in range(4097))), "4096 are the limit"),
     ],
 )
