@@ -96,7 +96,7 @@ class PopClient:
             return []
         if answer.code != ResponseCode.SUCCESS:
             raise _refusal(answer, f"a pop of {header.topic}")
-        return _read(answer, broker_name, is_orderly=bool(header.order))
+        return read_popped(answer, broker_name, is_orderly=bool(header.order))
 
     async def acknowledge(
         self, topic: str, group: str, handle: ReceiptHandle, client: IProxyClient | None = None
@@ -246,7 +246,11 @@ def _batches(topic: str, group: str, handles: Iterable[ReceiptHandle]) -> Iterab
         )
 
 
-def _read(answer: RemotingCommand, broker_name: str, *, is_orderly: bool) -> list[PoppedMessage]:
+def read_popped(
+    answer: RemotingCommand, broker_name: str, *, is_orderly: bool
+) -> list[PoppedMessage]:
+    """Returns the messages of a broker's answer to a pop; raises `BodyError` and `RequestError`
+    where it is none."""
     header = answer.header(PopMessageResponseHeader)
     offsets = PoppedOffsets(header.start_offset_info, header.order_count_info)
     try:

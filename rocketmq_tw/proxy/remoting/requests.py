@@ -7,11 +7,13 @@ from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
+from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
 from rocketmq_tw.proxy.remoting.groups import ClassicGroups
 from rocketmq_tw.proxy.remoting.heartbeats import ClassicHeartbeats
 from rocketmq_tw.proxy.remoting.passing import Passing, timeout_of
+from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.proxy.remoting.routes import ClassicRoutes
 from rocketmq_tw.proxy.remoting.sends import ClassicSends
 from rocketmq_tw.proxy.remoting.targets import Targets, named_broker
@@ -64,6 +66,7 @@ class ClassicRequests:
         self._targets = Targets(brokers)
         self._routes = ClassicRoutes(brokers, self.clients, advertised)
         self._heartbeats = ClassicHeartbeats(brokers, self.clients, clock)
+        self._pops = UndeliveredPops(PopClient(brokers))
         self._groups = ClassicGroups(brokers, self.clients, self._passing)
         self._sends = ClassicSends(brokers, self.clients, self._passing, self._targets, metadata)
 
@@ -86,12 +89,17 @@ class ClassicRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Passes a request on to its one broker."""
-        client = self.clients.of(peer)
         timeout = timeout_of(request)
         name = named_broker(request)
         if name is not None:
-            return self._passing.to(name, request, client, timeout)
+            return self._pass_to(name, request, peer, timeout)
         found = Deferred.fromCoroutine(self._targets.find(request))
-        return found.addCallback(
-            lambda name: self._passing.to(name, request, client, timeout),
-        )
+        return found.addCallback(self._pass_to, request, peer, timeout)
+
+    def _pass_to(
+        self, name: str, request: RemotingCommand, peer: IPeer, timeout: float
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        answer = self._passing.to(name, request, self.clients.of(peer), timeout)
+        if request.code == RequestCode.POP_MESSAGE and isinstance(answer, Deferred):
+            return self._pops.watch(answer, request, name, peer)
+        return answer
