@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_tw.formats.record import RECORD
 from rocketmq_tw.message import record as record_module
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, fields, physical_offset, store_timestamp
@@ -28,7 +29,6 @@ from rocketmq_tw.message.record import (
     is_sound,
     parse_head,
 )
-from tests.support.record_declaration import RECORD
 
 V4, V6 = ("10.1.2.3", 10911), ("2001:db8::1", 65535)
 
@@ -64,8 +64,8 @@ def test_struct_agrees_with_the_declaration(message: StoredMessage) -> None:
     assert declared.magic == (MAGIC_V1 if len(declared.topic) <= 127 else MAGIC_V2)
     assert (declared.body, declared.properties) == (message.body, message.properties)
     assert declared.body_crc == body_crc(message.body)
-    assert declared.born_host.ip == host_bytes(message.born_host[0])
-    assert declared.store_host.port == message.store_host[1]
+    assert declared.born_ip == host_bytes(message.born_host[0])
+    assert declared.store_port == message.store_host[1]
     for field in ("queue_id", "flag", "queue_offset", "physical_offset", "born_timestamp"):
         assert declared[field] == getattr(message, field), field
     for field in ("store_timestamp", "reconsume_times", "prepared_transaction_offset"):

@@ -1,0 +1,27 @@
+"""A file of the message index (docs/formats/index.md)."""
+
+import construct as c
+
+HEADER = c.Struct(
+    "begin_timestamp" / c.Int64sb,
+    "end_timestamp" / c.Int64sb,
+    "begin_offset" / c.Int64sb,
+    "end_offset" / c.Int64sb,
+    "slots_in_use" / c.Int32sb,
+    #: One more than the number of entries.
+    "count" / c.Int32sb,
+)
+SLOT = c.Int32sb
+ENTRY = c.Struct(
+    "key_hash" / c.Int32sb,
+    "physical_offset" / c.Int64sb,
+    "seconds" / c.Int32sb,
+    #: Number of the slot's entry before.
+    "previous" / c.Int32sb,
+)
+
+
+def entry_at(number: int, slots: int) -> int:
+    """Returns where an entry stands in a file with so many slots; the first one has number 1."""
+    position: int = HEADER.sizeof() + slots * SLOT.sizeof() + number * ENTRY.sizeof()
+    return position
