@@ -203,9 +203,12 @@ class TimerFiles:
         if end < self.log.end:
             self.log.cut(end)
 
-    def offsets_from(self, offset: int, found: set[int]) -> Iterator[None]:
+    def offsets_from(
+        self, offset: int, found: set[int], since_ms: int | None = None
+    ) -> Iterator[None]:
         """Adds the places in the commit log, from `offset` on, of the messages that have an entry:
-        they wait, or are delivered. In steps, in a thread too while nobody appends."""
+        they wait, or are delivered; with `since_ms` only of those whose slot is there or later. In
+        steps, in a thread too while nobody appends."""
         log = self.log
         reader = log.reader()
         older = 0
@@ -218,7 +221,8 @@ class TimerFiles:
                 older = 0
                 slot = self.wheel.get(unit.time_ms)
                 # One whose slot was emptied neither waits nor says that it was delivered.
-                if slot is not None and slot.first <= position <= slot.last:
+                is_linked = slot is not None and slot.first <= position <= slot.last
+                if is_linked and (since_ms is None or self.slot_of(unit.time_ms) >= since_ms):
                     found.add(unit.offset)
             else:
                 older += 1

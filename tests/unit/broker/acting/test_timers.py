@@ -170,3 +170,57 @@ def test_one_that_is_refused_is_tried_again_and_no_other_one_comes_twice() -> No
     refusing.refused.clear()
     cluster.run(3)
     assert came(cluster, "b") == Counter(sent)
+
+
+def test_one_that_the_slave_never_had_comes_once_the_master_is_back() -> None:
+    """Its time was while the slave acted: for the slave's place in time it is over."""
+    cluster = cluster_of("a", "b", total_replicas=2, ha_send_heartbeat_interval=500)
+    now = cluster.broker("a", 0).now_ms()
+    for number in range(4):
+        send(cluster, "a", b"copied%d" % number, now + 60_000 + 3_000 * number)
+    cluster.run(12)
+    link = cluster.processes["a", 0].host, cluster.processes["a", 1].host
+    cluster.network.cut |= {link, link[::-1]}
+    now = cluster.broker("a", 0).now_ms()
+    send(cluster, "a", b"later", now + 70_000)
+    send(cluster, "a", b"missed", now + 12_000)
+    # The master has them in its wheel, and that in its files.
+    cluster.run(8)
+    cluster.kill("a", 0)
+    cluster.network.heal()
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.run(20)
+    assert not came(cluster, "a", 1) + came(cluster, "b")
+    cluster.start("a", 0)
+    cluster.run_until(lambda: cluster.role("a", 0) is Role.MASTER)
+    cluster.run(90)
+    found = came(cluster, "a") + came(cluster, "b")
+    assert found == Counter([b"missed", b"later", *(b"copied%d" % number for number in range(4))])
+
+
+def test_one_that_another_acting_slave_never_had_comes() -> None:
+    """The slave with the shorter log acts while the one with the smaller id is down."""
+    cluster = ActingCluster(total_replicas=3, ha_send_heartbeat_interval=500)
+    for name in "ab":
+        cluster.start_group(name, 2).add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    now = cluster.broker("a", 0).now_ms()
+    for number in range(4):
+        send(cluster, "a", b"copied%d" % number, now + 50_000 + 3_000 * number)
+    cluster.run(12)
+    hosts = [cluster.processes["a", number].host for number in range(3)]
+    cluster.network.cut |= {(hosts[0], hosts[2]), (hosts[2], hosts[0])}
+    now = cluster.broker("a", 0).now_ms()
+    send(cluster, "a", b"missed", now + 22_000)
+    # Slave 1 has it in its wheel, slave 2 not in its log.
+    cluster.run(12)
+    cluster.kill("a", 1)
+    cluster.kill("a", 0)
+    cluster.network.heal()
+    cluster.run_until(lambda: cluster.acts("a", 2))
+    cluster.run(20)
+    assert not came(cluster, "b")
+    cluster.start("a", 1)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.run(60)
+    bodies = [b"missed", *(b"copied%d" % number for number in range(4))]
+    assert came(cluster, "b") == Counter(bodies)

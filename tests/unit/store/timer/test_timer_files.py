@@ -313,6 +313,14 @@ def test_the_places_of_what_has_an_entry(timed: Timed, is_written: bool) -> None
     assert found == {600, 700, 800, 900, 1000}
 
 
+def test_the_places_of_what_has_an_entry_in_a_slot_that_is_not_over(timed: Timed) -> None:
+    fill(timed)
+    found: set[int] = set()
+    for _ in timed.timer.offsets_from(300, found, START + 1000):
+        pass
+    assert found == {400, 500, 700, 800, 1000}
+
+
 class TestRetention:
     def names(self, timed: Timed) -> list[int]:
         return [int(name) // FILE_SIZE for name in timed.disk.list("/store/timerlog")]
