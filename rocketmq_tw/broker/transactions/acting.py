@@ -123,7 +123,9 @@ class ActingWork(RoleWork):
         """Sends some of those that wait, then the next ones."""
         if self._scope.is_over:
             return
-        some = islice((half for half in self._waiting.values() if self._is_free(half)), BATCH)
+        # All at once: one that is refused at once changes their order.
+        free = (half for half in self._waiting.values() if self._is_free(half))
+        some = list(islice(free, BATCH))
         moves = [self._put(half, State.MOVED, _as_sent(half)) for half in some]
         if moves:
             gatherResults(moves).addCallback(self._moved_some, book)

@@ -195,10 +195,12 @@ class ActingCluster(Simulation):
 
 @implementer(IMessageSink)
 class RefusingSink:
-    """A sink in front of an acting master's that refuses some messages, as another broker may."""
+    """A sink in front of an acting master's that refuses some messages, as another broker may;
+    `at_once`: without a turn of the reactor between."""
 
-    def __init__(self, broker: BrokerInMemory, *refused: bytes) -> None:
+    def __init__(self, broker: BrokerInMemory, *refused: bytes, at_once: bool = False) -> None:
         self._clock = broker.clock
+        self._at_once = at_once
         sinks = broker.broker[Writing].sink.sinks
         self._sink, sinks[Role.ACTING_MASTER] = sinks[Role.ACTING_MASTER], self
         self.refused = set(refused)
@@ -207,6 +209,8 @@ class RefusingSink:
         if message.body not in self.refused:
             return self._sink.put(message, wait=wait)
         refusal = RequestError(ResponseCode.SYSTEM_ERROR, "not this one")
+        if self._at_once:
+            return fail(refusal)
         return deferLater(self._clock, 0.05).addCallback(lambda _: fail(refusal))
 
     def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:

@@ -70,9 +70,11 @@ def lose_master(cluster: ActingCluster, name: str) -> BrokerInMemory:
     return cluster.broker(name, 1)
 
 
-def refuse_all(cluster: ActingCluster, name: str, *bodies: bytes) -> RefusingSink:
+def refuse_all(
+    cluster: ActingCluster, name: str, *bodies: bytes, at_once: bool = False
+) -> RefusingSink:
     """Has the slave's escapes of these messages fail, from before it acts."""
-    return RefusingSink(cluster.broker(name, 1), *bodies)
+    return RefusingSink(cluster.broker(name, 1), *bodies, at_once=at_once)
 
 
 def answer_questions(
@@ -156,6 +158,21 @@ def test_a_decision_about_one_that_did_not_move_is_carried_out(decision: int) ->
     other = cluster.broker("b", 0)
     assert came(cluster, "b") == Counter([b"x"] if decision == COMMIT else [])
     assert halves(other)[b"y"] == 1
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_is_refused_for_a_while_moves_later(at_once: bool) -> None:
+    cluster = cluster_of("a", "b")
+    bodies = [b"%d" % number for number in range(100)]
+    for body in bodies:
+        begin(cluster.broker("a", 0), body)
+    refusing = refuse_all(cluster, "a", *bodies[::2], at_once=at_once)
+    lose_master(cluster, "a")
+    cluster.run(5)
+    assert halves(cluster.broker("b", 0)) == Counter(bodies[1::2])
+    refusing.refused = set()
+    cluster.run(5)
+    assert halves(cluster.broker("b", 0)) == Counter(bodies)
 
 
 def test_a_decision_that_wants_no_answer_is_passed_on_as_well() -> None:
