@@ -6,7 +6,7 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import in_cluster, masters, on_each
+from rocketmq_tw.admin.brokers import all_addresses, master_addresses, on_each
 from rocketmq_tw.admin.options import SWITCH, broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
@@ -23,7 +23,7 @@ def get_broker_config(tool: Tool, broker: str | None, cluster: str | None) -> No
     check_broker_or_cluster(broker, cluster)
 
     async def work(servers: Servers) -> Report:
-        addresses = [broker] if broker is not None else await _all_of(servers, cluster or "")
+        addresses = await all_addresses(servers, broker, cluster)
         found = [await _config_of(servers, address) for address in addresses]
         listings = [
             Listing(
@@ -35,15 +35,6 @@ def get_broker_config(tool: Tool, broker: str | None, cluster: str | None) -> No
         return Report({"brokers": found}, listings)
 
     tool.report(work)
-
-
-async def _all_of(servers: Servers, cluster: str) -> list[str]:
-    """Masters and slaves."""
-    return [
-        address
-        for data in in_cluster(await servers.admin.cluster_info(), cluster)
-        for _, address in sorted(data.broker_addrs.items())
-    ]
 
 
 async def _config_of(servers: Servers, address: str) -> dict[str, Any]:
@@ -71,13 +62,8 @@ def update_broker_config(
     change = {key.strip(): value.strip()}
 
     async def work(servers: Servers) -> Report:
-        if broker is not None:
-            targets = [broker]
-        elif slaves_too:
-            targets = await _all_of(servers, cluster or "")
-        else:
-            found = masters(await servers.admin.cluster_info(), cluster or "")
-            targets = list(found.values())
+        addresses = all_addresses if slaves_too else master_addresses
+        targets = await addresses(servers, broker, cluster)
         done = await on_each(
             targets, lambda address: servers.admin.update_broker_config(address, change)
         )

@@ -28,6 +28,38 @@ def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:
     return [address for address in found if address is not None]
 
 
+async def brokers_of(servers: Servers, topic: str, cluster: str | None = None) -> dict[str, str]:
+    """Returns broker name to address of the brokers that have a topic; with `cluster` (a cluster's
+    name, or a light topic's parent) those of its route, where the topic has none."""
+    if cluster is not None and await servers.admin.topic_route(topic) is None:
+        topic = cluster
+    route = await known_route(servers, topic)
+    found = (
+        (data.broker_name, address_of([data], data.broker_name)) for data in route.broker_datas
+    )
+    return {name: address for name, address in sorted(found) if address is not None}
+
+
+async def master_addresses(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:
+    """Returns what -b and -c stand for where masters are asked: the broker itself, or each master
+    of the cluster."""
+    if broker is not None:
+        return [broker]
+    return list(masters(await servers.admin.cluster_info(), cluster or "").values())
+
+
+async def all_addresses(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:
+    """Returns what -b and -c stand for where slaves are asked too: the broker itself, or each
+    master and slave of the cluster."""
+    if broker is not None:
+        return [broker]
+    return [
+        address
+        for data in in_cluster(await servers.admin.cluster_info(), cluster or "")
+        for _, address in sorted(data.broker_addrs.items())
+    ]
+
+
 def in_cluster(info: ClusterInfo, cluster: str) -> list[BrokerData]:
     """Returns the brokers of a cluster by name; ends the command where there is no such cluster."""
     names = info.cluster_addr_table.get(cluster)

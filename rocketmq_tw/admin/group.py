@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import in_cluster, masters, on_each, unfinished
+from rocketmq_tw.admin.brokers import in_cluster, master_addresses, on_each, unfinished
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
@@ -154,7 +154,7 @@ def update_group(
     )
 
     async def work(servers: Servers) -> Report:
-        return await _update(servers, config, await _targets(servers, broker, cluster))
+        return await _update(servers, config, await master_addresses(servers, broker, cluster))
 
     tool.report(work)
 
@@ -164,13 +164,6 @@ def _changes(attributes: str | None) -> dict[str, str]:
     - sign."""
     parts = (change.partition("=") for change in attributes.split(",")) if attributes else ()
     return {name: value for name, _, value in parts}
-
-
-async def _targets(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:
-    if broker is not None:
-        return [broker]
-    assert cluster is not None
-    return list(masters(await servers.admin.cluster_info(), cluster).values())
 
 
 async def _update(servers: Servers, config: SubscriptionGroupConfig, targets: list[str]) -> Report:
@@ -274,7 +267,7 @@ def delete_group(
         ask_first(yes, f"Delete group {group} from {broker}?")
 
     async def work(servers: Servers) -> Report:
-        targets = await _targets(servers, broker, cluster)
+        targets = await master_addresses(servers, broker, cluster)
         return await _delete(servers, group, targets, cluster, remove_offset)
 
     tool.report(work)

@@ -4,65 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
 import rich_click as click
 
-from rocketmq_tw.admin import (
-    broker_config,
-    cluster,
-    consumer,
-    container,
-    controller,
-    epochs,
-    group,
-    ha,
-    members,
-    message,
-    message_by_id,
-    offsets,
-    static_topic,
-    topic,
-)
+from rocketmq_tw.admin.commands import CommandGroup
 from rocketmq_tw.admin.output import plain
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.config.load import read_tls_config
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.config.properties import ConfigError
-
-COMMANDS = (
-    cluster.cluster_list,
-    topic.topic_list,
-    topic.topic_route,
-    topic.topic_status,
-    topic.update_topic,
-    topic.delete_topic,
-    static_topic.update_static_topic,
-    static_topic.remapping_static_topic,
-    message.send_message,
-    message.consume_message,
-    message_by_id.query_message,
-    consumer.consumer_progress,
-    members.consumer_status,
-    offsets.reset_offset,
-    offsets.skip_accumulated,
-    offsets.clone_offsets,
-    group.update_group,
-    group.get_group,
-    group.delete_group,
-    broker_config.get_broker_config,
-    broker_config.update_broker_config,
-    container.add_broker,
-    container.remove_broker,
-    ha.ha_status,
-    epochs.get_broker_epoch,
-    controller.get_sync_state_set,
-    controller.get_controller_metadata,
-    controller.elect_master,
-    controller.clean_broker_metadata,
-    controller.get_controller_config,
-    controller.update_controller_config,
-)
 
 
 def _complain(message: str) -> None:
@@ -136,6 +88,7 @@ def _common_options(*, of_group: bool) -> list[click.Parameter]:
 
 
 @click.group(
+    cls=CommandGroup,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -148,9 +101,7 @@ def cli(context: click.Context) -> None:
 
 
 cli.params.extend(_common_options(of_group=True))
-for _command in COMMANDS:
-    _command.params.extend(_common_options(of_group=False))
-    cli.add_command(_command)
+cli.common_options = partial(_common_options, of_group=False)
 
 
 def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> NoReturn:

@@ -2,56 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import random
-import re
-from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
-import attrs
 import rich_click as click
 
+from rocketmq_tw.admin.message_reading import (
+    TOOLS_GROUP,
+    Moment,
+    Span,
+    choose,
+    messages_report,
+    read_span,
+)
 from rocketmq_tw.admin.options import SWITCH
-from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
+from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
-from rocketmq_tw.client.message import Message, PullStatus, ReceivedMessage
-from rocketmq_tw.client.pull import QueuePuller
+from rocketmq_tw.client.message import Message, ReceivedMessage
 from rocketmq_tw.message.names import check_group, check_topic
-from rocketmq_tw.net.address import join_address
 from rocketmq_tw.runtime.clock import wall_clock_ms
-from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import RequestError
 
-#: The group that stock's tools read in the name of.
-TOOLS_GROUP = "TOOLS_CONSUMER"
-_PULL_AT_ONCE = 32
-#: Characters of a body that a table shows; JSON has it whole.
-_BODY_SHOWN = 200
-
-_moment = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d):(\d{3})").fullmatch
-
 broker_help = "Only this broker, by name."
-
-
-def _choose(
-    queues: Sequence[MessageQueue], topic: str, broker: str | None, queue_id: int | None
-) -> list[MessageQueue]:
-    """Returns the queues that the options name; ends the command where there is none."""
-    chosen = [
-        queue
-        for queue in queues
-        if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
-    ]
-    if not chosen:
-        counts: dict[str, int] = {}
-        for queue in queues:
-            counts[queue.broker_name] = counts.get(queue.broker_name, 0) + 1
-        known = ", ".join(f"0-{count - 1} of {name}" for name, count in sorted(counts.items()))
-        wanted = broker if queue_id is None else f"queue {queue_id} of {broker}"
-        fail(f"topic {topic} has no {wanted}; it has: {known or 'no queues'}")
-    return chosen
 
 
 @click.command("sendMessage")
@@ -110,7 +83,7 @@ async def _send(
     queue = None
     if broker is not None:
         queues = await producer.queues(message.topic)
-        queue = random.choice(_choose(queues, message.topic, broker, queue_id))
+        queue = random.choice(choose(queues, message.topic, broker, queue_id))
     try:
         sending = producer.send(message, queue=queue)
     except (ValueError, RequestError) as error:
@@ -126,50 +99,6 @@ async def _send(
         "offsetMessageId": result.offset_message_id,
     }
     return Report(row, [Listing(_SENT, [row])])
-
-
-class Moment(click.ParamType):
-    """Milliseconds since 1970, or the local time as yyyy-MM-dd#HH:mm:ss:SSS; not after now, which
-    `now` may be written as with `takes_now`."""
-
-    name = "TIME"
-
-    def __init__(self, *, takes_now: bool = False) -> None:
-        self._takes_now = takes_now
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, context: click.Context | None
-    ) -> int:
-        text = str(value).strip()
-        if self._takes_now and text == "now":
-            return wall_clock_ms()
-        found = _moment(text)
-        try:
-            if found is not None:
-                moment = datetime.fromisoformat(f"{found[1]} {found[2]}.{found[3]}")
-                timestamp = int(moment.timestamp() * 1000)
-            else:
-                timestamp = int(text)
-        except (ValueError, OverflowError):
-            self.fail(f"{text!r}: give milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
-        if not 0 <= timestamp <= wall_clock_ms():
-            self.fail(f"{text!r} is not between 1970 and now")
-        return timestamp
-
-
-@attrs.frozen
-class Span:
-    """A span of messages in a queue: from an offset on, stored from `begin_ms` to `end_ms`."""
-
-    offset: int
-    begin_ms: int | None
-    end_ms: int | None
-
-    def starts_after(self, message: ReceivedMessage) -> bool:
-        return self.begin_ms is not None and message.store_timestamp < self.begin_ms
-
-    def ends_before(self, message: ReceivedMessage) -> bool:
-        return self.end_ms is not None and message.store_timestamp > self.end_ms
 
 
 @click.command("consumeMessage")
@@ -218,11 +147,13 @@ def consume_message(
 
     async def work(servers: Servers) -> Report:
         reader = servers.reader(group)
-        queues = _choose(await reader.queues(topic), topic, broker, queue_id)
+        queues = choose(await reader.queues(topic), topic, broker, queue_id)
         messages: list[ReceivedMessage] = []
         for queue in queues:
-            if len(messages) < count:
-                messages += await _read(reader, queue, span, count - len(messages))
+            async for message in read_span(reader, queue, span):
+                if len(messages) == count:
+                    return messages_report(messages)
+                messages.append(message)
         return messages_report(messages)
 
     tool.report(work)
@@ -233,79 +164,3 @@ def _check_name(check: Any, name: str) -> None:
         check(name)
     except RequestError as error:
         raise click.UsageError(error.remark) from error
-
-
-async def _read(
-    reader: QueuePuller, queue: MessageQueue, span: Span, limit: int
-) -> list[ReceivedMessage]:
-    """Reads at most `limit` messages of the span that are there now, the oldest first."""
-    offset = max(span.offset, await reader.min_offset(queue))
-    end = await reader.max_offset(queue)
-    if span.begin_ms is not None:
-        # Stock 4.9 may answer the one before or after the first that is wanted.
-        offset = max(offset, await reader.search_offset(queue, span.begin_ms) - 1)
-    wanted: list[ReceivedMessage] = []
-    while offset < end and len(wanted) < limit:
-        pulled = await reader.pull(
-            queue, offset, max_messages=min(_PULL_AT_ONCE, limit - len(wanted) + 1)
-        )
-        for message in pulled.messages:
-            if message.queue_offset >= end or span.ends_before(message):
-                return wanted[:limit]
-            if not span.starts_after(message):
-                wanted.append(message)
-        if pulled.next_offset <= offset or pulled.status is PullStatus.NO_NEW_MESSAGE:
-            break
-        offset = pulled.next_offset
-    return wanted[:limit]
-
-
-def _short(body: str | None) -> str:
-    if body is None:
-        return "(no text, see --output json)"
-    if len(body) <= _BODY_SHOWN:
-        return plain(body)
-    return f"{plain(body[:_BODY_SHOWN])}... ({len(body)} characters)"
-
-
-_RECEIVED = (
-    Column("Broker", "brokerName"),
-    Column("Queue", "queueId"),
-    Column("Offset", "queueOffset"),
-    Column("Stored", "storeTimestamp", local_time),
-    Column("Message ID", "messageId"),
-    Column("Tags", "tags"),
-    Column("Keys", "keys", lambda keys: plain(" ".join(keys))),
-    Column("Body", "body", _short),
-)
-
-
-def messages_report(messages: list[ReceivedMessage]) -> Report:
-    rows = [_message_row(message) for message in messages]
-    count = "1 message" if len(rows) == 1 else f"{len(rows)} messages"
-    return Report({"messages": rows}, [Listing(_RECEIVED, rows)], ["", count])
-
-
-def _message_row(message: ReceivedMessage) -> dict[str, Any]:
-    try:
-        text = message.body.decode()
-    except UnicodeDecodeError:
-        text = None
-    return {
-        "topic": message.topic,
-        "brokerName": message.queue.broker_name,
-        "queueId": message.queue.queue_id,
-        "queueOffset": message.queue_offset,
-        "messageId": message.message_id,
-        "offsetMessageId": message.offset_message_id,
-        "bornTimestamp": message.born_timestamp,
-        "bornHost": join_address(*message.born_host),
-        "storeTimestamp": message.store_timestamp,
-        "storeHost": join_address(*message.store_host),
-        "reconsumeTimes": message.reconsume_times,
-        "tags": message.tags,
-        "keys": message.keys,
-        "properties": message.properties,
-        "body": text,
-        "bodyBase64": base64.b64encode(message.body).decode() if text is None else None,
-    }

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import rich_click as click
 
-from rocketmq_tw.admin.message import messages_report
+from rocketmq_tw.admin.brokers import brokers_of
+from rocketmq_tw.admin.message_reading import UTF_8, check_charset, messages_report, queried
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Report
-from rocketmq_tw.admin.tool import Servers, Tool
+from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.errors import RemotingError
 
 
 @click.command("queryMsgById")
 @topic_option
-@click.option(
-    "-i", "--msgId", "message_id", required=True, metavar="ID", help="Its offset message id."
-)
+@click.option("-i", "--msgId", "message_id", required=True, metavar="ID", help="One of its ids.")
 @click.option("-g", "--consumerGroup", "group", metavar="NAME", help="Whose member consumes it.")
 @click.option(
     "-d", "--clientId", "client_id", metavar="ID",
@@ -26,9 +28,13 @@ from rocketmq_tw.net.address import join_address
 @click.option("-s", "--sendMessage", "send", **SWITCH, help="true is refused: use sendMessage.")
 @click.option("-u", "--unitName", "unit", metavar="NAME", help="For -s; not needed here.")
 @click.option(
-    "-f", "--bodyFormat", "charset", metavar="CHARSET", help="Of the body; only UTF-8 is supported."
-)
-@click.option("-c", "--cluster", metavar="NAME", help="Not needed: the ID names the broker.")
+    "-f", "--bodyFormat", "charset", metavar="CHARSET", default=UTF_8, callback=check_charset,
+    help="Of the body.",
+)  # fmt: skip
+@click.option(
+    "-c", "--cluster", metavar="NAME",
+    help="A cluster, or a light topic's parent, whose route to take where the topic has none.",
+)  # fmt: skip
 @click.pass_obj
 def query_message(
     tool: Tool,
@@ -38,37 +44,79 @@ def query_message(
     client_id: str | None,
     send: bool | None,
     unit: str | None,
-    charset: str | None,
+    charset: str,
     cluster: str | None,
 ) -> None:
     """Shows one message, or has a member of a group consume it once more."""
     if send:
         raise click.UsageError("-s: a message is not sent again as it is: use sendMessage")
-    if charset is not None and charset.upper() not in ("UTF-8", "UTF8"):
-        raise click.UsageError("-f: bodies are shown as UTF-8; --output json has any in base64")
-    if (group is None) != (client_id is None):
-        raise click.UsageError("-g and -d go together: a group and its member")
+    member = check_member(group, client_id)
     try:
-        where = parse_offset_message_id(message_id)
+        parse_offset_message_id(message_id)
     except ValueError as error:
         raise click.UsageError(f"-i: {error}") from error
+
+    async def work(servers: Servers) -> Report:
+        address, message = await _message_of(servers, topic, message_id, cluster)
+        if member is None:
+            return messages_report([message], charset)
+        return await consumed_once_more(servers, address, member, topic, message.offset_message_id)
+
+    tool.report(work)
+
+
+async def _message_of(
+    servers: Servers, topic: str, message_id: str, cluster: str | None
+) -> tuple[str, ReceivedMessage]:
+    """Returns a message and its broker's address. Both kinds of ids look alike: as an offset
+    message id it may name a broker that nobody has, so brokers look for a unique id first unless
+    one of them is named."""
+    where = parse_offset_message_id(message_id)
     address = join_address(where.host, where.port)
+    info = await servers.admin.cluster_info()
+    known = {
+        name for data in info.broker_addr_table.values() for name in data.broker_addrs.values()
+    }
+    if address not in known and await servers.admin.topic_route(topic) is not None:
+        brokers = await brokers_of(servers, topic, cluster)
+        found = await queried(servers, brokers, topic, message_id, unique=True)
+        if found:
+            return brokers[found[0].queue.broker_name], found[0]
+    try:
+        return address, await servers.admin.view_message(address, where.offset, topic)
+    except (RemotingError, BrokerError) as error:
+        if address in known:
+            raise
+        fail(
+            f"no message of {topic} has the unique id {message_id}; as an offset id it names"
+            f" {address}, which is no broker of this cluster ({error})",
+            error,
+        )
 
-    async def show(servers: Servers) -> Report:
-        return messages_report([await servers.admin.view_message(address, where.offset, topic)])
 
-    async def consume(servers: Servers) -> Report:
-        assert group is not None and client_id is not None
-        result = await servers.admin.consume_directly(address, group, client_id, topic, message_id)
-        value = {
-            "group": group,
-            "clientId": client_id,
-            "result": result.consume_result,
-            "remark": result.remark,
-            "orderly": result.order,
-            "milliseconds": result.spent_time_mills,
-        }
-        line = f"{client_id}: {result.consume_result} after {result.spent_time_mills} ms"
-        return Report(value, lines=[line if result.remark is None else f"{line}: {result.remark}"])
+def check_member(group: str | None, client_id: str | None) -> tuple[str, str] | None:
+    """Returns group and client id where both are given, None without them."""
+    if (group is None) != (client_id is None):
+        raise click.UsageError("-g and -d go together: a group and its member")
+    return None if group is None or client_id is None else (group, client_id)
 
-    tool.report(show if group is None else consume)
+
+async def consumed_once_more(
+    servers: Servers, address: str, member: tuple[str, str], topic: str, offset_message_id: str
+) -> Report:
+    """Has a member of a group consume a message of the broker at `address`; returns what it made
+    of it."""
+    group, client_id = member
+    result = await servers.admin.consume_directly(
+        address, group, client_id, topic, offset_message_id
+    )
+    value = {
+        "group": group,
+        "clientId": client_id,
+        "result": result.consume_result,
+        "remark": result.remark,
+        "orderly": result.order,
+        "milliseconds": result.spent_time_mills,
+    }
+    line = f"{client_id}: {result.consume_result} after {result.spent_time_mills} ms"
+    return Report(value, lines=[line if result.remark is None else f"{line}: {result.remark}"])

@@ -7,9 +7,9 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import addresses_of, known_route, on_each
+from rocketmq_tw.admin.brokers import brokers_of, on_each
 from rocketmq_tw.admin.group import named_group_option
-from rocketmq_tw.admin.message import Moment
+from rocketmq_tw.admin.message_reading import Moment
 from rocketmq_tw.admin.options import SWITCH, check_broker
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
@@ -75,7 +75,11 @@ def reset_offset(
         check_broker(broker)
 
     async def work(servers: Servers) -> Report:
-        targets = await _targets(servers, topic, cluster) if broker is None else [broker]
+        targets = (
+            list((await brokers_of(servers, topic, cluster)).values())
+            if broker is None
+            else [broker]
+        )
         offsets: dict[MessageQueue, int] = {}
         for address in targets:
             offsets |= await _reset(servers, address, group, topic, moment, force, queue_id, offset)
@@ -95,19 +99,11 @@ def skip_accumulated(tool: Tool, group: str, topic: str, force: bool, cluster: s
 
     async def work(servers: Servers) -> Report:
         offsets: dict[MessageQueue, int] = {}
-        for address in await _targets(servers, topic, cluster):
+        for address in (await brokers_of(servers, topic, cluster)).values():
             offsets |= await _reset(servers, address, group, topic, END, force, None, None)
         return _report(group, topic, offsets)
 
     tool.report(work)
-
-
-async def _targets(servers: Servers, topic: str, cluster: str | None = None) -> list[str]:
-    if cluster is not None:
-        route = await servers.admin.topic_route(topic)
-        if route is None:
-            topic = cluster
-    return addresses_of((await known_route(servers, topic)).broker_datas)
 
 
 async def _reset(
@@ -168,7 +164,7 @@ def clone_offsets(tool: Tool, source: str, target: str, topic: str, offline: boo
 
     async def work(servers: Servers) -> Report:
         done = await on_each(
-            await _targets(servers, topic),
+            (await brokers_of(servers, topic)).values(),
             lambda address: servers.admin.clone_offsets(
                 address, source, target, topic, offline=offline
             ),

@@ -1,5 +1,7 @@
 """Consumer groups of a broker, and their members."""
 
+from collections.abc import Sequence
+
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
@@ -8,9 +10,21 @@ from rocketmq_tw.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,
     ConsumerConnection,
     ConsumerRunningInfo,
+    ProducerConnection,
+    ProducerTable,
 )
-from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
-from rocketmq_tw.wire.bodies.queues import ConsumeStats, MessageQueue, ResetOffsetBody
+from rocketmq_tw.wire.bodies.groups import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    SubscriptionGroupTable,
+)
+from rocketmq_tw.wire.bodies.queues import (
+    ConsumerStatusBody,
+    ConsumeStats,
+    MessageQueue,
+    ResetOffsetBody,
+    SetMessageRequestModeRequestBody,
+)
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.clients import (
     ConsumeMessageDirectlyResultRequestHeader,
@@ -18,9 +32,11 @@ from rocketmq_tw.wire.headers.clients import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumeStatsRequestHeader,
+    GetProducerConnectionListRequestHeader,
 )
 from rocketmq_tw.wire.headers.offsets import (
     CloneGroupOffsetRequestHeader,
+    GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
@@ -36,6 +52,23 @@ class GroupAdmin(ServerRequests):
         return self._tell(
             broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config)
         )
+
+    def update_groups(
+        self, broker: str, configs: Sequence[SubscriptionGroupConfig]
+    ) -> Deferred[None]:
+        """Creates or changes several consumer groups on one broker, all or none."""
+        body = encode_body(SubscriptionGroupList(group_config_list=list(configs)))
+        return self._tell(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
+
+    def set_request_mode(
+        self, broker: str, topic: str, group: str, mode: str, *, shared_queues: int = 0
+    ) -> Deferred[None]:
+        """Sets how a group reads a topic, PULL or POP; with POP each queue is shared by so many
+        more members."""
+        body = SetMessageRequestModeRequestBody(
+            topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=shared_queues
+        )
+        return self._tell(broker, RequestCode.SET_MESSAGE_REQUEST_MODE, None, encode_body(body))
 
     def groups(self, broker: str) -> Deferred[SubscriptionGroupTable]:
         """Fires with all groups that one broker knows, with their settings."""
@@ -124,6 +157,28 @@ class MemberAdmin(ServerRequests):
         return self._body(
             broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header
         )
+
+    def producer_connections(self, broker: str, group: str) -> Deferred[ProducerConnection]:
+        """Fires with the connected producers of a group; fails with `BrokerError` where there is
+        none."""
+        header = GetProducerConnectionListRequestHeader(producer_group=group)
+        return self._body(
+            broker, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection, header
+        )
+
+    def producers(self, broker: str) -> Deferred[ProducerTable]:
+        """Fires with all connected producers of a broker, by group."""
+        return self._body(broker, RequestCode.GET_ALL_PRODUCER_INFO, ProducerTable)
+
+    def member_offsets(
+        self, broker: str, group: str, topic: str, client_id: str | None = None
+    ) -> Deferred[dict[str, dict[MessageQueue, int]]]:
+        """Fires with the offsets that the members of a group have in mind, or one of them, by
+        client id."""
+        header = GetConsumerStatusRequestHeader(topic=topic, group=group, client_addr=client_id)
+        code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+        told = self._body(broker, code, ConsumerStatusBody, header)
+        return told.addCallback(lambda body: body.consumer_table)
 
     def consumer_running_info(
         self, broker: str, group: str, client_id: str, *, jstack: bool = False

@@ -12,6 +12,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
+    DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,
@@ -57,6 +58,21 @@ class NameServerAdmin(ServerRequests):
         """Sets one value."""
         header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
         return self._tell_names(RequestCode.PUT_KV_CONFIG, header)
+
+    def delete_kv_config(self, namespace: str, key: str) -> Deferred[None]:
+        """Removes one value; one that is not there is no error."""
+        header = DeleteKVConfigRequestHeader(namespace=namespace, key=key)
+        return self._tell_names(RequestCode.DELETE_KV_CONFIG, header)
+
+    def name_server_config(self, name_server: str) -> Deferred[dict[str, str]]:
+        """Keys and values of one name server's configuration, as .properties files have them."""
+        return self._properties(name_server, RequestCode.GET_NAMESRV_CONFIG)
+
+    def update_name_server_config(
+        self, name_server: str, changes: dict[str, str]
+    ) -> Deferred[None]:
+        """Gives keys of one name server new values, all or none."""
+        return self._change_properties(name_server, RequestCode.UPDATE_NAMESRV_CONFIG, changes)
 
     def delete_topic_in_names(self, topic: str, cluster: str | None = None) -> Deferred[None]:
         """Takes the topic out of the routes, of one cluster or of all."""

@@ -1,6 +1,6 @@
 """What the requests of all families are made of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import javaproperties
@@ -53,8 +53,9 @@ class ServerRequests:
         address: str,
         command: RemotingCommand,
         read: Callable[[str, RemotingCommand], T],
+        timeout: float | None = None,
     ) -> Deferred[T]:
-        answer = self.remoting.request(address, command, self._timeout)
+        answer = self.remoting.request(address, command, timeout or self._timeout)
         return answer.addCallback(lambda response: read(address, response))
 
     def _tell(
@@ -73,6 +74,13 @@ class ServerRequests:
             address,
             RemotingCommand.request(code, header),
             lambda address, response: check_success(address, response).header(answer),
+        )
+
+    def _change_properties(
+        self, address: str, code: int, changes: Mapping[str, str]
+    ) -> Deferred[None]:
+        return self._tell(
+            address, code, None, javaproperties.dumps(changes, timestamp=None).encode()
         )
 
     def _properties(self, address: str, code: int) -> Deferred[dict[str, str]]:

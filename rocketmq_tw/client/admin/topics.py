@@ -1,20 +1,22 @@
 """Topics of a broker."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
-from rocketmq_tw.client.decoding import decode_messages
-from rocketmq_tw.client.errors import check_success
-from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicStatsTable
-from rocketmq_tw.wire.bodies.topics import GroupList, TopicConfig, TopicConfigAndQueueMapping
+from rocketmq_tw.wire.bodies.queues import TopicStatsTable
+from rocketmq_tw.wire.bodies.topics import (
+    CreateTopicListBody,
+    GroupList,
+    TopicConfig,
+    TopicConfigAndQueueMapping,
+    TopicConfigTable,
+)
 from rocketmq_tw.wire.codes import RequestCode
-from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.pull import ViewMessageRequestHeader
 from rocketmq_tw.wire.headers.topics import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
@@ -72,18 +74,14 @@ class TopicAdmin(ServerRequests):
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         return self._body(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, header)
 
-    def view_message(self, broker: str, offset: int, topic: str) -> Deferred[ReceivedMessage]:
-        """Fires with the message that begins at an offset of the broker's log; the address of the
-        broker stands for its name."""
-        header = ViewMessageRequestHeader(offset=offset, topic=topic)
+    def update_topics(self, broker: str, topics: Sequence[TopicConfig]) -> Deferred[None]:
+        """Creates or changes several topics on one broker, all or none."""
+        body = encode_body(CreateTopicListBody(topic_config_list=list(topics)))
+        return self._tell(broker, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
 
-        def read(address: str, response: RemotingCommand) -> ReceivedMessage:
-            queue = MessageQueue(topic=topic, broker_name=broker)
-            (message,) = decode_messages(check_success(address, response).body, queue)
-            return message
-
-        request = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
-        return self._read(broker, request, read)
+    def topics(self, broker: str) -> Deferred[TopicConfigTable]:
+        """Fires with all topics that one broker has, with their settings."""
+        return self._body(broker, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
 
 
 def _creation(config: TopicConfig, **fields: Any) -> CreateTopicRequestHeader:

@@ -1,0 +1,84 @@
+"""Which module has which command. A command's module is imported when it is called: a call of
+rmqadmin waits for its own imports only."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+
+import rich_click as click
+
+#: Module of this package to the commands that stand in it.
+MODULES: Mapping[str, Sequence[str]] = {
+    "cluster": ("clusterList",),
+    "topic": ("topicList", "topicRoute", "topicStatus", "updateTopic", "deleteTopic"),
+    "static_topic": ("updateStaticTopic", "remappingStaticTopic"),
+    "message": ("sendMessage", "consumeMessage"),
+    "message_by_id": ("queryMsgById",),
+    "consumer": ("consumerProgress",),
+    "members": ("consumerStatus",),
+    "offsets": ("resetOffsetByTime", "skipAccumulatedMessage", "cloneGroupOffset"),
+    "group": ("updateSubGroup", "getConsumerConfig", "deleteSubGroup"),
+    "broker_config": ("getBrokerConfig", "updateBrokerConfig"),
+    "container": ("addBroker", "removeBroker"),
+    "ha": ("haStatus",),
+    "epochs": ("getBrokerEpoch",),
+    "controller": (
+        "getSyncStateSet",
+        "getControllerMetaData",
+        "electMaster",
+        "cleanBrokerMetadata",
+        "getControllerConfig",
+        "updateControllerConfig",
+    ),
+    "message_printing": ("printMsg", "printMsgByQueue"),
+    "message_queries": (
+        "queryMsgByKey",
+        "queryMsgByUniqueKey",
+        "queryMsgByOffset",
+        "decodeMessageId",
+    ),
+    "message_trace": ("queryMsgTraceById",),
+    "queue_units": ("queryCq",),
+    "send_times": ("sendMsgStatus", "checkMsgSendRT", "clusterRT"),
+}
+_MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
+
+
+def load(name: str) -> click.Command | None:
+    """Returns a command by its name; None where there is none."""
+    module = _MODULE_OF.get(name)
+    if module is None:
+        return None
+    found = vars(import_module(f"rocketmq_tw.admin.{module}")).values()
+    return next(each for each in found if isinstance(each, click.Command) and each.name == name)
+
+
+class CommandGroup(click.RichGroup):
+    """All commands of rmqadmin; `common_options` makes the options that each of them has too."""
+
+    common_options: Callable[[], list[click.Parameter]]
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted(_MODULE_OF)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        command = super().get_command(context, name)
+        if command is None:
+            command = load(name)
+            if command is not None:
+                command.params.extend(self.common_options())
+                self.add_command(command)
+        return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if self.get_command(context, name) is None and not name.startswith("-"):
+            folded = {each.lower(): each for each in _MODULE_OF}
+            close = difflib.get_close_matches(name.lower(), folded, 1)
+            hint = f": did you mean {folded[close[0]]}?" if close else ""
+            context.fail(f"No such command {name!r}{hint}")
+        return super().resolve_command(context, arguments)

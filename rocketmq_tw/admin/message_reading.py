@@ -1,0 +1,218 @@
+"""How commands choose queues, read messages out of them, and show them."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import attrs
+import msgspec
+import rich_click as click
+
+from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
+from rocketmq_tw.admin.tool import Servers, fail
+from rocketmq_tw.client.message import PullStatus, ReceivedMessage
+from rocketmq_tw.client.pull import QueuePuller
+from rocketmq_tw.net.address import join_address
+from rocketmq_tw.runtime.clock import wall_clock_ms
+from rocketmq_tw.wire.bodies.queues import MessageQueue
+
+#: The group that stock's tools read in the name of.
+TOOLS_GROUP = "TOOLS_CONSUMER"
+#: Every message, whatever its tag.
+ALL_TAGS = "*"
+UTF_8 = "utf-8"
+#: Messages that a query is to find at most, as in stock.
+MOST = 64
+JAVA_MAX_LONG = 2**63 - 1
+_PULL_AT_ONCE = 32
+#: Characters of a body that a table shows; JSON has it whole.
+_BODY_SHOWN = 200
+
+_moment = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d):(\d{3})").fullmatch
+
+
+def check_charset(context: click.Context, option: click.Parameter, name: str) -> str:
+    """Checks the name of a charset; the callback of such an option."""
+    try:
+        return codecs.lookup(name.strip()).name
+    except LookupError as error:
+        raise click.BadParameter(f"{name!r} is no charset that is known: give UTF-8") from error
+
+
+def choose(
+    queues: Sequence[MessageQueue], topic: str, broker: str | None, queue_id: int | None
+) -> list[MessageQueue]:
+    """Returns the queues that the options name; ends the command where there is none."""
+    chosen = [
+        queue
+        for queue in queues
+        if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+    ]
+    if not chosen:
+        counts: dict[str, int] = {}
+        for queue in queues:
+            counts[queue.broker_name] = counts.get(queue.broker_name, 0) + 1
+        known = ", ".join(f"0-{count - 1} of {name}" for name, count in sorted(counts.items()))
+        wanted = broker if queue_id is None else f"queue {queue_id} of {broker}"
+        fail(f"topic {topic} has no {wanted}; it has: {known or 'no queues'}")
+    return chosen
+
+
+class Moment(click.ParamType):
+    """Milliseconds since 1970, or the local time as yyyy-MM-dd#HH:mm:ss:SSS; not after now, which
+    `now` may be written as with `takes_now`."""
+
+    name = "TIME"
+
+    def __init__(self, *, takes_now: bool = False) -> None:
+        self._takes_now = takes_now
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> int:
+        text = str(value).strip()
+        if self._takes_now and text == "now":
+            return wall_clock_ms()
+        found = _moment(text)
+        try:
+            if found is not None:
+                moment = datetime.fromisoformat(f"{found[1]} {found[2]}.{found[3]}")
+                timestamp = int(moment.timestamp() * 1000)
+            else:
+                timestamp = int(text)
+        except (ValueError, OverflowError):
+            self.fail(f"{text!r}: give milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
+        if not 0 <= timestamp <= wall_clock_ms():
+            self.fail(f"{text!r} is not between 1970 and now")
+        return timestamp
+
+
+@attrs.frozen
+class Span:
+    """A span of messages in a queue: from an offset on, stored from `begin_ms` to `end_ms`."""
+
+    offset: int
+    begin_ms: int | None
+    end_ms: int | None
+
+    def starts_after(self, message: ReceivedMessage) -> bool:
+        return self.begin_ms is not None and message.store_timestamp < self.begin_ms
+
+    def ends_before(self, message: ReceivedMessage) -> bool:
+        return self.end_ms is not None and message.store_timestamp > self.end_ms
+
+
+async def read_span(
+    reader: QueuePuller, queue: MessageQueue, span: Span, *, expression: str = ALL_TAGS
+) -> AsyncIterator[ReceivedMessage]:
+    """Yields the messages of the span that are there now and that `expression` takes, the oldest
+    first."""
+    offset = max(span.offset, await reader.min_offset(queue))
+    end = await reader.max_offset(queue)
+    if span.begin_ms is not None:
+        # Stock 4.9 may answer the one before or after the first that is wanted.
+        offset = max(offset, await reader.search_offset(queue, span.begin_ms) - 1)
+    while offset < end:
+        pulled = await reader.pull(queue, offset, expression=expression, max_messages=_PULL_AT_ONCE)
+        for message in pulled.messages:
+            if message.queue_offset >= end or span.ends_before(message):
+                return
+            if not span.starts_after(message):
+                yield message
+        if pulled.next_offset <= offset or pulled.status is PullStatus.NO_NEW_MESSAGE:
+            return
+        offset = pulled.next_offset
+
+
+def _short(body: str | None) -> str:
+    if body is None:
+        return "(no text, see --output json)"
+    if len(body) <= _BODY_SHOWN:
+        return plain(body)
+    return f"{plain(body[:_BODY_SHOWN])}... ({len(body)} characters)"
+
+
+_RECEIVED = (
+    Column("Broker", "brokerName"),
+    Column("Queue", "queueId"),
+    Column("Offset", "queueOffset"),
+    Column("Stored", "storeTimestamp", local_time),
+    Column("Message ID", "messageId"),
+    Column("Tags", "tags"),
+    Column("Keys", "keys", lambda keys: plain(" ".join(keys))),
+    Column("Body", "body", _short),
+)
+
+
+def messages_report(messages: Sequence[ReceivedMessage], charset: str = UTF_8) -> Report:
+    """Shows messages in a table, one row each, with how many they are."""
+    rows = [message_row(message, charset) for message in messages]
+    count = "1 message" if len(rows) == 1 else f"{len(rows)} messages"
+    return Report({"messages": rows}, [Listing(_RECEIVED, rows)], ["", count])
+
+
+def message_line(row: Mapping[str, Any]) -> str:
+    """Makes one line of a message's row, for output that goes on and on."""
+    shown = (column.show(row.get(column.key)) for column in _RECEIVED)
+    return "  ".join(text or "-" for text in shown)
+
+
+def message_row(message: ReceivedMessage, charset: str = UTF_8) -> dict[str, Any]:
+    """Makes the JSON of a message; `body` is None where it is no text of the charset."""
+    try:
+        text = message.body.decode(charset)
+    except UnicodeError:
+        text = None
+    return {
+        "topic": message.topic,
+        "brokerName": message.queue.broker_name,
+        "queueId": message.queue.queue_id,
+        "queueOffset": message.queue_offset,
+        "messageId": message.message_id,
+        "offsetMessageId": message.offset_message_id,
+        "bornTimestamp": message.born_timestamp,
+        "bornHost": join_address(*message.born_host),
+        "storeTimestamp": message.store_timestamp,
+        "storeHost": join_address(*message.store_host),
+        "reconsumeTimes": message.reconsume_times,
+        "tags": message.tags,
+        "keys": message.keys,
+        "properties": message.properties,
+        "body": text,
+        "bodyBase64": base64.b64encode(message.body).decode() if text is None else None,
+    }
+
+
+async def queried(
+    servers: Servers,
+    brokers: Mapping[str, str],
+    topic: str,
+    key: str,
+    *,
+    most: int = MOST,
+    begin_ms: int | None = None,
+    end_ms: int | None = None,
+    unique: bool = False,
+) -> list[ReceivedMessage]:
+    """Returns messages with a key, or with a unique id, from brokers by name and address: at most
+    `most` of each, the oldest first."""
+    found = []
+    for name, address in brokers.items():
+        messages = await servers.admin.query_messages(
+            address,
+            topic,
+            key,
+            most=most,
+            begin_ms=begin_ms or 0,
+            end_ms=JAVA_MAX_LONG if end_ms is None else end_ms,
+            unique=unique,
+        )
+        for message in messages:
+            message.queue = msgspec.structs.replace(message.queue, broker_name=name)
+        found += messages
+    return sorted(found, key=lambda message: message.store_timestamp)
