@@ -46,6 +46,8 @@ class ProxyConfig(Config, frozen=True):
     remoting_access_addr: OptionalHost = ""
     grpc_max_inbound_message_size: Positive = 130 * 1024 * 1024
     grpc_client_idle_time_mills: PositiveLong = 120_000
+    #: What calls get to end when the proxy stops.
+    grpc_shutdown_time_seconds: NonNegativeLong = 30
     #: Whether routes name the port that the client asked at, or `grpcServerPort`.
     use_endpoint_port_from_request: bool = False
     tls_test_mode_enable: bool = True

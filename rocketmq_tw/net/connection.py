@@ -56,6 +56,9 @@ class ServerConnection(RemotingProtocol):
     other end does not keep up, nothing is read from it, so it gets no further replies.
     """
 
+    #: See `OpenConnection`.
+    drain_seconds: float | None = None
+
     def __init__(
         self,
         resources: ServerResources,

@@ -54,6 +54,7 @@ class FirstBytes(Protocol):
     log = Logger()
     #: No request came yet.
     unanswered = 0
+    drain_seconds: float | None = None
 
     def __init__(
         self,

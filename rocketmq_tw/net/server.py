@@ -46,6 +46,10 @@ class OpenConnection(WatchedConnection, Hashable, Protocol):
     def unanswered(self) -> int:
         """Requests that came in and are not answered yet."""
 
+    @property
+    def drain_seconds(self) -> float | None:
+        """Seconds that its replies get when the listener stops; None: as the listener says."""
+
     def drain(self) -> None:
         """Takes no more requests; replies still leave."""
 
@@ -84,18 +88,19 @@ class OpenConnections:
             self._empty.fire(None)
 
     def drain(self, timeout: float) -> Deferred[None]:
-        """Reads no more, closes each connection once its replies left, all after `timeout` seconds;
-        fires when all are gone."""
+        """Reads no more, closes each connection once its replies left, and after `timeout` seconds,
+        where it has no limit of its own; fires when all are gone."""
         if not self._open:
             return succeed(None)
-        deadline = self._clock.seconds() + timeout
+        began = self._clock.seconds()
         for connection in list(self._open):
             connection.drain()
 
         def look() -> None:
-            late = self._clock.seconds() >= deadline
+            waited = self._clock.seconds() - began
             for connection in list(self._open):
-                if late:
+                limit = connection.drain_seconds
+                if waited >= (timeout if limit is None else limit):
                     connection.abort()
                 elif not connection.unanswered:
                     connection.lose_connection()

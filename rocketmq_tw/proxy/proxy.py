@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from socket import gethostname
 from typing import Any
 
@@ -87,10 +87,13 @@ class Proxy:
         """Registers clients with brokers from now on."""
         self._registration.start()
 
-    def stop(self) -> Deferred[None]:
-        """Lets messages go back that clients have in hand; fires when brokers have been told."""
+    def stop(self, drain: Callable[[], Deferred[None]]) -> Deferred[None]:
+        """Lets calls end by `drain`, which fires when clients can ask no more; then messages go
+        back that they have in hand. Fires when brokers have been told."""
+        # Not before: an acknowledgement of a message that goes back would come to nothing.
+        drained = drain()
         self._registration.stop()
-        return self._renewal.stop()
+        return drained.addCallback(lambda _: self._renewal.stop())
 
     def metrics(self) -> Iterable[Metric]:
         """Yields the proxy's figures."""

@@ -131,10 +131,10 @@ class ProxyServer:
     @inlineCallbacks
     def stop(self) -> Generator[Any, Any, None]:
         """Serves no more; fires when all connections are closed."""
-        self._health.serve(False)
+        self._health.stop()
         try:
-            if self._proxy is not None:
-                yield self._proxy.stop()
+            if self._proxy is not None and self._server is not None:
+                yield self._proxy.stop(self._server.stop)
         finally:
             if self._server is not None:
                 yield self._server.stop()
@@ -195,6 +195,7 @@ def _grpc_config(config: ProxyConfig) -> GrpcConfig:
             header_list=config.grpc_max_metadata_bytes,
             idle_seconds=config.grpc_client_idle_time_mills / 1000,
             keepalive_seconds=config.grpc_keepalive_seconds,
+            drain_seconds=config.grpc_shutdown_time_seconds,
         ),
     )
 

@@ -176,9 +176,10 @@ class GrpcInMemory:
         *,
         tls: ServerTls | None = None,
         buffer_size: int = 65536,
+        clock: Clock | None = None,
         **limits: Any,
     ) -> None:
-        self.clock = Clock()
+        self.clock = clock or Clock()
         self.network = MemoryNetwork(self.clock, buffer_size=buffer_size)
         self.server = GrpcServer(self.clock, config or GrpcConfig(), methods)
         self.remoting = RemotingServer(self.clock, NettyServerConfig(**limits), tls=tls)

@@ -42,6 +42,10 @@ class RealBroker(PlayedBrokers):
         super().__init__()
         self._broker = broker
 
+    def answers_itself(self, code: int) -> None:
+        """Has the broker answer a request for which the test had an answer."""
+        self._answers.pop(code, None)
+
     def ask(
         self,
         broker_name: str,

@@ -21,6 +21,7 @@ from rocketmq_tw.proxy.grpc.interfaces import (
     GrpcStatus,
     ICall,
     Method,
+    ServerStream,
     Unary,
 )
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, IStream, IStreamHandler
@@ -157,8 +158,10 @@ class Call:
             self._guarded(self._answer, message)
 
     def draining(self) -> None:
-        if isinstance(self._method, BothStreams):
-            self.finish(GrpcError(GrpcStatus.UNAVAILABLE, "the server stops"))
+        # A stream of responses without one may wait for long until it has something to say.
+        waits = isinstance(self._method, ServerStream) and not self._began
+        if waits or isinstance(self._method, BothStreams):
+            self.finish(GrpcError(GrpcStatus.UNAVAILABLE, "the server stops: ask another one"))
 
     def closed(self) -> None:
         if not self._scope.is_over:

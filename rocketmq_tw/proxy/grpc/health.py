@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 
 from twisted.internet.defer import Deferred
 
@@ -31,13 +30,13 @@ class HealthService:
     def __init__(self, services: Collection[str]) -> None:
         self._services = frozenset(["", *services])
         self._serves = True
-        self._changed: Listeners[()] = Listeners("a server began or ended to serve")
+        self._stopped: Listeners[()] = Listeners("the server stops")
 
-    def serve(self, serves: bool) -> None:
-        """Says from now on that the server serves, or that it does not any more."""
-        if serves != self._serves:
-            self._serves = serves
-            self._changed.tell()
+    def stop(self) -> None:
+        """Says from now on that the server does not serve any more, and ends the calls of those
+        that watch it."""
+        self._serves = False
+        self._stopped.tell()
 
     def methods(self) -> Methods:
         """Returns the methods of the service."""
@@ -55,17 +54,22 @@ class HealthService:
         return HealthCheckResponse(status=_SERVING if self._serves else _NOT_SERVING)
 
     def _watch(self, request: HealthCheckRequest, call: ICall) -> Deferred[None]:
-        """Tells what the status is and each change of it, until the client ends the call."""
+        """Tells what the status is, until the client ends the call or the server stops, which is
+        told too."""
         over: Deferred[None] = Deferred()
-        tell = partial(self._tell, request.service, call)
-        forget = self._changed.add(tell)
 
         def end() -> None:
             forget()
-            over.callback(None)
+            if not over.called:
+                over.callback(None)
 
+        def stop() -> None:
+            self._tell(request.service, call)
+            end()
+
+        forget = self._stopped.add(stop)
         call.on_end(end)
-        tell()
+        self._tell(request.service, call)
         return over
 
     def _tell(self, service: str, call: ICall) -> None:

@@ -122,6 +122,11 @@ class Http2Connection(Protocol):
         """Streams that are not over."""
         return len(self._streams)
 
+    @property
+    def drain_seconds(self) -> float | None:
+        """See `OpenConnection`."""
+        return self._limits.drain_seconds
+
     # Twisted's side
 
     def connectionMade(self) -> None:

@@ -58,7 +58,7 @@ class IStreamHandler(Interface):
         """The client has sent all."""
 
     def draining() -> None:
-        """The server is about to stop: what has no end by itself ends now."""
+        """The server is about to stop: what may wait for long or without end ends now."""
 
     def closed() -> None:
         """The stream is over: it ended, the client reset it, or the connection is lost."""

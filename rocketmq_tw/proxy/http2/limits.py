@@ -23,6 +23,8 @@ class Http2Limits:
     #: Seconds of silence after which a client is asked whether it is there, and for its answer.
     keepalive_seconds: float = 60.0
     keepalive_timeout: float = 20.0
+    #: Seconds that open streams get when the server stops; None: as its listener says.
+    drain_seconds: float | None = None
 
 
 class FrameAllowance:

@@ -38,6 +38,8 @@ MAX_RENEWED = 200_000
 MAX_OF_CLIENT = 20_000
 #: Requests of renewals to brokers at a time.
 _MOST_UNDER_WAY = 128
+#: Seconds that a stop may take to have messages come back.
+STOP_SECONDS = 10.0
 #: Messages that one turn of the reactor looks at.
 _MOST_IN_TURN = 500
 
@@ -142,6 +144,8 @@ class Renewal:
         self._under_way = 0
         self._idle = Waiters[None]()
         self._is_stopped = False
+        #: Brokers that did not answer since the stop began: they are not asked again.
+        self._out_of_reach: set[str] = set()
         clients.gone.add(self._client_gone)
 
     def __len__(self) -> int:
@@ -208,7 +212,7 @@ class Renewal:
 
     def stop(self) -> Deferred[None]:
         """Has all messages come back, for nobody renews them any more; fires once brokers have
-        been asked for that."""
+        been asked for that, after `STOP_SECONDS` at the latest."""
         self._is_stopped = True
         of_client, self._of_client = self._of_client, {}
         self._messages.clear()
@@ -218,7 +222,21 @@ class Renewal:
             for message in messages.values():
                 self._leave(message)
         self._go_on()
-        return self._idle.wait() if self._under_way or self._released else succeed(None)
+        if not (self._under_way or self._released):
+            return succeed(None)
+        limit = self._clock.callLater(STOP_SECONDS, self._give_up)
+
+        def stopped(_: None) -> None:
+            if limit.active():
+                limit.cancel()
+
+        return self._idle.wait().addCallback(stopped)
+
+    def _give_up(self) -> None:
+        """Leaves the messages that have not come back yet to the end of their time."""
+        _log.warn("{number} messages come back later: brokers are slow", number=len(self))
+        self._released.clear()
+        self._idle.fire(None)
 
     def _is_renewed(self, message: RenewedMessage) -> bool:
         return self._messages.get(message.place) is message
@@ -293,7 +311,8 @@ class Renewal:
 
     async def _bring_back(self, message: RenewedMessage) -> None:
         await message.when_idle()
-        await self._hide(message, self._config.invisible_time_millis_when_clear)
+        if message.place.broker_name not in self._out_of_reach:
+            await self._hide(message, self._config.invisible_time_millis_when_clear)
 
     async def _renew(self, message: RenewedMessage) -> None:
         """Hides a message for longer; queues it for its next renewal, or gives it up."""
@@ -327,6 +346,8 @@ class Renewal:
                 place.topic, place.group, message.handle, invisible_ms, client
             )
         except RemotingError as error:
+            if self._is_stopped:
+                self._out_of_reach.add(place.broker_name)
             message.failures += 1
             _log.warn(
                 "a message stays hidden no longer for now, {place}: {error}",

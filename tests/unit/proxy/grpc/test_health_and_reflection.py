@@ -43,7 +43,7 @@ def test_health_is_told(service: str) -> None:
     client = server.connect()
     before = client.call(CHECK, asked(service))
     server.settle()
-    health.serve(False)
+    health.stop()
     after = client.call(CHECK, asked(service))
     server.settle()
     assert statuses(before.messages + after.messages) == [SERVING, NOT_SERVING]
@@ -60,16 +60,19 @@ def test_the_health_of_what_is_not_served() -> None:
     assert not watched.ended
 
 
-def test_changes_of_health_are_told_while_the_client_listens() -> None:
+def test_the_end_of_the_server_is_told_to_those_that_watch_it() -> None:
     health = HealthService([MESSAGING])
     server = GrpcInMemory(health.methods())
-    client = server.connect()
+    client, other = server.connect(), server.connect()
     response = client.call(WATCH, asked(MESSAGING))
+    left = other.call(WATCH, asked(MESSAGING))
     server.settle()
-    for serves in (False, False, True):
-        health.serve(serves)
-        server.settle()
-    assert statuses(response.messages) == [SERVING, NOT_SERVING, SERVING]
+    other.transport.loseConnection()
+    server.settle()
+    health.stop()
+    server.settle()
+    assert statuses(response.messages) == [SERVING, NOT_SERVING]
+    assert (response.status, left.ended) == (0, False)
     client.transport.loseConnection()
     server.settle()
     assert server.used == 0

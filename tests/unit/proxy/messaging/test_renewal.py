@@ -30,8 +30,13 @@ from tests.support.proxy import FakeClient, FakeClients, PlayedBrokers
 EPOCH = 1_700_000_000_000
 
 
-def handle_of(offset: int = 7, popped_at: int = EPOCH, invisible_ms: int = 60_000) -> ReceiptHandle:
-    text = f"{offset} {popped_at} {invisible_ms} 3 0 broker-a 0 {offset} 4096"
+def handle_of(
+    offset: int = 7,
+    popped_at: int = EPOCH,
+    invisible_ms: int = 60_000,
+    broker: str = "broker-a",
+) -> ReceiptHandle:
+    text = f"{offset} {popped_at} {invisible_ms} 3 0 {broker} 0 {offset} 4096"
     return parse_receipt_handle(text)
 
 
@@ -302,6 +307,40 @@ class TestStop:
         world.clock.pump([0] * 20)
         assert stopped == [None]
         assert [ms for _, ms in world.hides()] == [1000] * 300
+        assert world.clock.getDelayedCalls() == []
+
+    def test_a_broker_that_hangs_does_not_hold_it_up(self) -> None:
+        world = World()
+        for offset in range(1000):
+            world.add(handle_of(offset))
+        for offset in range(100):
+            world.add(handle_of(offset, broker="broker-b"))
+
+        def answer(request: RemotingCommand) -> RemotingCommand | Deferred[RemotingCommand]:
+            if request.header(ChangeInvisibleTimeRequestHeader).bname == "broker-b":
+                return world.hide(request)
+            late: Deferred[RemotingCommand] = Deferred()
+            error = RequestTimeout("a:1", request.code, 3)
+            world.clock.callLater(3, late.errback, error)
+            return late
+
+        world.brokers.add_topic("U", {"broker-b": 1})
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, answer)
+        stopped: list[None] = []
+        world.renewal.stop().addCallback(stopped.append)
+        world.clock.pump([0.1] * 50)
+        assert stopped == [None]
+        assert len([text for text, _ in world.hides() if "broker-b" in text]) == 100
+
+    def test_it_has_a_limit(self) -> None:
+        world = World()
+        for offset in range(1000):
+            world.add(handle_of(offset))
+        world.held()
+        stopped: list[None] = []
+        world.renewal.stop().addCallback(stopped.append)
+        world.clock.pump([0.5] * 30)
+        assert stopped == [None]
         assert world.clock.getDelayedCalls() == []
 
     def test_nothing_is_added_after_it(self) -> None:
