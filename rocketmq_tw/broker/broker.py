@@ -132,11 +132,7 @@ class Broker:
     @inlineCallbacks
     def start(self) -> Generator[Any, Any, None]:
         """Fails with what the configuration, the store or a port refuses; then `stop` cleans up."""
-        state = None
-        if not (
-            self.config.enable_controller_mode or self._host.store_config.enable_dledger_commit_log
-        ):
-            state = configured_role(self.config, self._host.store_config)
+        state = configured_role(self.config, self._host.store_config)
         ip1 = self.config.broker_ip1
         self.addresses.ip = yield self._host.in_thread(lambda: resolve(ip1))
         yield self._life.start()

@@ -22,7 +22,7 @@ from rocketmq_tw.config.base import (
     PositiveLong,
     Range,
 )
-from rocketmq_tw.config.values import INT, LONG, choice
+from rocketmq_tw.config.values import INT, LONG, choice, or_nothing, plain_name
 
 _Queues = Annotated[int, Range(1, 65536)]
 _BrokerId = Annotated[int, Range(-1, LONG[1])]
@@ -33,8 +33,8 @@ class BrokerConfig(Config, frozen=True):
     """What a broker is called, where it listens and what it lets clients do."""
 
     # identity
-    broker_name: str = ""
-    broker_cluster_name: str = "DefaultCluster"
+    broker_name: Annotated[str, Format(or_nothing(plain_name))] = ""
+    broker_cluster_name: Annotated[str, Format(plain_name)] = "DefaultCluster"
     # -1 stands in files for controller mode, where no id of a file counts
     broker_id: _BrokerId = 0
     # A container says so of its brokers: consumers are not sent to slaves of such a group.

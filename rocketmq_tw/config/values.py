@@ -16,6 +16,7 @@ _address = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})").fullm
 
 #: Java and Python look up labels of at most 63 characters.
 _host_name = re.compile(r"[\w-]{1,63}(?:\.[\w-]{1,63})*\.?").fullmatch
+_plain_name = re.compile(r"[^\s/\\\x00-\x1f\x7f]+").fullmatch
 _delay = re.compile(r"[0-9]+[smhd]").fullmatch
 
 Parse = Callable[[str], Any]
@@ -85,6 +86,14 @@ def networks(text: str) -> str:
                 " several with ';' between them"
             ) from error
     return text.strip()
+
+
+def plain_name(text: str) -> str:
+    """Reads the name of a broker or of a cluster, as tables, tools and messages show it."""
+    name = text.strip()
+    if not _plain_name(name):
+        raise ValueError("give a name without blanks and slashes")
+    return name
 
 
 def host(text: str) -> str:

@@ -8,10 +8,13 @@ from typing import Any, ClassVar
 from twisted.logger import Logger
 from twisted.python import usage
 
+from rocketmq_tw.broker.role.state import configured_role
+from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded, load
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services.options import NamesrvAddressOptions, read_file
 from rocketmq_tw.services.proxy import OWN_DEFAULTS
 
@@ -35,6 +38,9 @@ class LocalProxyOptions(NamesrvAddressOptions):
             # Letters by themselves are all that the parser knows.
             options = ["--proxy-config" if each == "-pc" else each for each in options]
         super().parseOptions(options)
+
+    def check(self, loaded: Loaded) -> None:
+        configured_role(loaded[BrokerConfig], loaded[MessageStoreConfig])
 
     def postOptions(self) -> None:
         super().postOptions()

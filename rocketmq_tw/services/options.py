@@ -78,6 +78,7 @@ class ServerOptions(usage.Options):
     def postOptions(self) -> None:
         try:
             self.loaded = load(self.types, self.settings(), self._environ.get("HOME", "."))
+            self.check(self.loaded)
         except ConfigError as error:
             raise SystemExit(str(error)) from error
         if self["print"]:
@@ -91,6 +92,9 @@ class ServerOptions(usage.Options):
                 self.log.warn("{text}", text=notice.text)
             else:
                 self.log.info("{text}", text=notice.text)
+
+    def check(self, loaded: Loaded) -> None:
+        """Raises `ConfigError` where settings that can be used by themselves do not fit."""
 
     def settings(self) -> list[Setting]:
         """Returns all settings, the weakest first; raises `ConfigError`."""

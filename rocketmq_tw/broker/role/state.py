@@ -93,9 +93,12 @@ class RoleState:
         return self.broker_id
 
 
-def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> RoleState:
-    """Returns the role that brokerRole and brokerId give; raises `ConfigError` where they do not
-    fit. (Stock makes a master's id 0 whatever the file says.)"""
+def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> RoleState | None:
+    """Returns the role that brokerRole and brokerId give, or None where controllers or a DLedger
+    group give it; raises `ConfigError` where the two keys do not fit. (Stock makes a master's id 0
+    whatever the file says.)"""
+    if config.enable_controller_mode or store_config.enable_dledger_commit_log:
+        return None
     name, broker_id = store_config.broker_role, config.broker_id
     if name == "SLAVE":
         if broker_id <= 0:

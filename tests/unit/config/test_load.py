@@ -203,7 +203,7 @@ def test_the_later_setting_wins_and_home_is_known() -> None:
 
 
 def test_what_is_printed_loads_to_the_same() -> None:
-    loaded = read("brokerName=b\u00e4 = c\nlistenPort=7\nmessageDelayLevel=1s 2s\n")
+    loaded = read("brokerName=b\u00e4=c\nlistenPort=7\nmessageDelayLevel=1s 2s\n")
     again = read(loaded.properties())
     for config_type in TYPES:
         assert again[config_type] == loaded[config_type]

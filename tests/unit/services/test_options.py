@@ -101,6 +101,11 @@ def test_a_controller_has_the_places_that_stocks_has(tmp_path: Path) -> None:
         (["-n", "here"], "-n: namesrvAddr=here: give host:port"),
         (["-o", "listenPrt=1"], "-o: listenPrt is no known key: did you mean listenPort?"),
         (["-p", "-o", "zzzzzzzz=1"], "-o: zzzzzzzz is no known key"),
+        (["-p", "-o", "brokerRole=SLAVE"], "brokerRole=SLAVE with brokerId=0: give a slave 1"),
+        (["-o", "brokerId=2"], "brokerRole=ASYNC_MASTER with brokerId=2: a master has brokerId=0"),
+        (["-o", "brokerName=a b"], "-o: brokerName=a b: give a name without blanks"),
+        (["-o", "brokerName=a/b"], "-o: brokerName=a/b: give a name without blanks and slashes"),
+        (["-o", "brokerClusterName="], "-o: brokerClusterName=: give a name"),
     ],
 )
 def test_a_mistake_ends_with_one_line(arguments: list[str], said: str) -> None:
