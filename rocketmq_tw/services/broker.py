@@ -31,6 +31,7 @@ from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.replication.links.members import SlaveAddressCheck
+from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
@@ -215,4 +216,5 @@ def makeService(options: Options) -> service.Service:
         supervision = Supervision(reactor)
         supervision.begin()
     server = BrokerService(reactor, options.loaded, supervision, options.proxy)
-    return with_monitoring(reactor, options.loaded, server)
+    monitored = with_monitoring(reactor, options.loaded, server)
+    return with_start_report(options, monitored, lambda: server.started)

@@ -34,6 +34,7 @@ from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
@@ -174,8 +175,9 @@ def describe_failed_broker(error: BaseException, setup: BrokerSetup) -> str:
     return describe_failed_start(error, KeysToChange(paths=paths)) or type(error).__name__
 
 
-def makeService(options: Options) -> ContainerService:
+def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    return ContainerService(reactor, options.loaded, options["config"])
+    server = ContainerService(reactor, options.loaded, options["config"])
+    return with_start_report(options, server, lambda: server.started)

@@ -30,6 +30,7 @@ from rocketmq_tw.raft.core.config import NodeConfig
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import ServerOptions, with_client_tls
@@ -176,4 +177,4 @@ def makeService(options: Options) -> service.Service:
     reactor = server_reactor()
     prepare_process(reactor)
     server = ControllerService(reactor, options.loaded)
-    return with_monitoring(reactor, options.loaded, server)
+    return with_start_report(options, with_monitoring(reactor, options.loaded, server))

@@ -24,6 +24,7 @@ from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.options import read_tls_option, whole_number
 from rocketmq_tw.services.process import prepare_process
@@ -188,8 +189,8 @@ class DLedgerService(service.Service):
         return stopped.addCallback(lambda _: self._client.close())
 
 
-def makeService(options: Options) -> DLedgerService:
+def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    return DLedgerService(reactor, options)
+    return with_start_report(options, DLedgerService(reactor, options))

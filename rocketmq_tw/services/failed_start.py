@@ -11,6 +11,8 @@ from typing import Any
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
+from rocketmq_tw.services.background import start_report
+
 log = Logger()
 
 #: What another port helps against; anything else is about the address.
@@ -45,7 +47,9 @@ def refuse_to_start(reactor: Any, error: BaseException | None, keys: KeysToChang
     Raising instead would end twistd with a traceback and leave what started before as a crash
     does; and twistd has no status of its own for a reactor that was stopped.
     """
-    log.critical("cannot start: {reason}", reason=describe_failed_start(error, keys))
+    reason = describe_failed_start(error, keys)
+    log.critical("cannot start: {reason}", reason=reason)
+    start_report.failed(f"cannot start: {reason}")
     atexit.register(_exit_with_failure)
     reactor.callWhenRunning(reactor.stop)
 

@@ -26,6 +26,7 @@ from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerService
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
@@ -161,4 +162,4 @@ def makeService(options: Options) -> service.Service:
     reactor = server_reactor()
     prepare_process(reactor)
     server = NamesrvService(reactor, options.loaded)
-    return with_monitoring(reactor, options.loaded, server)
+    return with_start_report(options, with_monitoring(reactor, options.loaded, server))

@@ -1,23 +1,26 @@
 """What every server does to its process before anything else.
 
-It makes the log safe to read, gives memory back, opens as many files as it may, and counts time by
-a clock that nobody sets.
+It makes the log safe to read, gives memory back, opens as many files as it may, counts time by a
+clock that nobody sets, and stops once however many signals ask for it.
 """
 
 import ctypes
 import gc
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from twisted.logger import ILogObserver, eventAsText, globalLogPublisher
+from twisted.logger import ILogObserver, Logger, eventAsText, globalLogPublisher
 from zope.interface import provider
 
 from rocketmq_tw.net.descriptors import raise_descriptor_limit
 from rocketmq_tw.runtime.periodic import PeriodicCall
+
+log = Logger()
 
 #: Control characters, those that turn the direction of text or end a line, lone surrogates. The
 #: log indents lines of one event behind the first, so a newline forges none.
@@ -168,6 +171,46 @@ def prepare_process(reactor: Any) -> None:
     raise_descriptor_limit()
     use_monotonic_time(reactor)
     return_freed_memory(reactor)
+    obey_signals(reactor)
+
+
+def obey_signals(reactor: Any) -> None:
+    """Lets SIGHUP, which comes when a terminal is closed, stop the server as SIGTERM does; nohup(1)
+    keeps it away. While a server stops, further signals change nothing."""
+    signals = _Signals(reactor)
+    # The reactor installs its own before that.
+    reactor.callWhenRunning(signals.take_over)
+    reactor.addSystemEventTrigger("before", "shutdown", signals.stopping)
+
+
+class _Signals:
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._is_stopping = False
+        self._handlers: dict[int, Callable[..., object]] = {signal.SIGHUP: self._stop}
+
+    def take_over(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                self._handlers[number] = handler
+        for taken in self._handlers:
+            if signal.getsignal(taken) is not signal.SIG_IGN:
+                signal.signal(taken, self._handle)
+
+    def stopping(self) -> None:
+        self._is_stopping = True
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self._is_stopping:
+            log.info("{name}: the server is stopping", name=signal.Signals(number).name)
+            return
+        self._is_stopping = True
+        self._handlers[number](number, frame)
+
+    def _stop(self, *_: object) -> None:
+        log.info("SIGHUP: the server stops, as its terminal is gone")
+        self._reactor.callFromThread(self._reactor.stop)
 
 
 def use_monotonic_time(reactor: Any) -> None:

@@ -34,6 +34,7 @@ from rocketmq_tw.proxy.messaging.methods import SERVICE
 from rocketmq_tw.proxy.proto import messaging_pb2
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import NamesrvAddressOptions
@@ -220,4 +221,5 @@ def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    return with_monitoring(reactor, options.loaded, ProxyService(reactor, options.loaded))
+    server = ProxyService(reactor, options.loaded)
+    return with_start_report(options, with_monitoring(reactor, options.loaded, server))

@@ -18,6 +18,7 @@ from rocketmq_tw.client.settings import ConsumerSettings, StartFrom
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import name_server_addresses
+from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.options import read_tls_option, whole_number
 from rocketmq_tw.services.process import prepare_process
@@ -111,6 +112,8 @@ class SparkReceiverService(service.Service):
         self._options = options
         self._feed: ReceiverFeed | None = None
         self._ports: list[Any] = []
+        #: Fires once the group is joined, or the start has failed.
+        self.started: Deferred[None] = succeed(None)
         first = options["from"] == "first"
         settings = ConsumerSettings(
             start_from=StartFrom.FIRST if first else StartFrom.LAST,
@@ -142,7 +145,8 @@ class SparkReceiverService(service.Service):
         super().startService()
         data, control = (port.getHost().port for port in self._ports)
         self.log.info("data on {data}, control on {control}", data=data, control=control)
-        self._consumer.start().addErrback(self._failed)
+        self.started = self._consumer.start()
+        self.started.addErrback(self._failed)
 
     def stopService(self) -> Deferred[Any]:
         super().stopService()
@@ -180,9 +184,10 @@ class SparkReceiverService(service.Service):
         refuse_to_start(self.reactor, failure.value, KeysToChange())
 
 
-def makeService(options: Options) -> SparkReceiverService:
+def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     from twisted.internet import reactor
 
     prepare_process(reactor)
-    return SparkReceiverService(reactor, options)
+    server = SparkReceiverService(reactor, options)
+    return with_start_report(options, server, lambda: server.started)

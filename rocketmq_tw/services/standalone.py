@@ -21,6 +21,7 @@ from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.metrics.instruments import Metric
+from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.broker import BrokerService
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
@@ -128,4 +129,5 @@ def makeService(options: Options) -> service.Service:
     reactor = server_reactor()
     prepare_process(reactor)
     server = StandaloneService(reactor, options.loaded, options.proxy)
-    return with_monitoring(reactor, options.loaded, server)
+    monitored = with_monitoring(reactor, options.loaded, server)
+    return with_start_report(options, monitored, lambda: server.broker.started)

@@ -132,11 +132,14 @@ class RecordScan(Protocol):
 
 
 class IRecoveryReport(Protocol):
-    """What a start found: where the log ends, and notes that say, with offsets and bytes, what was
-    changed; `clean`: the last stop was one."""
+    """What a start found: `records` of the log were read from `start_offset` to its end at
+    `end_offset`, and notes say, with offsets and bytes, what was changed; `clean`: the last stop
+    was one."""
 
     clean: bool
+    start_offset: int
     end_offset: int
+    records: int
     notes: list[str]
 
 

@@ -101,6 +101,14 @@ class Writing(Part):
         self._loaded = True
         if self.group_log is not None:
             self.store.dispatch_limit = self.group_log.committed_offset
+        if not recovered.clean:
+            log.info(
+                "recovery after a stop that was not clean: {records} messages were read from offset"
+                " {start} of the log to its end at {end}",
+                records=recovered.records,
+                start=recovered.start_offset,
+                end=recovered.end_offset,
+            )
         for note in recovered.notes:
             log.warn("recovery: {note}", note=note)
         yield self._checks.start()

@@ -209,3 +209,20 @@ def test_a_server_runs_on_the_reactor_that_is_asked_for(twistd: Start) -> None:
         server.interrupt()
         status, output = server.finish()
         assert status in STOPPED, output
+
+
+def test_a_broker_tells_what_it_read_after_a_kill(twistd: Start) -> None:
+    command = ("--pidfile=", "rmq-broker", *LOOPBACK, "-o", "storePathRootDir=store")
+    killed = twistd(*command)
+    killed.wait_for("serves at")
+    killed.process.kill()
+    killed.finish()
+    again = twistd(*command)
+    again.wait_for("recovery after a stop that was not clean: 0 messages were read from offset 0")
+    again.wait_for("serves at")
+    again.interrupt()
+    again.finish()
+    clean = twistd(*command)
+    clean.wait_for("serves at")
+    clean.interrupt()
+    assert "recovery" not in clean.finish()[1]
