@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
+from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -46,15 +47,24 @@ class IBrokers(Interface):
         answer, whatever its code; fails with `RemotingError` where the broker cannot be reached or
         does not answer within `timeout` seconds.
 
-        `client` is whom the request comes from. Brokers know a client by its connection (34, 35),
-        so what has a `client` reaches the broker over a connection on which no other client of its
-        groups is known, and what the broker asks of these groups there is handed on to the client.
+        `client` is whom the request comes from. Brokers know a client by its connection, so what
+        has a `client` that entered groups reaches the broker over a connection on which no other
+        client of these is known, and what the broker asks of them there is handed on to the client.
         """
 
     def tell(
         broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
     ) -> Deferred[None]:
         """Sends a oneway request; never fails."""
+
+    def enter(client: IProxyClient, memberships: Collection[Membership]) -> None:
+        """Has a client be in these groups and no others, before brokers are asked to register it
+        (34); those that know it are told of groups that it left. Raises `RequestError` where there
+        is no room for it."""
+
+    def leave(client: IProxyClient, memberships: Collection[Membership]) -> None:
+        """Takes a client out of groups, as far as it is in them, and tells the brokers that know it
+        (35)."""
 
     def forget(client: IProxyClient) -> None:
         """Has brokers forget a client, which is gone."""

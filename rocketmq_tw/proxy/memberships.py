@@ -6,11 +6,23 @@ from typing import NamedTuple
 
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.record import decode_record
-from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.clients import HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.clients import UnregisterClientRequestHeader
+
+#: What brokers may ask of clients.
+ASKED_OF_CLIENTS = frozenset(
+    {
+        RequestCode.CHECK_TRANSACTION_STATE,
+        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+        RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+        RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+    }
+)
 
 
 class Membership(NamedTuple):
@@ -20,9 +32,8 @@ class Membership(NamedTuple):
     is_consumer: bool
 
 
-def entered(request: RemotingCommand) -> list[Membership]:
-    """Returns the groups that a heartbeat (34) enters a client into; raises `BodyError`."""
-    data = decode_request(HeartbeatData, request.body)
+def entered(data: HeartbeatData) -> list[Membership]:
+    """Returns the groups that a heartbeat (34) names, all that its client is in."""
     return [
         *(Membership(consumer.group_name, True) for consumer in data.consumer_data_set),
         *(Membership(producer.group_name, False) for producer in data.producer_data_set),

@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
+from rocketmq_tw.proxy.memberships import entered
 from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.slices import Slices
@@ -85,7 +86,13 @@ class Registration:
         names = await self._brokers_of(client.topics)
         if self._clients.get(client.client_id) is not client:
             return
-        body = encode_body(heartbeat_of(client, int(self._clock.seconds() * 1000)))
+        data = heartbeat_of(client, int(self._clock.seconds() * 1000))
+        try:
+            self._brokers.enter(client, entered(data))
+        except RequestError as error:
+            self.log.warn("not registered with brokers: {error}", error=error)
+            return
+        body = encode_body(data)
         await DeferredList(
             [
                 self._brokers.ask(

@@ -9,7 +9,7 @@ response = answer_of(service.methods()["/..."].handler(request, FakeCall()))
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
@@ -21,6 +21,7 @@ from rocketmq_tw.message.types import MESSAGE_TYPE
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
+from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -122,6 +123,8 @@ class PlayedBrokers:
         self.types: dict[str, str] = {}
         self.asked: list[Asked] = []
         self.forgotten: list[IProxyClient] = []
+        #: The groups of clients.
+        self.entered: dict[IProxyClient, set[Membership]] = {}
         #: How often name servers were asked for a route anew.
         self.refreshed = 0
         #: Where set, no name server answers.
@@ -201,7 +204,14 @@ class PlayedBrokers:
         self.asked.append(Asked(broker_name, request, None, client))
         return succeed(None)
 
+    def enter(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
+        self.entered[client] = set(memberships)
+
+    def leave(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
+        self.entered.get(client, set()).difference_update(memberships)
+
     def forget(self, client: IProxyClient) -> None:
+        self.entered.pop(client, None)
         self.forgotten.append(client)
 
     def names(self) -> Sequence[str]:

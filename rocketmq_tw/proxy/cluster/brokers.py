@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,25 +17,16 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.net.interfaces import IPeer, IRemotingClient
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.cluster.departures import Departures
 from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
-from rocketmq_tw.proxy.cluster.lanes import Lanes, Place
+from rocketmq_tw.proxy.cluster.lanes import Lanes
 from rocketmq_tw.proxy.cluster.topic_routes import TopicRoutes
-from rocketmq_tw.proxy.memberships import addressee_of, entered, leaving, left
+from rocketmq_tw.proxy.memberships import ASKED_OF_CLIENTS, Membership, addressee_of
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
-#: What brokers ask of clients.
-ASKED_OF_CLIENTS = (
-    RequestCode.CHECK_TRANSACTION_STATE,
-    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
-    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
-    RequestCode.GET_CONSUMER_RUNNING_INFO,
-    RequestCode.CONSUME_MESSAGE_DIRECTLY,
-    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
-)
 #: Seconds that a broker has to answer that a client is gone.
 _LEAVE_SECONDS = 3.0
 
@@ -58,6 +49,7 @@ class ClusterBrokers:
         self._known = KnownBrokers(clock, names)
         self._routes.on_change(lambda topic, route: self._known.learn(route))
         self._lanes = Lanes(config.max_connections_per_broker)
+        self._departures = Departures(self._lanes, self._ask_over_lane)
         self._connections: list[IRemotingClient] = []
 
     def start(self) -> None:
@@ -69,6 +61,7 @@ class ClusterBrokers:
         """Asks no more; fires when all connections are closed."""
         self._routes.stop()
         self._known.stop()
+        self._departures.stop()
         return DeferredList([client.close() for client in (self._own, *self._connections)])
 
     # IBrokers
@@ -90,10 +83,7 @@ class ClusterBrokers:
         if address is None:
             self._known.look()
             return fail(ConnectError(broker_name, "no name server knows this broker"))
-        try:
-            connection = self._connection(broker_name, request, client)
-        except RequestError as error:
-            return fail(error)
+        connection = self._connection(broker_name, request, client)
         asked = connection.request(address, request, timeout)
         return asked.addErrback(self._not_answered)
 
@@ -111,10 +101,14 @@ class ClusterBrokers:
             lambda failure: log.info("not told: {error}", error=failure.getErrorMessage())
         )
 
+    def enter(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
+        self._departures.tell(self._lanes.enter(client, memberships))
+
+    def leave(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
+        self._departures.tell(self._lanes.leave(client, memberships))
+
     def forget(self, client: IProxyClient) -> None:
-        place = self._lanes.remove(client)
-        if place is not None:
-            self._forget_at(client, place)
+        self._departures.tell(self._lanes.remove(client))
 
     def names(self) -> Sequence[str]:
         return self._known.names()
@@ -127,21 +121,12 @@ class ClusterBrokers:
     def _connection(
         self, broker_name: str, request: RemotingCommand, client: IProxyClient | None
     ) -> IRemotingClient:
-        if client is None:
+        place = None if client is None else self._lanes.place(client)
+        if place is None:
             return self._own
         if request.code == RequestCode.HEART_BEAT:
-            former = self._lanes.enter(client, entered(request))
-            if former is not None:
-                self._forget_at(client, former)
-            place = self._lanes.place(client)
-            assert place is not None
             place.brokers.add(broker_name)
-        else:
-            place = self._lanes.place(client)
-            if place is not None and request.code == RequestCode.UNREGISTER_CLIENT:
-                # The broker is asked first, then nobody is there for what it asks.
-                self._lanes.leave(client, left(request))
-        return self._own if place is None else self._lane(place.lane)
+        return self._lane(place.lane)
 
     def _lane(self, number: int) -> IRemotingClient:
         while len(self._connections) <= number:
@@ -163,16 +148,13 @@ class ClusterBrokers:
             request.ext_fields.setdefault("bname", broker_name)
         return client.ask(request, self._config.grpc_proxy_relay_request_timeout_in_seconds)
 
-    def _forget_at(self, client: IProxyClient, place: Place) -> None:
-        """Has the brokers forget a client that stood at a place."""
-        for name in place.brokers:
-            address = self._known.address(name)
-            if address is None:
-                continue
-            for membership in place.memberships:
-                request = leaving(client.client_id, membership)
-                asked = self._lane(place.lane).request(address, request, _LEAVE_SECONDS)
-                asked.addErrback(lambda failure: failure.trap(RemotingError) and None)
+    def _ask_over_lane(
+        self, broker_name: str, lane: int, request: RemotingCommand
+    ) -> Deferred[RemotingCommand]:
+        address = self._known.address(broker_name)
+        if address is None:
+            return fail(ConnectError(broker_name, "no name server knows this broker"))
+        return self._lane(lane).request(address, request, _LEAVE_SECONDS)
 
     def _not_answered(self, failure: Failure) -> Failure:
         if failure.check(RemotingError):

@@ -4,14 +4,27 @@ A broker knows the clients of a group by their connections. One over which two o
 shows the second only, with stock's brokers as with ours. So the clients of a group stand on lanes
 of their own, while clients of other groups share these: there are as many lanes as the largest
 group has clients here.
+
+A broker closes a connection that is silent about one of its groups, and all clients of the lane
+lose their requests then. So brokers are to be told of each group that has nobody on a lane any
+more: a `Departure`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+import attrs
 
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.memberships import Addressee, Membership
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Groups on one lane: brokers of ours take no more of a connection.
+LANE_GROUPS = 4096
+#: Groups of all clients together.
+MAX_MEMBERSHIPS = 500_000
 
 
 class Place:
@@ -24,6 +37,17 @@ class Place:
         self.brokers: set[str] = set()
 
 
+@attrs.frozen
+class Departure:
+    """Groups that a client is in no more, on a lane where nobody else is in them: brokers are to
+    forget it there."""
+
+    client_id: str
+    lane: int
+    memberships: Collection[Membership]
+    brokers: Collection[str]
+
+
 class Lanes:
     """The lanes and the clients on them. Where all `limit` lanes have a client of a group, further
     ones of it share the last lane, on which brokers see the one that registered last."""
@@ -34,6 +58,8 @@ class Lanes:
         #: Lane -> client id -> client.
         self._ids: list[dict[str, IProxyClient]] = []
         self._places: dict[IProxyClient, Place] = {}
+        #: The memberships of all clients.
+        self._count = 0
 
     def __len__(self) -> int:
         return len(self._members)
@@ -42,58 +68,83 @@ class Lanes:
         """Returns where a client stands; None where it is in no group."""
         return self._places.get(client)
 
-    def enter(self, client: IProxyClient, memberships: Iterable[Membership]) -> Place | None:
-        """Puts a client into groups, on a lane where it is alone in them. Returns its former place
-        where it had to leave that one, for another lane: brokers are to forget it there."""
+    def has_member(self, lane: int, membership: Membership) -> bool:
+        """Returns whether a group has a client on a lane."""
+        return membership in self._members[lane]
+
+    def enter(self, client: IProxyClient, memberships: Iterable[Membership]) -> Departure | None:
+        """Has a client be in these groups and no others, on a lane where it is alone in them.
+        Returns the groups that it left, or left a lane in. Raises `RequestError` where there is no
+        room; then it is where it was."""
         wanted = set(memberships)
         place = self._places.get(client)
+        known = set() if place is None else place.memberships
+        self._check_room(client, wanted, len(wanted) - len(known))
         if place is not None and self._is_free(place.lane, wanted, client):
+            departure = self._leave(client, place, known - wanted)
             self._put(client, place, wanted)
-            return None
-        if place is not None:
-            wanted |= place.memberships
-            self.remove(client)
-        self._put(client, Place(self._free_lane(wanted, client)), wanted)
-        return place
+            return departure
+        lane = self._free_lane(wanted, client)
+        departure = self.remove(client)
+        self._put(client, Place(lane), wanted)
+        return departure
 
-    def leave(self, client: IProxyClient, memberships: Iterable[Membership]) -> None:
-        """Takes a client out of groups."""
+    def leave(self, client: IProxyClient, memberships: Iterable[Membership]) -> Departure | None:
+        """Takes a client out of groups, as far as it is in them; returns those."""
         place = self._places.get(client)
         if place is None:
-            return
-        members = self._members[place.lane]
-        for membership in memberships:
-            place.memberships.discard(membership)
-            if members.get(membership) is client:
-                del members[membership]
+            return None
+        return self._leave(client, place, place.memberships.intersection(memberships))
 
-    def remove(self, client: IProxyClient) -> Place | None:
-        """Removes a client; returns where it stood."""
+    def remove(self, client: IProxyClient) -> Departure | None:
+        """Removes a client; returns the groups that it was in."""
         place = self._places.pop(client, None)
         if place is None:
             return None
-        members, ids = self._members[place.lane], self._ids[place.lane]
-        for membership in place.memberships:
-            if members.get(membership) is client:
-                del members[membership]
+        departure = self._leave(client, place, set(place.memberships))
+        ids = self._ids[place.lane]
         if ids.get(client.client_id) is client:
             del ids[client.client_id]
-        return place
+        return departure
 
     def find(self, lane: int, addressee: Addressee) -> IProxyClient | None:
-        """Returns whom a request is for that a broker sent over a lane; None where there is no such
-        client."""
+        """Returns whom a request is for that a broker sent over a lane: the client with the id, a
+        member of the group, where the request names them. None where there is no such client."""
         if lane >= len(self._members):
             return None
-        if addressee.client_id is not None:
-            client = self._ids[lane].get(addressee.client_id)
-            if client is not None:
-                return client
-        membership = addressee.membership
-        return None if membership is None else self._members[lane].get(membership)
+        membership, client_id = addressee
+        if client_id is None:
+            return None if membership is None else self._members[lane].get(membership)
+        client = self._ids[lane].get(client_id)
+        if client is None or (
+            membership is not None and membership not in self._places[client].memberships
+        ):
+            return None
+        return client
+
+    def _check_room(self, client: IProxyClient, wanted: set[Membership], grown: int) -> None:
+        if len(wanted) > LANE_GROUPS:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"client {client.client_id} is in {len(wanted)} groups, or produces to as many"
+                f" topics; {LANE_GROUPS} are the limit: use further instances for more",
+            )
+        if grown > 0 and self._count + grown > MAX_MEMBERSHIPS:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"the clients of this proxy are in {self._count} groups: use another proxy",
+            )
 
     def _is_free(self, lane: int, wanted: set[Membership], client: IProxyClient) -> bool:
+        """Returns whether there is room on a lane, and nobody else of these groups or with the
+        client's id."""
         members = self._members[lane]
+        if self._ids[lane].get(client.client_id) not in (None, client):
+            return False
+        known = self._places.get(client)
+        own = len(known.memberships) if known is not None and known.lane == lane else 0
+        if len(members) - own + len(wanted) > LANE_GROUPS:
+            return False
         return all(members.get(membership) in (None, client) for membership in wanted)
 
     def _free_lane(self, wanted: set[Membership], client: IProxyClient) -> int:
@@ -103,10 +154,32 @@ class Lanes:
         if len(self._members) < self._limit:
             self._members.append({})
             self._ids.append({})
-        return len(self._members) - 1
+        last = len(self._members) - 1
+        if len(self._members[last].keys() | wanted) > LANE_GROUPS:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"the {self._limit} connections to each broker (maxConnectionsPerBroker) have as"
+                " many groups as brokers take: use another proxy",
+            )
+        return last
 
     def _put(self, client: IProxyClient, place: Place, wanted: set[Membership]) -> None:
         self._places[client] = place
-        place.memberships |= wanted
+        self._count += len(wanted) - len(place.memberships)
+        place.memberships = wanted
         self._ids[place.lane][client.client_id] = client
         self._members[place.lane].update(dict.fromkeys(wanted, client))
+
+    def _leave(
+        self, client: IProxyClient, place: Place, memberships: Collection[Membership]
+    ) -> Departure | None:
+        members = self._members[place.lane]
+        # Where others of a group share the lane, brokers know one of them there.
+        own = [membership for membership in memberships if members.get(membership) is client]
+        for membership in own:
+            del members[membership]
+        place.memberships = place.memberships.difference(memberships)
+        self._count -= len(memberships)
+        if not own or not place.brokers:
+            return None
+        return Departure(client.client_id, place.lane, own, frozenset(place.brokers))

@@ -3,7 +3,7 @@ the network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -14,6 +14,7 @@ from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.in_process import InProcessPeer, call_handler
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.memberships import Membership, leaving
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -34,6 +35,7 @@ class LocalBrokers:
         self._own = self._peer("proxy")
         #: The clients that the broker knows by peers of their own.
         self._peers: dict[IProxyClient, InProcessPeer] = {}
+        self._memberships: dict[IProxyClient, frozenset[Membership]] = {}
 
     def route(self, topic: str) -> Deferred[TopicRouteData | None]:
         return self._others.route(topic)
@@ -61,8 +63,22 @@ class LocalBrokers:
         asked = self.ask(broker_name, request, _ONEWAY_SECONDS, client)
         return asked.addBoth(lambda _: None)
 
+    def enter(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
+        self._others.enter(client, memberships)
+        known = self._memberships.get(client, frozenset())
+        self._unregister(client, known.difference(memberships))
+        self._memberships[client] = frozenset(memberships)
+
+    def leave(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
+        self._others.leave(client, memberships)
+        known = self._memberships.get(client, frozenset())
+        self._unregister(client, known.intersection(memberships))
+        if client in self._memberships:
+            self._memberships[client] = known.difference(memberships)
+
     def forget(self, client: IProxyClient) -> None:
         self._others.forget(client)
+        self._memberships.pop(client, None)
         peer = self._peers.pop(client, None)
         if peer is not None:
             peer.leave()
@@ -76,6 +92,17 @@ class LocalBrokers:
 
     def _is_here(self, broker_name: str) -> bool:
         return broker_name == self._name and self._broker.role.role is Role.MASTER
+
+    def _unregister(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
+        """Takes a client out of groups at the broker, which closes a connection that is silent
+        about one of its groups."""
+        peer = self._peers.get(client)
+        if peer is None or not peer.connected:
+            return
+        for membership in memberships:
+            request = leaving(client.client_id, membership)
+            handlers = self._broker.listener.handlers
+            call_handler(handlers, request, peer, _ONEWAY_SECONDS, self._clock)
 
     def _peer_of(self, request: RemotingCommand, client: IProxyClient | None) -> InProcessPeer:
         if client is None:

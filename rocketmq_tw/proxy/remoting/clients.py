@@ -12,23 +12,12 @@ from zope.interface import implementer
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.memberships import ASKED_OF_CLIENTS
 from rocketmq_tw.proxy.remoting.passing import answer_to, pass_on
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
-#: What brokers may ask of a client.
-_ASKED_OF_CLIENTS = frozenset(
-    {
-        RequestCode.CHECK_TRANSACTION_STATE,
-        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
-        RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-        RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
-        RequestCode.GET_CONSUMER_RUNNING_INFO,
-        RequestCode.CONSUME_MESSAGE_DIRECTLY,
-        RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
-    }
-)
 #: Transactions of one client whose brokers are remembered; the oldest are forgotten first, and are
 #: decided when their broker asks.
 MAX_TRANSACTIONS = 1000
@@ -52,13 +41,11 @@ class ClassicClient:
         self.groups: Mapping[str, str] = {}
         #: Broker name -> what it was last told in a heartbeat, and when.
         self.registered: dict[str, tuple[bytes, float]] = {}
-        #: The groups that it left last, as producer and as consumer, since its last heartbeat.
-        self.left: tuple[str | None, str | None] | None = None
         self._transactions: OrderedDict[str, str] = OrderedDict()
 
     def ask(self, request: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
         """Hands on a request of a broker, as `IProxyClient` says."""
-        if request.code not in _ASKED_OF_CLIENTS:
+        if request.code not in ASKED_OF_CLIENTS:
             return fail(
                 RequestError(
                     ResponseCode.REQUEST_CODE_NOT_SUPPORTED,

@@ -19,6 +19,7 @@ from rocketmq_tw.message import names
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.memberships import entered, left
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
 from rocketmq_tw.proxy.remoting.passing import answer_to, pass_on
 from rocketmq_tw.wire.bodies.base import decode_request
@@ -26,7 +27,6 @@ from rocketmq_tw.wire.bodies.clients import HeartbeatData
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.clients import UnregisterClientRequestHeader
 
 #: Seconds within which a broker is not told the same of a client again: much less than the 30 from
 #: one heartbeat to the next, more than a round to all brokers takes.
@@ -60,10 +60,12 @@ class ClassicHeartbeats:
         client = self._clients.of(peer)
         client.client_id = data.client_id
         self._clients.keep_groups(client, _topic_of_each_group(data))
-        client.left = None
         digest = blake2b(request.body, digest_size=16).digest()
         now = self._clock.seconds()
         brokers = await self._brokers_of(client, data)
+        if not peer.connected:
+            return request.response()
+        self._brokers.enter(client, entered(data))
         due = [name for name in brokers if not _is_told(client, name, digest, now)]
         if not due:
             return request.response()
@@ -81,16 +83,12 @@ class ClassicHeartbeats:
             )
         return answer_to(request, next(iter(answers.values())))
 
-    async def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """35: takes the client out of its groups at all brokers that know it."""
-        header = request.header(UnregisterClientRequestHeader)
         client = self._clients.of(peer)
-        groups = header.producer_group, header.consumer_group
-        if groups != client.left:
-            client.left = groups
-            await self._ask_all(list(client.registered), request, client)
-            # The rest of the client is told anew, and to all.
-            client.registered = dict.fromkeys(client.registered, (b"", 0.0))
+        self._brokers.leave(client, left(request))
+        # It is registered anew, and with all, where it comes back.
+        client.registered.clear()
         return request.response()
 
     async def _brokers_of(self, client: ClassicClient, data: HeartbeatData) -> list[str]:

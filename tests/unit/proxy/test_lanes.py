@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import encode_record
-from rocketmq_tw.proxy.cluster.lanes import Lanes
+from rocketmq_tw.proxy.cluster import lanes as lanes_module
+from rocketmq_tw.proxy.cluster.lanes import LANE_GROUPS, Departure, Lanes
 from rocketmq_tw.proxy.memberships import Addressee, Membership, addressee_of
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.asked import refused
 from tests.support.proxy import FakeClient
 
 CONSUMERS, PRODUCERS = Membership("g", True), Membership("g", False)
@@ -17,6 +21,19 @@ OTHERS = Membership("other", True)
 def lane_of(lanes: Lanes, client: FakeClient) -> int | None:
     place = lanes.place(client)
     return None if place is None else place.lane
+
+
+def enter(lanes: Lanes, client: FakeClient, memberships: list[Membership]) -> None:
+    """Puts a client into groups, of which a broker is told."""
+    lanes.enter(client, memberships)
+    place = lanes.place(client)
+    assert place is not None
+    place.brokers.add("broker-a")
+
+
+def groups_of(departure: Departure | None) -> set[Membership]:
+    """The groups that brokers are to forget a client in."""
+    return set() if departure is None else set(departure.memberships)
 
 
 def test_clients_of_one_group_stand_on_lanes_of_their_own() -> None:
@@ -38,14 +55,15 @@ def test_clients_of_one_group_stand_on_lanes_of_their_own() -> None:
 def test_a_lane_is_taken_again() -> None:
     lanes = Lanes(8)
     first, second, third = map(FakeClient, "abc")
-    lanes.enter(first, [CONSUMERS])
+    enter(lanes, first, [CONSUMERS])
     lanes.enter(second, [CONSUMERS])
-    place = lanes.remove(first)
-    assert place is not None and place.memberships == {CONSUMERS}
+    assert groups_of(lanes.remove(first)) == {CONSUMERS}
     assert lanes.remove(first) is None
     lanes.enter(third, [CONSUMERS])
     assert lane_of(lanes, third) == 0
-    assert lanes.find(0, Addressee(CONSUMERS, "a")) is third
+    assert lanes.find(0, Addressee(CONSUMERS, "c")) is third
+    # Not somebody else than the one that is meant.
+    assert lanes.find(0, Addressee(CONSUMERS, "a")) is None
 
 
 def test_a_client_that_enters_a_group_whose_lane_is_taken_moves() -> None:
@@ -54,11 +72,102 @@ def test_a_client_that_enters_a_group_whose_lane_is_taken_moves() -> None:
     lanes.enter(first, [CONSUMERS])
     lanes.enter(second, [OTHERS])
     assert lanes.enter(second, [OTHERS]) is None
-    former = lanes.enter(second, [CONSUMERS])
-    assert former is not None and (former.lane, former.memberships) == (0, {OTHERS})
+    place = lanes.place(second)
+    assert place is not None
+    place.brokers.add("broker-a")
+    former = lanes.enter(second, [CONSUMERS, OTHERS])
+    assert former == Departure("b", 0, [OTHERS], {"broker-a"})
     assert lane_of(lanes, second) == 1
     assert lanes.find(1, Addressee(OTHERS, None)) is second
     assert lanes.find(0, Addressee(OTHERS, None)) is None
+
+
+def test_what_a_client_does_not_tell_any_more_it_has_left() -> None:
+    lanes = Lanes(8)
+    client, second = map(FakeClient, "ab")
+    enter(lanes, client, [CONSUMERS, PRODUCERS])
+    assert groups_of(lanes.enter(client, [CONSUMERS, OTHERS])) == {PRODUCERS}
+    place = lanes.place(client)
+    assert place is not None and place.memberships == {CONSUMERS, OTHERS}
+    lanes.enter(second, [PRODUCERS])
+    assert lane_of(lanes, second) == 0
+
+
+def test_memberships_do_not_pile_up() -> None:
+    lanes = Lanes(8)
+    client = FakeClient("a")
+    for number in range(50):
+        lanes.enter(client, [Membership(f"g{number}-{each}", False) for each in range(100)])
+    place = lanes.place(client)
+    assert place is not None and len(place.memberships) == 100
+
+
+def test_another_client_of_the_same_id_is_asked_nothing_of_its_groups() -> None:
+    lanes = Lanes(8)
+    owner, thief = FakeClient("victim"), FakeClient("victim")
+    lanes.enter(owner, [CONSUMERS])
+    lanes.enter(thief, [OTHERS])
+    assert lane_of(lanes, thief) == 1
+    assert lanes.find(0, Addressee(CONSUMERS, "victim")) is owner
+    assert lanes.find(0, Addressee(None, "victim")) is owner
+    assert lanes.find(1, Addressee(CONSUMERS, "victim")) is None
+    # Where no lane is left, the group tells them apart.
+    lanes = Lanes(1)
+    lanes.enter(owner, [CONSUMERS])
+    lanes.enter(thief, [OTHERS])
+    assert lanes.find(0, Addressee(CONSUMERS, "victim")) is None
+    assert lanes.find(0, Addressee(CONSUMERS, None)) is owner
+
+
+def test_a_client_takes_nobody_else_out_of_a_group() -> None:
+    lanes = Lanes(8)
+    owner, thief = map(FakeClient, "ab")
+    enter(lanes, owner, [CONSUMERS])
+    enter(lanes, thief, [OTHERS])
+    assert lanes.leave(thief, [CONSUMERS]) is None
+    assert lanes.find(0, Addressee(CONSUMERS, "a")) is owner
+    # Neither where it shares the last lane with others of the group.
+    lanes = Lanes(1)
+    enter(lanes, thief, [CONSUMERS])
+    enter(lanes, owner, [CONSUMERS])
+    assert lanes.leave(thief, [CONSUMERS]) is None
+    assert lanes.remove(thief) is None
+    assert lanes.find(0, Addressee(CONSUMERS, "a")) is owner
+
+
+def test_a_client_of_many_groups_leaves_room_for_others() -> None:
+    lanes = Lanes(3)
+    early, greedy, victim = map(FakeClient, "abc")
+    lanes.enter(early, [CONSUMERS])
+    lanes.enter(greedy, [Membership(f"x{each}", False) for each in range(LANE_GROUPS)])
+    lanes.enter(victim, [PRODUCERS])
+    assert [lane_of(lanes, client) for client in (early, greedy, victim)] == [0, 1, 0]
+    second = FakeClient("d")
+    lanes.enter(second, [Membership(f"y{each}", False) for each in range(LANE_GROUPS)])
+    assert lane_of(lanes, second) == 2
+    third = FakeClient("e")
+    with refused(ResponseCode.SYSTEM_BUSY) as caught:
+        lanes.enter(third, [Membership(f"z{each}", False) for each in range(LANE_GROUPS)])
+    assert "maxConnectionsPerBroker" in caught.value.remark
+    with refused(ResponseCode.SYSTEM_ERROR) as caught:
+        lanes.enter(third, [Membership(f"z{each}", False) for each in range(LANE_GROUPS + 1)])
+    assert "further instances" in caught.value.remark
+    assert lanes.place(third) is None
+
+
+def test_groups_of_all_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "MAX_MEMBERSHIPS", 3)
+    lanes = Lanes(8)
+    first, second = map(FakeClient, "ab")
+    lanes.enter(first, [CONSUMERS, OTHERS])
+    with refused(ResponseCode.SYSTEM_BUSY):
+        lanes.enter(second, [CONSUMERS, OTHERS])
+    lanes.enter(first, [CONSUMERS])
+    lanes.enter(second, [CONSUMERS, OTHERS])
+    with refused(ResponseCode.SYSTEM_BUSY):
+        lanes.enter(first, [CONSUMERS, OTHERS])
+    lanes.remove(second)
+    lanes.enter(first, [CONSUMERS, OTHERS, PRODUCERS])
 
 
 def test_a_client_that_left_a_group_makes_room() -> None:

@@ -24,6 +24,7 @@ from rocketmq_tw.wire.headers.clients import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
+from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
 from tests.support.proxy import FakeCall
@@ -149,6 +150,40 @@ def test_a_lost_connection_is_made_again(site: Site) -> None:
     site.pass_time(21)
     site.clients.heard(next(iter(site.clients)))
     assert site.online() == ["a"]
+
+
+def test_a_client_that_changes_its_group_leaves_the_former_one(site: Site) -> None:
+    site.enter("a", "first")
+    site.enter("b", "other")
+    site.enter("b", "second")
+    assert site.online("other") == []
+    assert (site.online("first"), site.online("second")) == (["a"], ["b"])
+    # Brokers close a connection on which a group is silent, with the requests of all its clients.
+    client = site.clients.get("a")
+    held: list[RemotingCommand] = []
+    failed: list[object] = []
+    for _ in range(8):
+        request = RemotingCommand.request(RequestCode.POP_MESSAGE, pop_header(site))
+        site.brokers.ask("broker-a", request, 25, client).addCallbacks(held.append, failed.append)
+        site.pass_time(20)
+        for each in site.clients:
+            site.clients.heard(each)
+    assert not failed
+    assert [answer.code for answer in held] == [ResponseCode.POLLING_TIMEOUT] * 8
+
+
+def pop_header(site: Site) -> PopMessageRequestHeader:
+    """A pop of group `first` that is held for 15 s."""
+    return PopMessageRequestHeader(
+        consumer_group="first",
+        topic="Topic",
+        queue_id=-1,
+        max_msg_nums=1,
+        invisible_time=30_000,
+        poll_time=15_000,
+        born_time=site.broker.now_ms(),
+        init_mode=1,
+    )
 
 
 def test_beyond_the_last_connection_brokers_see_one_of_them() -> None:

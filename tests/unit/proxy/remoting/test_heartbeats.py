@@ -1,7 +1,9 @@
 """Heartbeats of classic clients, which all brokers of a client hear."""
 
 import pytest
+from twisted.internet.defer import Deferred
 
+from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.remoting import clients as clients_module
 from rocketmq_tw.proxy.remoting.heartbeats import MAX_NAME_LENGTH, ROUND
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -11,6 +13,7 @@ from rocketmq_tw.wire.bodies.clients import (
     ProducerData,
     SubscriptionData,
 )
+from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.asked import refused
@@ -149,14 +152,28 @@ def test_groups_of_all_clients_are_bounded(
 
 
 def test_a_client_that_leaves_is_taken_out_everywhere(port: ClassicPort) -> None:
-    port.ask(heartbeat("G"))
-    port.brokers.asked.clear()
+    port.ask(heartbeat("G", "H"))
+    client = port.requests.clients.of(port.peer)
+    groups = {Membership("G", True), Membership("H", True), Membership("producers", False)}
+    assert port.brokers.entered == {client: groups}
     request = classic_request(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="G")
     # It tells each broker that it knows.
     assert port.ask(request).code == port.ask(request).code == ResponseCode.SUCCESS
-    assert port.asked_names() == ["broker-a", "broker-b"]
-    port.ask(heartbeat("G"))
+    assert port.brokers.entered == {client: groups - {Membership("G", True)}}
+    port.ask(heartbeat("G", "H"))
+    assert port.brokers.entered == {client: groups}
     assert len(port.brokers.asked) == 4
+
+
+def test_a_client_that_is_lost_during_its_heartbeat_is_not_registered(port: ClassicPort) -> None:
+    route: Deferred[TopicRouteData | None] = Deferred()
+    port.brokers.route = lambda topic: route  # type: ignore[method-assign]
+    answer = port.begin(heartbeat("G"))
+    port.peer.lose()
+    route.callback(port.brokers.routes["T"])
+    assert answer.called
+    assert not port.brokers.asked and not port.brokers.entered
+    assert len(port.requests.clients) == 0
 
 
 def test_a_lost_connection_has_brokers_forget_the_client(port: ClassicPort) -> None:

@@ -1,0 +1,72 @@
+"""Tells brokers of groups that nobody on a lane is in any more (35)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.cluster.lanes import Departure, Lanes
+from rocketmq_tw.proxy.memberships import leaving
+from rocketmq_tw.runtime.fairness import SerialQueue
+from rocketmq_tw.wire.command import RemotingCommand
+
+#: Groups that one broker has not been told of. Of further ones it is not told at all, and closes
+#: the connection when they have been silent for long.
+MAX_PENDING = 100_000
+
+log = Logger()
+
+#: Asks a broker over a lane.
+AskOverLane = Callable[[str, int, RemotingCommand], Deferred[RemotingCommand]]
+
+
+class Departures:
+    """Tells each broker one after the other over each lane; a broker that hangs holds up nobody but
+    itself."""
+
+    def __init__(self, lanes: Lanes, ask: AskOverLane) -> None:
+        self._lanes = lanes
+        self._ask = ask
+        self._queue: SerialQueue[tuple[str, int]] = SerialQueue()
+        #: Broker name -> groups that it has not been told of.
+        self._pending: Counter[str] = Counter()
+        self._is_over = False
+
+    def stop(self) -> None:
+        """Tells no more."""
+        self._is_over = True
+
+    def tell(self, departure: Departure | None) -> None:
+        """Has all brokers that know the client be told."""
+        if departure is None:
+            return
+        for name in departure.brokers:
+            count = len(departure.memberships)
+            if self._pending[name] + count > MAX_PENDING:
+                log.warn("{name} answers too slowly: it is not told who goes", name=name)
+                continue
+            self._pending[name] += count
+            self._queue.run((name, departure.lane), self._telling(name, departure))
+
+    def _telling(self, name: str, departure: Departure) -> Callable[[], Deferred[None]]:
+        return lambda: Deferred.fromCoroutine(self._tell(name, departure))
+
+    async def _tell(self, name: str, departure: Departure) -> None:
+        for membership in departure.memberships:
+            self._pending[name] -= 1
+            if self._is_over:
+                return
+            if self._lanes.has_member(departure.lane, membership):
+                # Somebody came meanwhile, whom the broker would forget.
+                continue
+            request = leaving(departure.client_id, membership)
+            try:
+                await self._ask(name, departure.lane, request)
+            except RemotingError as error:
+                log.info("{name} is not told who goes: {error}", name=name, error=error)
+            except Exception:
+                log.failure("telling {name} who goes", name=name)
