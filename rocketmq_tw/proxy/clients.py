@@ -62,9 +62,19 @@ class ProxyClient:
         """Whether it has told what it subscribes to."""
         return self.settings is not None and self.settings.HasField("subscription")
 
+    @property
+    def has_stream(self) -> bool:
+        """Whether its Telemetry stream is open."""
+        return self.stream is not None and not self.stream.is_over
+
+    def is_from_host_of(self, call: ICall) -> bool:
+        """Returns whether a call comes from the host that the client told its settings from. The
+        port differs where a load balancer makes connections of its own."""
+        return call.address.rpartition(":")[0] == self.address.rpartition(":")[0]
+
     def tell(self, command: pb.TelemetryCommand) -> bool:
         """Sends a command over the client's stream; returns False where it has none."""
-        if self.stream is None or self.stream.is_over:
+        if self.stream is None or not self.has_stream:
             return False
         self.stream.send(command)
         return True
@@ -122,8 +132,13 @@ class ProxyClients:
         topics: Collection[str],
     ) -> ProxyClient:
         """Takes over what a client tells over its stream `call`; raises `GrpcError` where there is
-        no room for it."""
+        no room for it, or another host's client of this id is connected."""
         client = self._clients.get(client_id)
+        if client is not None and client.has_stream and not client.is_from_host_of(call):
+            raise GrpcError(
+                GrpcStatus.ALREADY_EXISTS,
+                f"a client {client_id} is connected from another host: give each an id of its own",
+            )
         size = settings_size(settings)
         former = 0 if client is None or client.settings is None else client.settings.ByteSize()
         self._check_room(client is None, size - former)

@@ -45,6 +45,10 @@ class Heartbeats:
     ) -> NotifyClientTerminationResponse:
         client = self._known(call)
         _check_own_group(client, request.group)
+        if not client.is_from_host_of(call):
+            raise StatusError(
+                Code.FORBIDDEN, f"{client.client_id} came from another host, which alone may end it"
+            )
         self._clients.remove(client.client_id)
         return NotifyClientTerminationResponse(status=ok())
 

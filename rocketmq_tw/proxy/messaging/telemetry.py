@@ -66,7 +66,7 @@ class Telemetry:
             answering.answer(self._settle(client_id, call, command.settings))
         elif kind in ("thread_stack_trace", "verify_message_result"):
             client = self._clients.get(client_id)
-            if client is not None:
+            if client is not None and client.stream is call:
                 self._asked_clients.answered(client, command)
         # What stock's proxies do not know either is passed over: newer clients may say more.
 

@@ -252,6 +252,58 @@ def test_a_client_lives_by_its_heartbeats_and_goes_when_it_says_so() -> None:
     assert status.code == pb.UNRECOGNIZED_CLIENT_TYPE
 
 
+def call_from(host: str) -> FakeCall:
+    call = FakeCall()
+    call.address = f"{host}:40000"
+    return call
+
+
+def test_a_client_is_ended_by_its_own_host_only() -> None:
+    desk = Desk()
+    desk.consumer(call_from("10.0.0.9"))
+    going = pb.NotifyClientTerminationRequest()
+    status = desk.ask("NotifyClientTermination", going, call_from("10.6.6.6"))
+    assert (status.code, desk.clients.get("client") is None) == (pb.FORBIDDEN, False)
+    assert "another host" in status.message
+    # A load balancer may carry each call over another connection.
+    call = call_from("10.0.0.9")
+    call.address = "10.0.0.9:40001"
+    assert desk.ask("NotifyClientTermination", going, call).code == pb.OK
+    assert desk.clients.get("client") is None
+
+
+def test_the_id_of_a_connected_client_is_not_taken_over() -> None:
+    desk = Desk()
+    owner, thief = call_from("10.0.0.9"), call_from("10.6.6.6")
+    client = desk.consumer(owner)
+    desk.open(thief)(pb.TelemetryCommand(settings=subscription("other")))
+    assert thief.error is not None and thief.error.status == GrpcStatus.ALREADY_EXISTS
+    assert desk.clients.get("client") is client
+    assert (client.group, client.stream) == ("g", owner)
+    # Its own host connects anew, where the former connection is not lost yet; so does any host
+    # once it is.
+    again = call_from("10.0.0.9")
+    assert desk.consumer(again).stream is again
+    again.finish()
+    moved = call_from("10.0.0.8")
+    assert desk.consumer(moved).stream is moved
+
+
+def test_another_stream_answers_no_question_of_a_client() -> None:
+    desk = Desk()
+    owner, thief = FakeCall(), FakeCall()
+    client = desk.consumer(owner)
+    answer = client.ask(consume_directly(), 5.0)
+    (question,) = owner.sent
+    result = pb.TelemetryCommand(
+        verify_message_result={"nonce": question.verify_message_command.nonce}
+    )
+    desk.open(thief)(result)
+    assert not answer.called
+    desk.open(owner)(result)
+    assert answer.called
+
+
 def running_info(*, jstack: bool) -> RemotingCommand:
     header = GetConsumerRunningInfoRequestHeader(
         consumer_group="g", client_id="client", jstack_enable=jstack
