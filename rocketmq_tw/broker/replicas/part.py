@@ -13,6 +13,7 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.replicas.announcements import AnnouncementCheck
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
@@ -118,6 +119,9 @@ class Replicas(Part):
                 else ClassicHA(host, writing, settings, self._membership.members)
             )
         self._membership.masters.add(self.follow)
+        self._announcements = AnnouncementCheck(
+            host, writing.store, lambda: None if self.slave is None else self.slave.master
+        )
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         requests = ReplicaRequests(
@@ -133,9 +137,15 @@ class Replicas(Part):
         code = RequestCode.EXCHANGE_BROKER_HA_INFO
         if role is Role.MASTER and self._notices is not None:
             handlers[code] = self._notices.asked(handlers[code])
-        elif role.copies_log and self._host.config.enable_slave_acting_master:
+        elif role.copies_log and self._is_led_back:
             handlers[code] = partial(self._announced, handlers[code])
         return handlers
+
+    @property
+    def _is_led_back(self) -> bool:
+        """Whether a master that is about to be back tells its slaves; controllers do it else."""
+        config = self._host.config
+        return config.enable_slave_acting_master and not config.enable_controller_mode
 
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("copying from the master", COPY_SECONDS, self._copy, COPYING_ROLES)
@@ -270,8 +280,13 @@ class Replicas(Part):
         if not header.master_ha_address:
             return usual(request, peer)
         master = Master(header.master_address or "", header.master_ha_address)
-        log.info("the master {address} is about to be back", address=master.address)
-        return self.before_master_returns().addCallback(lambda _: self._return_of(master, request))
+
+        def may_return(_: None) -> Deferred[None]:
+            log.info("the master {address} is about to be back", address=master.address)
+            return self.before_master_returns()
+
+        checked = self._announcements.check(peer).addCallback(may_return)
+        return checked.addCallback(lambda _: self._return_of(master, request))
 
     def _return_of(self, master: Master, request: RemotingCommand) -> RemotingCommand:
         self.hold_tables()

@@ -68,6 +68,11 @@ class TableCopier:
         scope.on_end(writing.dispatcher.on_dispatched(metadata.log_grew))
         scope.on_end(writing.store.on_arrival(self.arrived))
 
+    @property
+    def master(self) -> Master:
+        """The master that this broker follows; empty addresses where it knows none."""
+        return self._master
+
     def start(self) -> None:
         """Follows the master that is known, where one is."""
 
