@@ -95,6 +95,9 @@ class FakeCall:
         else:
             self._ends.append(callback)
 
+    # What ends it is the caller, or an error.
+    on_cut = on_end
+
     def finish(self, error: GrpcError | None = None) -> None:
         if self.is_over:
             return

@@ -42,6 +42,7 @@ class Call:
     __slots__ = (
         "_began",
         "_clock",
+        "_cut",
         "_expiry",
         "_message",
         "_method",
@@ -84,6 +85,8 @@ class Call:
         self._on_message: Callable[[Any], None] | None = None
         self._expiry: IDelayedCall | None = None
         self._scope = Scope()
+        #: Told where the answer does not leave whole; over once it has.
+        self._cut = Scope()
 
     def begin(self, timeout: float | None) -> None:
         """Opens the call, which may take so many seconds."""
@@ -116,6 +119,10 @@ class Call:
 
     def on_end(self, callback: Callable[[], None]) -> None:
         self._scope.on_end(callback)
+
+    def on_cut(self, callback: Callable[[], None]) -> None:
+        if self._cut.is_over or not self._stream.is_sent:
+            self._cut.on_end(callback)
 
     def finish(self, error: GrpcError | None = None) -> None:
         if self._scope.is_over:
@@ -166,6 +173,8 @@ class Call:
     def closed(self) -> None:
         if not self._scope.is_over:
             self._over(GrpcStatus.CANCELLED)
+        if not self._stream.is_sent:
+            self._cut.end()
 
     # The handler
 
@@ -264,3 +273,5 @@ class Call:
         if expiry is not None:
             expiry.cancel()
         self._scope.end()
+        if status != GrpcStatus.OK:
+            self._cut.end()

@@ -65,6 +65,10 @@ class ICall(Interface):
     def on_end(callback: Callable[[], None]) -> None:
         """Calls `callback` once the call is over for whatever reason; at once if it is already."""
 
+    def on_cut(callback: Callable[[], None]) -> None:
+        """Calls `callback` where the call ends before all that was sent has left, or with an error;
+        at once if it has already. Callers throw such an answer away."""
+
     def finish(error: GrpcError | None = None) -> None:
         """Ends the call of a stream; does nothing where it is over."""
 

@@ -16,6 +16,7 @@ class IStream(Interface):
     address: str = Attribute("`host:port` of the client.")
     local_address: str = Attribute("`host:port` that the client connected to.")
     queued: int = Attribute("Bytes that wait until the client takes them.")
+    is_sent: bool = Attribute("Whether all of the response has left, and the stream is over.")
 
     def write(
         headers: HeaderList | None = None,

@@ -38,6 +38,7 @@ class Http2Stream:
         "client_ended",
         "handler",
         "is_closed",
+        "is_sent",
         "is_working",
         "local_address",
         "queued",
@@ -52,6 +53,7 @@ class Http2Stream:
         self.local_address = connection.local_address
         self.handler: IStreamHandler | None = None
         self.is_closed = False
+        self.is_sent = False
         #: The client has sent all.
         self.client_ended = False
         #: What the stream began goes on, even where it is over.
@@ -194,6 +196,7 @@ class Http2Stream:
     def _sent_all(self) -> None:
         """The response is complete; a client that still sends is told to stop."""
         connection = self._connection
+        self.is_sent = True
         if not self.client_ended:
             connection.engine.reset_stream(self.stream_id, ErrorCodes.NO_ERROR)
         else:

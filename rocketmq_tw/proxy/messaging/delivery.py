@@ -3,10 +3,12 @@ a dead letter or comes back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rocketmq_tw.message.properties import POP_CK, TAGS
@@ -45,43 +47,31 @@ class Receiver(NamedTuple):
 class Delivery:
     """Answers receives. `now_ms` is the time of day."""
 
-    def __init__(self, popped: PopClient, renewal: Renewal, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        clock: IReactorTime,
+        popped: PopClient,
+        renewal: Renewal,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._clock = clock
         self._popped = popped
         self._renewal = renewal
         self._now_ms = now_ms
 
-    async def give(
-        self, call: ICall, receiver: Receiver, messages: Sequence[PoppedMessage]
-    ) -> None:
+    async def give(self, call: ICall, receiver: Receiver, messages: list[PoppedMessage]) -> None:
         """Sends the messages that the client wants, as fast as it takes them."""
-        wanted = [message for message in messages if self._is_for(receiver, message)]
-        if call.is_over:
-            self._bring_back(receiver, wanted)
-        elif not wanted:
+        answer = _Answer(
+            call, receiver, [message for message in messages if self._is_for(receiver, message)]
+        )
+        if not answer.left:
             reason = "no message matches the filter" if messages else "no new message"
             call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))
-        else:
-            call.send(ReceiveMessageResponse(status=ok()))
-            await self._send(call, receiver, wanted)
-
-    def end(self, call: ICall) -> None:
-        """Sends what ends each answer: the time of the delivery."""
-        now = timestamp_of(self._now_ms())
-        call.send(ReceiveMessageResponse(delivery_timestamp=now))
-
-    async def _send(
-        self, call: ICall, receiver: Receiver, messages: Sequence[PoppedMessage]
-    ) -> None:
-        for index, message in enumerate(messages):
-            await when_ready(call)
-            if call.is_over:
-                self._take_back(receiver, messages[:index])
-                self._bring_back(receiver, messages[index:])
-                return
-            shown = _shown(receiver, message)
-            if shown is None:
-                continue
-            if receiver.renews:
+            return
+        # They are hidden from now on, however slowly the client takes them.
+        popped_at = self._clock.seconds()
+        if answer.renews:
+            for message in answer.left:
                 self._renewal.add(
                     receiver.client_id,
                     receiver.group,
@@ -89,18 +79,52 @@ class Delivery:
                     message.handle,
                     message.stored.reconsume_times,
                 )
-            call.send(ReceiveMessageResponse(message=shown))
-        await when_ready(call)
-        if call.is_over:
-            self._take_back(receiver, messages)
+        call.on_cut(lambda: self._cut(answer))
+        call.send(ReceiveMessageResponse(status=ok()))
+        await self._send(answer, popped_at)
 
-    def _take_back(self, receiver: Receiver, messages: Iterable[PoppedMessage]) -> None:
-        """Has messages come back that were sent in an answer that ended before the client had all
-        of it: clients throw such an answer away. Those that are not renewed come back by
+    def end(self, call: ICall) -> None:
+        """Sends what ends each answer: the time of the delivery."""
+        now = timestamp_of(self._now_ms())
+        call.send(ReceiveMessageResponse(delivery_timestamp=now))
+
+    async def _send(self, answer: _Answer, popped_at: float) -> None:
+        call, receiver = answer.call, answer.receiver
+        while answer.left:
+            await when_ready(call)
+            if call.is_over:
+                return
+            message = answer.left.popleft()
+            place = receiver.group, receiver.topic, message.handle
+            hidden_ms = message.handle.info.invisible_time
+            if answer.renews:
+                is_hidden = self._renewal.renews(*place)
+            else:
+                is_hidden = (self._clock.seconds() - popped_at) * 1000 < hidden_ms
+            if not is_hidden:
+                # Others may have it by now.
+                continue
+            shown = _shown(receiver, message)
+            if shown is not None:
+                call.send(ReceiveMessageResponse(message=shown))
+            elif answer.renews:
+                self._renewal.bring_back(*place)
+
+    def _cut(self, answer: _Answer) -> None:
+        """Has the messages of an answer come back of which the client has not got all: clients
+        throw such an answer away. Those that were sent and are not renewed come back by
         themselves."""
-        if receiver.renews:
-            for message in messages:
-                self._renewal.bring_back(receiver.group, receiver.topic, message.handle)
+        receiver = answer.receiver
+        if answer.renews:
+            for handle in answer.handles:
+                self._renewal.bring_back(receiver.group, receiver.topic, handle)
+        else:
+            for message in answer.left:
+                work = self._popped.hide(
+                    receiver.topic, receiver.group, message.handle, RETURN_MS, receiver.client
+                )
+                _unwatched(work, f"bringing back a message of {receiver.topic}")
+        answer.left.clear()
 
     def _is_for(self, receiver: Receiver, message: PoppedMessage) -> bool:
         """Returns whether a message is for the client; another one is not for its group at all, or
@@ -116,12 +140,18 @@ class Delivery:
             return False
         return True
 
-    def _bring_back(self, receiver: Receiver, messages: Iterable[PoppedMessage]) -> None:
-        for message in messages:
-            work = self._popped.hide(
-                receiver.topic, receiver.group, message.handle, RETURN_MS, receiver.client
-            )
-            _unwatched(work, f"bringing back a message of {receiver.topic}")
+
+class _Answer:
+    """An answer that is being sent: `left` are the messages that were not sent yet, `handles` are
+    of all."""
+
+    def __init__(self, call: ICall, receiver: Receiver, messages: list[PoppedMessage]) -> None:
+        self.call = call
+        self.receiver = receiver
+        #: Not for a caller that is gone: its messages come back at once.
+        self.renews = receiver.renews and not call.is_over
+        self.left = deque(messages)
+        self.handles = [message.handle for message in messages]
 
 
 def _shown(receiver: Receiver, message: PoppedMessage) -> Message | None:

@@ -3,7 +3,7 @@ their receipt handles are acknowledged or their time is over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 
 from twisted.internet.interfaces import IReactorTime
@@ -65,7 +65,7 @@ class Receiving:
         self._clock = clock
         self._config = config
         self._now_ms = now_ms
-        self._delivery = Delivery(self._popped, renewal, now_ms)
+        self._delivery = Delivery(clock, self._popped, renewal, now_ms)
         self._turns = count()
 
     def methods(self) -> Methods:
@@ -87,7 +87,7 @@ class Receiving:
 
     async def _pop(
         self, request: ReceiveMessageRequest, call: ICall
-    ) -> tuple[Receiver, Sequence[PoppedMessage]]:
+    ) -> tuple[Receiver, list[PoppedMessage]]:
         client_id = client_id_of(call)
         topic = check_topic(request.message_queue.topic)
         group = check_group(request.group)
@@ -122,7 +122,7 @@ class Receiving:
 
     async def _ask(
         self, name: str, header: PopMessageRequestHeader, receiver: Receiver, poll_until: int
-    ) -> Sequence[PoppedMessage]:
+    ) -> list[PoppedMessage]:
         header.bname = name
         header.born_time = self._now_ms()
         header.poll_time = max(poll_until - header.born_time, 0)

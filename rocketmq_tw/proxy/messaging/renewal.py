@@ -174,8 +174,8 @@ class Renewal:
     async def claim(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
         """Returns the message that a client's handle stands for, whose renewals pause until it is
         settled or given back; None where it is not renewed: the client's handle counts then."""
-        message = self._messages.get(_place(group, topic, handle))
-        if message is None or message.popped_at != handle.info.pop_time:
+        message = self._find(group, topic, handle)
+        if message is None:
             return None
         message.claims += 1
         # Its handle changes with the answer.
@@ -199,10 +199,20 @@ class Renewal:
     def bring_back(self, group: str, topic: str, handle: ReceiptHandle) -> None:
         """Has a message come back soon whose client has not got it; one that it is asking about has
         come to it after all."""
-        message = self._messages.get(_place(group, topic, handle))
-        if message is not None and message.popped_at == handle.info.pop_time and not message.claims:
+        message = self._find(group, topic, handle)
+        if message is not None and not message.claims:
             self._forget(message)
             self._release(message)
+
+    def renews(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
+        """Returns whether a message is kept hidden still."""
+        return self._find(group, topic, handle) is not None
+
+    def _find(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
+        """Returns the message of a client's handle; None where it is not renewed, or delivered once
+        more."""
+        message = self._messages.get(_place(group, topic, handle))
+        return None if message is None or message.popped_at != handle.info.pop_time else message
 
     def _client_gone(self, client: IProxyClient) -> None:
         """Has the messages of a client come back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from h2.settings import SettingCodes
 
 from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
@@ -14,8 +15,9 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
+from tests.support.http2 import GrpcInMemory, Http2Client
 from tests.support.proxy import FakeCall
-from tests.support.receiving import ReceivingWorld, received
+from tests.support.receiving import SERVICE, ReceivingWorld, received
 
 
 def tag(expression: str) -> pb.FilterExpression:
@@ -317,13 +319,69 @@ class TestCallsThatEnd:
         for _ in range(taken):
             call.take()
             world.pass_time(1)
-        assert len(call.sent) == 1 + taken
+        assert len([each for each in call.sent if each.HasField("message")]) == taken
         call.finish()
         assert done.called
         world.pass_time(5)
         again = world.receive(long_polling_timeout={"seconds": 5}).bodies
         assert sorted(again) == [b"one", b"two"]
         assert len(world.renewal) == 0
+
+    def test_a_slow_readers_messages_stay_hidden_from_the_pop_on(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        call = world.call(seconds=100)
+        call.ready = False
+        _, done = world.begin(call, auto_renew=True)
+        world.pass_time(40)
+        call.go_on()
+        world.until(done)
+        (message,) = received(call).messages
+        for _ in range(4):
+            world.pass_time(15)
+            world.clients.heard(world.client)
+            nothing = {"long_polling_timeout": {"seconds": 0}}
+            assert world.receive(world.call("other", seconds=3), **nothing).bodies == []
+        assert world.ack(message).status.code == Code.OK
+
+    def test_a_handle_that_is_over_is_not_given_out(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        call = world.call(seconds=100)
+        call.ready = False
+        _, done = world.begin(call)
+        world.pass_time(31)
+        call.go_on()
+        world.until(done)
+        assert received(call).bodies == []
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
+
+    @pytest.mark.parametrize("window", [0, 300])
+    def test_an_answer_that_the_client_resets_comes_back(self, window: int) -> None:
+        world = ReceivingWorld()
+        server = GrpcInMemory(world.methods, clock=world.clock)
+        windows = {SettingCodes.INITIAL_WINDOW_SIZE: window}
+        client = server.connect(lambda: Http2Client(windows))
+        client.takes = False
+        for number in range(3):
+            world.send(b"%d" % number)
+        request = pb.ReceiveMessageRequest(
+            group=pb.Resource(name="G"),
+            message_queue=pb.MessageQueue(topic=pb.Resource(name="Topic")),
+            filter_expression=pb.FilterExpression(type=pb.TAG, expression="*"),
+            batch_size=32,
+            auto_renew=True,
+        )
+        path = SERVICE + "ReceiveMessage"
+        client.call(path, request.SerializeToString(), x_mq_client_id="client")
+        world.pass_time(1)
+        assert len(world.renewal) == 3
+        client.h2.reset_stream(max(client.responses), 8)
+        client.flush()
+        world.pass_time(5)
+        assert len(world.renewal) == 0
+        again = world.receive(long_polling_timeout={"seconds": 5}).bodies
+        assert sorted(again) == [b"0", b"1", b"2"]
 
 
 class TestBrokers:
