@@ -61,12 +61,20 @@ class NameServers:
 
 
 class Routes:
-    """The routes in use, asked for once and looked at again every 30 seconds."""
+    """The routes in use, asked for once and looked at again every 30 seconds.
+
+    A route that name servers have no more stays in use, since one that starts knows none at first:
+    for `keep` seconds, in which it is what a refresh gives; without `keep` until it is forgotten.
+    """
 
     log = Logger()
 
-    def __init__(self, reactor: Any, names: NameServers) -> None:
+    def __init__(self, reactor: Any, names: NameServers, *, keep: float | None = None) -> None:
         self._names = names
+        self._reactor = reactor
+        self._keep = keep
+        #: Topic with a route -> since when name servers have none.
+        self._gone: dict[str, float] = {}
         self._routes: dict[str, TopicRouteData] = {}
         #: Topics that nobody knew when asked; they may come to be.
         self._missing: set[str] = set()
@@ -118,6 +126,7 @@ class Routes:
     def forget(self, topic: str) -> None:
         """Asks for the route of a topic no more."""
         self._routes.pop(topic, None)
+        self._gone.pop(topic, None)
         self._missing.discard(topic)
 
     async def refresh_all(self) -> None:
@@ -133,7 +142,19 @@ class Routes:
         waiting = self._asking.pop(topic)
         if isinstance(result, TopicRouteData):
             self._missing.discard(topic)
+            self._gone.pop(topic, None)
             self.put(topic, result)
         elif result is None and topic not in self._routes:
             self._missing.add(topic)
+        elif result is None and self._keep is not None:
+            result = self._kept(topic, self._keep)
         waiting.fire(result)
+
+    def _kept(self, topic: str, keep: float) -> TopicRouteData | None:
+        """Returns the route of a topic that name servers do not have; forgets it after `keep`
+        seconds."""
+        now = self._reactor.seconds()
+        if now - self._gone.setdefault(topic, now) < keep:
+            return self._routes[topic]
+        self.forget(topic)
+        return None

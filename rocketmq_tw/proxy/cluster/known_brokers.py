@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -23,6 +22,9 @@ from rocketmq_tw.wire.errors import WireError
 
 #: Seconds between two looks at the brokers.
 SECONDS = 5.0
+#: Seconds for which brokers and routes stay in use that name servers have no more: one that starts
+#: knows a broker when that one registers, which each does every 30 s.
+KEEP_SECONDS = 60.0
 
 
 class KnownBrokers:
@@ -32,6 +34,9 @@ class KnownBrokers:
 
     def __init__(self, clock: IReactorTime, names: NameServers) -> None:
         self._names = names
+        self._clock = clock
+        #: Name of a known broker -> since when name servers do not have it.
+        self._gone: dict[str, float] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._changed: Listeners[()] = Listeners("brokers came or went")
         self._look = Coalesced(lambda: Deferred.fromCoroutine(self._ask()))
@@ -74,7 +79,10 @@ class KnownBrokers:
 
     def learn(self, route: TopicRouteData) -> None:
         """Takes the brokers of a route that came."""
-        self._take({**self._brokers, **{data.broker_name: data for data in route.broker_datas}})
+        found = {data.broker_name: data for data in route.broker_datas}
+        for name in found:
+            self._gone.pop(name, None)
+        self._use({**self._brokers, **found})
 
     async def _ask(self) -> None:
         try:
@@ -86,9 +94,21 @@ class KnownBrokers:
             # Those that are known stay in use: they may well be there.
             self.log.warn("the brokers of the cluster: {error}", error=error)
             return
-        self._take(dict(info.broker_addr_table))
+        self._use({**self._kept(info.broker_addr_table), **info.broker_addr_table})
 
-    def _take(self, brokers: dict[str, Any]) -> None:
+    def _kept(self, found: Mapping[str, BrokerData]) -> dict[str, BrokerData]:
+        """Returns the known brokers that stay in use where a name server has those of `found`."""
+        now = self._clock.seconds()
+        self._gone = {
+            name: self._gone.get(name, now) for name in self._brokers if name not in found
+        }
+        return {
+            name: data
+            for name, data in self._brokers.items()
+            if now - self._gone.get(name, now) < KEEP_SECONDS
+        }
+
+    def _use(self, brokers: dict[str, BrokerData]) -> None:
         if brokers != self._brokers:
             self._brokers = brokers
             self._changed.tell()

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.name_servers import NameServers, Routes
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.proxy.cluster.known_brokers import KEEP_SECONDS
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import ResponseCode
@@ -27,7 +28,7 @@ class TopicRoutes:
     def __init__(self, clock: IReactorTime, config: ProxyConfig, names: NameServers) -> None:
         self._clock = clock
         self._config = config
-        self._routes = Routes(clock, names)
+        self._routes = Routes(clock, names, keep=KEEP_SECONDS)
         #: Topic -> when it was asked for last; the longest ago is first.
         self._used: dict[str, float] = {}
         self._forgetting = PeriodicCall(

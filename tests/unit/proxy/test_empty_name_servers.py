@@ -1,0 +1,136 @@
+"""What a proxy makes of name servers that do not know any more what they knew: one that starts
+knows a broker again when that one registers, within 30 s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.task import Clock
+
+from rocketmq_tw.client.errors import NoRouteError
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
+from rocketmq_tw.proxy.cluster.topic_routes import TopicRoutes
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from rocketmq_tw.wire.command import RemotingCommand
+
+#: Seconds within which brokers register again.
+REGISTRATION = 30
+
+
+class Names:
+    """Name servers that know one topic and its broker, while `knows` says so."""
+
+    def __init__(self) -> None:
+        self.addresses = ["10.0.0.1:9876"]
+        self.knows, self.is_down = True, False
+        self.broker = BrokerData(
+            cluster="c", broker_name="broker-a", broker_addrs={0: "10.0.0.2:10911"}
+        )
+
+    def ask(self, make: Callable[[], RemotingCommand]) -> Deferred[tuple[str, RemotingCommand]]:
+        if self.is_down:
+            return fail(NoRouteError("no name server answers"))
+        table = {"broker-a": self.broker} if self.knows else {}
+        body = encode_body(ClusterInfo(broker_addr_table=table))
+        return succeed((self.addresses[0], make().response(body=body)))
+
+    def route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        if self.is_down:
+            return fail(NoRouteError("no name server answers"))
+        if not self.knows:
+            return succeed(None)
+        queues = QueueData(broker_name="broker-a", read_queue_nums=4, write_queue_nums=4, perm=6)
+        return succeed(TopicRouteData(queue_datas=[queues], broker_datas=[self.broker]))
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.names: Any = Names()
+        self.brokers = KnownBrokers(self.clock, self.names)
+        self.routes = TopicRoutes(self.clock, ProxyConfig(), self.names)
+        self.changes: list[None] = []
+        self.brokers.start()
+        self.brokers.on_change(lambda: self.changes.append(None))
+        self.routes.start()
+        assert self.has_route()
+
+    def pass_time(self, seconds: int) -> None:
+        self.clock.pump([1.0] * seconds)
+
+    def has_route(self, *, refreshed: bool = False) -> bool:
+        found: list[TopicRouteData | None] = []
+        (self.routes.refresh if refreshed else self.routes.get)("T").addCallback(found.append)
+        return found[0] is not None
+
+
+def test_an_empty_name_server_takes_no_broker_away() -> None:
+    world = World()
+    world.names.knows = False
+    world.pass_time(REGISTRATION + 10)
+    assert list(world.brokers.names()) == ["broker-a"]
+    assert world.brokers.address("broker-a") == "10.0.0.2:10911"
+    world.names.knows = True
+    world.pass_time(10)
+    world.names.knows = False
+    world.pass_time(REGISTRATION + 10)
+    assert list(world.brokers.names()) == ["broker-a"]
+    assert not world.changes
+
+
+def test_name_servers_that_were_down_for_long_take_nothing_away() -> None:
+    world = World()
+    world.names.is_down = True
+    world.pass_time(200)
+    world.names.knows, world.names.is_down = False, False
+    world.pass_time(REGISTRATION)
+    assert list(world.brokers.names()) == ["broker-a"]
+    assert world.has_route(refreshed=True)
+
+
+def test_a_broker_that_is_gone_for_long_is_forgotten() -> None:
+    world = World()
+    world.names.knows = False
+    world.pass_time(180)
+    assert list(world.brokers.names()) == []
+    assert len(world.changes) == 1
+
+
+def test_a_broker_that_moved_is_found_at_once() -> None:
+    world = World()
+    world.names.broker = BrokerData(
+        cluster="c", broker_name="broker-a", broker_addrs={0: "10.0.0.7:10911"}
+    )
+    world.pass_time(6)
+    assert world.brokers.address("broker-a") == "10.0.0.7:10911"
+
+
+def test_an_empty_name_server_takes_no_route_away() -> None:
+    world = World()
+    world.names.knows = False
+    # A send that failed has the route asked for anew.
+    assert world.has_route(refreshed=True)
+    assert world.has_route()
+    world.pass_time(REGISTRATION + 10)
+    assert world.has_route(refreshed=True)
+    world.names.knows = True
+    world.pass_time(40)
+    world.names.knows = False
+    world.pass_time(REGISTRATION + 10)
+    assert world.has_route(refreshed=True)
+
+
+def test_the_route_of_a_deleted_topic_is_forgotten_although_it_is_used() -> None:
+    world = World()
+    world.names.knows = False
+    for _ in range(180):
+        world.pass_time(1)
+        world.has_route()
+    assert not world.has_route()
+    assert not world.has_route(refreshed=True)
+    world.names.knows = True
+    assert world.has_route()
