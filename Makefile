@@ -36,9 +36,10 @@ $(STAMP)-test: setup.cfg pyproject.toml
 	@$(call install,$(WITH_TESTS))
 	@touch $@ $(STAMP)-run
 
-#: make run      install into .venv and start a name server, broker and proxy on 127.0.0.1
+#: make run      install into .venv and start a name server, broker and proxy on 127.0.0.1;
+#:               ARGS='-o namesrvListenPort=9877' and so on for others than its ports and settings
 run: $(STAMP)-run
-	@trap : INT; $(BIN)/twistd -n rmq-standalone --enable-proxy || [ $$? = 130 ]
+	@trap : INT; $(BIN)/twistd -n rmq-standalone --enable-proxy $(ARGS) || [ $$? = 130 ]
 
 #: make try-controller  three controllers and three brokers that elect their master, and what to type
 try-controller: $(STAMP)-run

@@ -73,7 +73,8 @@ def main(arguments: Sequence[str]) -> int:
     if arguments:
         print(f"usage: {os.path.relpath(sys.executable)} -m tools.try_acting [later]")
         return 2
-    return run(DATA, commands(), explain)
+    addresses = [NAME_SERVER, *(address(SAMPLES / f"{name}.conf") for name in BROKERS)]
+    return run(DATA, commands(), explain, addresses)
 
 
 if __name__ == "__main__":

@@ -55,5 +55,11 @@ def explain(running: Mapping[str, int]) -> list[str]:
     ]
 
 
+def addresses() -> list[str]:
+    """Where the servers listen."""
+    brokers = [address(SAMPLES / f"broker-{member}.conf") for member in MEMBERS]
+    return [NAME_SERVER, *CONTROLLERS.split(";"), *brokers]
+
+
 if __name__ == "__main__":
-    sys.exit(run(DATA, commands(), explain))
+    sys.exit(run(DATA, commands(), explain, addresses()))

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -43,9 +44,29 @@ def address(sample: Path) -> str:
     return f"127.0.0.1:{port.partition('=')[2]}"
 
 
-def run(data: Path, commands: Mapping[str, list[str]], explain: Explain) -> int:
+def taken(addresses: Iterable[str]) -> list[str]:
+    """Returns which of these addresses of this machine another program listens on."""
+    found = []
+    for each in addresses:
+        host, _, port = each.rpartition(":")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, int(port)))
+            except OSError:
+                found.append(each)
+    return found
+
+
+def run(
+    data: Path, commands: Mapping[str, list[str]], explain: Explain, addresses: Iterable[str]
+) -> int:
     """Starts `commands`, each server by its name, with their logs in `data`, says what to type, and
-    then who has ended, until all have or Ctrl-C ends them."""
+    then who has ended, until all have or Ctrl-C ends them. Starts none, with status 1, where one of
+    `addresses`, on which they will listen, is taken."""
+    if in_use := taken(addresses):
+        print(f"in use: {', '.join(in_use)}; stop the programs that listen there", file=sys.stderr)
+        return 1
     signal.signal(signal.SIGTERM, _interrupt)
     data.mkdir(parents=True, exist_ok=True)
     running: dict[str, subprocess.Popen[bytes]] = {}

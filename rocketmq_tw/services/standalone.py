@@ -118,7 +118,10 @@ class StandaloneService(service.Service):
             store=self.broker.store_config.store_path_root_dir,
         )
         self.log.info(
-            "next: {rmqadmin} clusterList -n {name_server}   (Ctrl-C stops)",
+            "next, in another terminal (Ctrl-C in this one stops):\n"
+            "{rmqadmin} clusterList -n {name_server}\n"
+            "{rmqadmin} sendMessage -n {name_server} -t Orders -p hello\n"
+            "{rmqadmin} consumeMessage -n {name_server} -t Orders",
             rmqadmin=os.path.join(os.path.dirname(sys.argv[0]), "rmqadmin"),
             name_server=self.name_server.local_address,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
+import socket
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +13,7 @@ import pytest
 from rocketmq_tw.admin.main import cli
 from rocketmq_tw.admin.tool import Tool
 from tools import try_acting, try_controller
-from tools.trying import PROJECT
+from tools.trying import PROJECT, run
 
 
 def shown(
@@ -42,6 +43,20 @@ def test_what_is_shown_can_be_typed(tool: ModuleType, monkeypatch: pytest.Monkey
             assert arguments[0] == "-9" and int(arguments[1]) in running.values()
         else:
             assert arguments[:1] == ["-m"] and importlib.util.find_spec(arguments[1])
+
+
+def test_a_port_that_another_program_has_is_named_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        free = "127.0.0.1:0"
+        assert run(tmp_path, {"a": ["/bin/false"]}, lambda _: [], [free, address]) == 1
+    said = capsys.readouterr()
+    assert said.err == f"in use: {address}; stop the programs that listen there\n"
+    assert said.out == ""
 
 
 def test_each_broker_of_a_group_with_controllers_may_be_killed_and_started(

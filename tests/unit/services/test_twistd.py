@@ -131,7 +131,13 @@ def test_standalone_says_what_to_do_next_and_stops_cleanly(twistd: Start, tmp_pa
     name_server, broker, store = ready.groups()
     assert name_server.startswith("127.0.0.1:") and broker.startswith("127.0.0.1:")
     assert broker.encode() in cluster_info(name_server)
-    assert name_server in both.wait_for("next: (.*)")[1]
+    both.wait_for("next, in another terminal")
+    for command in ("clusterList", "sendMessage", "consumeMessage"):
+        line = both.wait_for(r"^\s+\S*rmqadmin (.*)")[1]
+        assert line.startswith(f"{command} -n {name_server}")
+        done = rmqadmin("", line)
+        assert done.returncode == 0, done.stderr
+    assert "hello" in done.stdout
     for address, code, text in (
         (broker, RequestCode.UPDATE_BROKER_CONFIG, b"fileReservedTime=48"),
         (name_server, RequestCode.UPDATE_NAMESRV_CONFIG, b"waitSecondsForService=44"),
