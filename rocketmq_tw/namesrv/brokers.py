@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import attrs
 
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.wire.bodies.base import DataVersion
+from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -130,6 +132,12 @@ class MinIdChange(NamedTuple):
     addresses: dict[int, str]
     offline_address: str | None = None
     ha_address: str | None = None
+
+
+def smallest_id(brokers: Iterable[int]) -> int | None:
+    """Returns the smallest of these broker ids; None where there is none. Ids below 0 do not count:
+    no broker with a role has one, and none is to keep a slave from acting for its master."""
+    return min((number for number in brokers if number >= MASTER_ID), default=None)
 
 
 def check_name(field: str, name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from twisted.logger import Logger
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.namesrv.brokers import MinIdChange
+from rocketmq_tw.namesrv.brokers import MinIdChange, smallest_id
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.net.notices import LatestNotices
 from rocketmq_tw.wire.codes import RequestCode
@@ -35,7 +35,8 @@ class MinIdNotifier:
         config = self._config
         if not (config.support_acting_master or config.notify_min_broker_id_changed):
             return
-        smallest = min(change.addresses)
+        smallest = smallest_id(change.addresses)
+        assert smallest is not None, "a change names the broker that has it"
         told = dict(change.addresses)
         if change.offline_address is None and len(told) > 1:
             del told[smallest]

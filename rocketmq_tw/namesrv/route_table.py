@@ -15,6 +15,7 @@ from rocketmq_tw.namesrv.brokers import (
     MasterAddresses,
     MinIdChange,
     Registration,
+    smallest_id,
 )
 from rocketmq_tw.namesrv.topic_queues import (
     QUEUE_BYTES,
@@ -105,9 +106,10 @@ class RouteTable:
             addresses = group.broker_addrs
         self._clusters.setdefault(new.cluster, set()).add(new.broker_name)
         self._clusters_of.setdefault(new.broker_name, set()).add(new.cluster)
-        group.enable_acting_master = bool(new.acting_master)
-        group.zone_name = new.zone
-        smallest_before = min(addresses, default=MASTER_ID)
+        if new.broker_id >= MASTER_ID or not addresses:
+            group.enable_acting_master = bool(new.acting_master)
+            group.zone_name = new.zone
+        smallest_before = smallest_id(addresses)
         # A slave that became master keeps its address: one address has one id.
         for broker_id, address in list(addresses.items()):
             if address == new.address and broker_id != new.broker_id:
@@ -132,7 +134,7 @@ class RouteTable:
             filter_servers=new.filter_servers,
             owner=new.owner,
         )
-        if new.broker_id < smallest_before:
+        if smallest_before is not None and MASTER_ID <= new.broker_id < smallest_before:
             self._on_min_id_change(
                 MinIdChange(new.broker_name, dict(addresses), ha_address=new.ha_address)
             )
@@ -145,7 +147,7 @@ class RouteTable:
         if group is None:
             return
         addresses = group.broker_addrs
-        smallest_before = min(addresses, default=None)
+        smallest_before = smallest_id(addresses)
         for broker_id in [known for known, its in addresses.items() if its == address]:
             del addresses[broker_id]
             if gone is not None:
@@ -154,9 +156,10 @@ class RouteTable:
             del self._brokers[broker_name]
             self._forget_name(broker_name)
             return
-        if group.enable_acting_master and min(addresses) != MASTER_ID:
+        smallest = smallest_id(addresses)
+        if group.enable_acting_master and smallest != MASTER_ID:
             self._in_slices(self.set_writable(broker_name, False)[1])
-        if group.enable_acting_master and min(addresses) != smallest_before:
+        if group.enable_acting_master and smallest not in (None, smallest_before):
             self._on_min_id_change(
                 MinIdChange(broker_name, dict(addresses), offline_address=address)
             )
@@ -268,7 +271,7 @@ class RouteTable:
         acts as master and has the smallest id."""
         if new.broker_id == MASTER_ID:
             return True
-        return new.acting_master is not None and new.broker_id == min(addresses)
+        return new.acting_master is not None and new.broker_id == smallest_id(addresses)
 
     def _master_of(self, new: Registration, addresses: dict[int, str]) -> MasterAddresses:
         master = addresses.get(MASTER_ID)
@@ -442,7 +445,8 @@ class RouteTable:
     def address_of(self, broker_name: str) -> str | None:
         """Returns the address with the smallest id of a name; None where the name is unknown."""
         group = self._brokers.get(broker_name)
-        return None if group is None else group.broker_addrs[min(group.broker_addrs)]
+        smallest = None if group is None else smallest_id(group.broker_addrs)
+        return None if group is None or smallest is None else group.broker_addrs[smallest]
 
 
 def _give_read_and_write(_: int) -> int:

@@ -8,6 +8,7 @@ Slave Acting Master is switched on with `supportActingMaster`, for the brokers t
 from collections.abc import Mapping
 
 from rocketmq_tw.message.names import member_sync_topic
+from rocketmq_tw.namesrv.brokers import smallest_id
 from rocketmq_tw.wire.bodies.route import MASTER_ID, TopicRouteData
 from rocketmq_tw.wire.permissions import WRITE
 
@@ -28,10 +29,11 @@ def show_substitutes(topic: str, route: TopicRouteData) -> TopicRouteData:
     permissions = {queues.broker_name: queues.perm for queues in route.queue_datas}
     for broker in route.broker_datas:
         addresses = broker.broker_addrs
-        if not addresses or MASTER_ID in addresses or not broker.enable_acting_master:
+        smallest = smallest_id(addresses)
+        if smallest is None or smallest == MASTER_ID or not broker.enable_acting_master:
             continue
         if not permissions.get(broker.broker_name, WRITE) & WRITE:
-            addresses[MASTER_ID] = addresses.pop(min(addresses))
+            addresses[MASTER_ID] = addresses.pop(smallest)
     return route
 
 

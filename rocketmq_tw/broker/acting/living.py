@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketmq_tw.broker.cluster.group_members import Members
+from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 
 class LivingGroup:
@@ -28,8 +29,10 @@ class LivingGroup:
                 self._said[name_server] = members
 
     def smallest(self) -> int | None:
-        """Returns the smallest id of the brokers that live; None where nobody says anything."""
-        return min((number for members in self._said.values() for number in members), default=None)
+        """Returns the smallest id of the brokers that live; None where nobody says anything. No
+        broker with a role has an id below 0: anybody may register one."""
+        numbers = (number for members in self._said.values() for number in members)
+        return min((number for number in numbers if number >= MASTER_ID), default=None)
 
     def members(self) -> dict[int, str]:
         """Returns the brokers that live, id -> address."""

@@ -6,7 +6,15 @@ import pytest
 
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.wire import permissions
+from rocketmq_tw.wire.bodies.base import DataVersion
+from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.namesrv import RegisterBrokerRequestHeader
+from tests.support.network import FakePeer
 from tests.support.sim.acting import NOT_ACTIVE_MS, ActingCluster
+from tests.support.sim.brokers import CLUSTER
 
 MASTER, SLAVE = "10.1.0.1:10911", "10.1.0.2:10911"
 #: Seconds of a pause in which everybody counts as silent.
@@ -104,3 +112,49 @@ def test_an_acting_master_that_was_paused_ends_acting_where_the_master_is_back()
     cluster.run(LONG)
     cluster.processes["a", 1].go_on()
     cluster.run_until(lambda: not cluster.acts("a", 1), limit=1)
+
+
+@pytest.mark.parametrize("acting", [True, None])
+def test_a_negative_id_changes_nothing_for_the_group(acting: bool | None) -> None:
+    """Stock takes such registrations, so they are taken; none of its brokers makes one."""
+    cluster = group_with_topic()
+    register(cluster, -1, acting)
+    cluster.run(3)
+    addresses, permission = shown(cluster)
+    assert {number: addresses[number] for number in (0, 1)} == {0: MASTER, 1: SLAVE}
+    assert permission == permissions.READ | permissions.WRITE
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    addresses, permission = shown(cluster)
+    assert (addresses[0], permission) == (SLAVE, permissions.READ)
+    cluster.start("a", 0)
+    cluster.run_until(lambda: not cluster.acts("a", 1))
+    assert shown(cluster)[1] == permissions.READ | permissions.WRITE
+
+
+def register(cluster: ActingCluster, broker_id: int, acting: bool | None) -> None:
+    """Somebody registers one more broker of the group, with its topic, for writes."""
+    server, peer = cluster.name_servers[0].server, FakePeer("10.66.0.6:5555")
+    assert server is not None
+    topics = {
+        name: TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4)
+        for name in ("Topic", "Other")
+    }
+    body = RegisterBrokerBody(
+        topic_config_serialize_wrapper=TopicConfigTable(
+            topic_config_table=topics, data_version=DataVersion(timestamp=5, counter=5)
+        )
+    )
+    header = RegisterBrokerRequestHeader(
+        broker_name="a",
+        broker_addr="10.66.0.6:10911",
+        ha_server_addr="10.66.0.6:10912",
+        cluster_name=CLUSTER,
+        broker_id=broker_id,
+        enable_acting_master=acting,
+        heartbeat_timeout_millis=600_000,
+    )
+    data = encode_registration(body, compressed=False)
+    request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, data)
+    answer = server.handlers[RequestCode.REGISTER_BROKER](request, peer)
+    assert isinstance(answer, RemotingCommand) and answer.code == ResponseCode.SUCCESS
