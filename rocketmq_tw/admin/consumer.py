@@ -187,17 +187,23 @@ _GROUPS = (
 
 
 async def _all_groups(servers: Servers) -> Report:
-    topics = (await servers.admin.topic_list()).topic_list
-    groups = {
-        topic.removeprefix(RETRY_PREFIX).partition(_POP_SEPARATOR)[0]
-        for topic in topics
-        if topic.startswith(RETRY_PREFIX)
-    }
-    rows = [await _group_row(servers, group) for group in sorted(groups)]
+    rows = [await group_row(servers, group) for group in await group_names(servers)]
     return Report({"groups": rows}, [Listing(_GROUPS, rows)])
 
 
-async def _group_row(servers: Servers, group: str) -> dict[str, Any]:
+async def group_names(servers: Servers) -> list[str]:
+    """Returns the groups that have a retry topic, sorted: all that have ever consumed."""
+    topics = (await servers.admin.topic_list()).topic_list
+    return sorted(
+        {
+            topic.removeprefix(RETRY_PREFIX).partition(_POP_SEPARATOR)[0]
+            for topic in topics
+            if topic.startswith(RETRY_PREFIX)
+        }
+    )
+
+
+async def group_row(servers: Servers, group: str) -> dict[str, Any]:
     """Makes the row of a group; the part of a broker that does not answer is left out, and the row
     says so."""
     row: dict[str, Any] = {

@@ -26,7 +26,7 @@ from rocketmq_tw.wire.bodies.base import convert_body
 from rocketmq_tw.wire.bodies.groups import GroupRetryPolicy, SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError, WireError
+from rocketmq_tw.wire.errors import BodyError, RequestError
 
 _POLICIES = ("EXPONENTIAL", "CUSTOMIZED")
 
@@ -62,8 +62,10 @@ def _retry_policy(
         return None
     try:
         policy: GroupRetryPolicy = convert_body(GroupRetryPolicy, msgspec.json.decode(text))
-    except (msgspec.DecodeError, WireError) as error:
+    except msgspec.DecodeError as error:
         raise click.BadParameter(f"no JSON of a retry policy: {error}") from error
+    except BodyError as error:
+        raise click.BadParameter(f"no JSON of a retry policy: {error.remark}") from error
     if policy.type not in _POLICIES:
         raise click.BadParameter(f"the type {policy.type!r} is none of {', '.join(_POLICIES)}")
     return policy

@@ -1,4 +1,4 @@
-"""consumerStatus: what the members of a group say of themselves."""
+"""consumerStatus, consumer, getConsumerStatus: what the members of a group say of themselves."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import addresses_of
+from rocketmq_tw.admin.brokers import addresses_of, brokers_of
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.options import broker_option, check_broker
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.wire.bodies.clients import Connection, ConsumerRunningInfo
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import version_name
 
@@ -50,29 +52,91 @@ def consumer_status(
         check_broker(broker)
 
     async def work(servers: Servers) -> Report:
-        members = []
-        for address, connection in await _members(servers, group, broker):
-            if client_id in (None, connection.client_id):
-                info = await servers.admin.consumer_running_info(
-                    address, group, connection.client_id or "", jstack=jstack
-                )
-                members.append(_member(connection, info))
-        if not members:
-            fail(
-                f"the group {group} has no member {client_id}: consumerStatus without -i shows all"
-            )
-        queues = [
-            {"clientId": member["clientId"], **queue}
-            for member in members
-            for queue in member["queues"]
-        ]
-        listings = [Listing(_MEMBERS, members), Listing(_MEMBER_QUEUES, queues)]
-        return Report({"group": group, "members": members}, listings)
+        return await _status(servers, group, client_id, broker, jstack)
 
     tool.report(work)
 
 
-async def _members(
+@click.command("consumer")
+@named_group_option("consumerGroup")
+@click.option("-s", "--jstack", is_flag=True, help="With their threads; in JSON.")
+@click.pass_obj
+def consumers(tool: Tool, group: str, jstack: bool) -> None:
+    """Shows what the members of a group say of themselves, and whether they subscribe alike."""
+    tool.report(lambda servers: _status(servers, group, None, None, jstack))
+
+
+async def _status(
+    servers: Servers, group: str, client_id: str | None, broker: str | None, jstack: bool
+) -> Report:
+    members = []
+    for address, connection in await members_of(servers, group, broker):
+        if client_id in (None, connection.client_id):
+            info = await servers.admin.consumer_running_info(
+                address, group, connection.client_id or "", jstack=jstack
+            )
+            members.append(_member(connection, info))
+    if not members:
+        fail(f"the group {group} has no member {client_id}: consumerStatus without -i shows all")
+    queues = [
+        {"clientId": member["clientId"], **queue}
+        for member in members
+        for queue in member["queues"]
+    ]
+    listings = [Listing(_MEMBERS, members), Listing(_MEMBER_QUEUES, queues)]
+    alike = all(member["subscriptions"] == members[0]["subscriptions"] for member in members)
+    lines = [] if alike else ["", f"WARNING: the members of {group} do not subscribe alike"]
+    return Report({"group": group, "members": members, "sameSubscriptions": alike}, listings, lines)
+
+
+_OFFSETS = (
+    Column("Client", "clientId"),
+    Column("Broker", "brokerName"),
+    Column("Queue", "queueId"),
+    Column("Offset", "offset"),
+)
+
+
+@click.command("getConsumerStatus")
+@named_group_option("group")
+@topic_option
+@click.option("-i", "--originClientId", "client_id", metavar="ID", help="Only this member.")
+@click.pass_obj
+def member_offsets(tool: Tool, group: str, topic: str, client_id: str | None) -> None:
+    """Shows which offsets the members of a group have in mind for the queues of a topic."""
+
+    async def work(servers: Servers) -> Report:
+        told: dict[str, dict[MessageQueue, int]] = {}
+        reasons = []
+        for address in (await brokers_of(servers, topic)).values():
+            try:
+                found = await servers.admin.member_offsets(address, group, topic, client_id)
+            except BrokerError as error:
+                # The broker that no member is connected to says so with this code.
+                if error.code != ResponseCode.SYSTEM_ERROR:
+                    raise
+                reasons.append(error.remark)
+                continue
+            for name, offsets in found.items():
+                told.setdefault(name, {}).update(offsets)
+        if not told:
+            fail("; ".join(reasons) or f"no member of {group} tells its offsets in {topic}")
+        rows = [
+            {
+                "clientId": name,
+                "brokerName": queue.broker_name,
+                "queueId": queue.queue_id,
+                "offset": offset,
+            }
+            for name, offsets in sorted(told.items())
+            for queue, offset in sorted(offsets.items())
+        ]
+        return Report({"group": group, "topic": topic, "queues": rows}, [Listing(_OFFSETS, rows)])
+
+    tool.report(work)
+
+
+async def members_of(
     servers: Servers, group: str, broker: str | None
 ) -> list[tuple[str, Connection]]:
     """Returns each connected member with a broker that knows it."""

@@ -44,6 +44,11 @@ class TopicAdmin(ServerRequests):
         header = _creation(config, attributes=attributes or None)
         return self._tell(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
+    def topic_config(self, broker: str, topic: str) -> Deferred[TopicConfigAndQueueMapping]:
+        """Fires with the settings of a topic; fails with TOPIC_NOT_EXIST where there is none."""
+        header = GetTopicConfigRequestHeader(topic=topic)
+        return self._body(broker, RequestCode.GET_TOPIC_CONFIG, TopicConfigAndQueueMapping, header)
+
     def static_topic(self, broker: str, topic: str) -> Deferred[TopicConfigAndQueueMapping]:
         """Fires with a topic with the logic queues that the broker has of it, where it is a static
         one."""

@@ -24,7 +24,7 @@ STOCK: dict[str, dict[str, list[tuple[str | None, str, bool, bool]]]] = json.loa
 COMMON = {"-n", "--output", "--tls", "--tls-config"}
 OURS = COMMON | {"-y"}
 #: Options of our own.
-MORE = {"clusterRT": {"--rounds"}}
+MORE = {"clusterRT": {"--rounds"}, "startMonitoring": {"--interval", "--rounds"}}
 #: Options of one version that mean something else in the other, and the new meaning is ours.
 OTHERWISE = {("4.9.7", "resetOffsetByTime", "c")}
 #: Commands of our own.

@@ -1,0 +1,67 @@
+"""startMonitoring: groups that are behind, away or at odds, again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rich_click as click
+from twisted.internet.task import deferLater
+
+from rocketmq_tw.admin.consumer import group_names, group_row
+from rocketmq_tw.admin.members import members_of
+from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.tool import Servers, Tool
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.net.errors import RemotingError
+
+_GROUPS = (
+    Column("Group", "group"),
+    Column("Clients", "count"),
+    Column("Diff total", "diffTotal"),
+    Column("Subscriptions", "sameSubscriptions", lambda same: {False: "DIFFERENT"}.get(same, "")),
+    Column("Error", "error"),
+)
+
+
+@click.command("startMonitoring")
+@click.option(
+    "--interval", type=click.IntRange(min=1), default=60, show_default=True,
+    help="Seconds between two looks.",
+)  # fmt: skip
+@click.option("--rounds", type=click.IntRange(min=1), help="So many looks; until Ctrl-C without.")
+@click.pass_obj
+def start_monitoring(tool: Tool, interval: int, rounds: int | None) -> None:
+    """Shows all groups again and again: how far they are behind, and whether members subscribe
+    alike."""
+
+    async def work(servers: Servers) -> None:
+        done = 0
+        while True:
+            rows = [await _row(servers, group) for group in await group_names(servers)]
+            tool.show(Report({"groups": rows}, [Listing(_GROUPS, rows)]))
+            done += 1
+            if done == rounds:
+                return
+            await deferLater(servers.reactor, interval)
+
+    tool.run(work)
+
+
+async def _row(servers: Servers, group: str) -> dict[str, Any]:
+    row = await group_row(servers, group)
+    row["sameSubscriptions"] = await _subscribe_alike(servers, group) if row["count"] else None
+    return row
+
+
+async def _subscribe_alike(servers: Servers, group: str) -> bool | None:
+    """Returns whether all members subscribe to the same; None where one does not say."""
+    told = []
+    try:
+        for address, connection in await members_of(servers, group, None):
+            info = await servers.admin.consumer_running_info(
+                address, group, connection.client_id or ""
+            )
+            told.append({each.topic: each.sub_string for each in info.subscription_set})
+    except (BrokerError, RemotingError, click.ClickException):
+        return None
+    return all(each == told[0] for each in told)

@@ -1,0 +1,203 @@
+"""Name servers: their values and configuration, write permissions, orders of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import rich_click as click
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.admin.brokers import on_each
+from rocketmq_tw.admin.options import ask_first, yes_option
+from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.admin.topic import ORDER_NAMESPACE, topic_option
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.wire.codes import ResponseCode
+
+_namespace_option = click.option(
+    "-s", "--namespace", required=True, metavar="NAME", help="The namespace of the key."
+)
+_key_option = click.option("-k", "--key", required=True, metavar="KEY", help="The key.")
+_broker_name_option = click.option(
+    "-b", "--brokerName", "broker", required=True, metavar="NAME", help="The broker, by name."
+)
+
+
+@click.command("updateKvConfig")
+@_namespace_option
+@_key_option
+@click.option("-v", "--value", required=True, metavar="VALUE", help="Its value.")
+@click.pass_obj
+def update_value(tool: Tool, namespace: str, key: str, value: str) -> None:
+    """Sets a value on all name servers."""
+
+    async def work(servers: Servers) -> Report:
+        await servers.admin.put_kv_config(namespace, key, value)
+        told = list(servers.admin.names.addresses)
+        return Report(
+            {"namespace": namespace, "key": key, "value": value, "nameServers": told},
+            lines=[f"{namespace} {key}={value} on {address}" for address in told],
+        )
+
+    tool.report(work)
+
+
+@click.command("deleteKvConfig")
+@_namespace_option
+@_key_option
+@yes_option
+@click.pass_obj
+def delete_value(tool: Tool, namespace: str, key: str, yes: bool) -> None:
+    """Deletes a value from all name servers."""
+    ask_first(yes, f"Delete {key} of {namespace} from all name servers?")
+
+    async def work(servers: Servers) -> Report:
+        if await _value_of(servers, namespace, key) is None:
+            fail(f"the namespace {namespace} has no key {key}")
+        await servers.admin.delete_kv_config(namespace, key)
+        told = list(servers.admin.names.addresses)
+        return Report(
+            {"namespace": namespace, "key": key, "nameServers": told},
+            lines=[f"{namespace} {key} is deleted from {address}" for address in told],
+        )
+
+    tool.report(work)
+
+
+async def _value_of(servers: Servers, namespace: str, key: str) -> str | None:
+    try:
+        return await servers.admin.kv_config(namespace, key)
+    except BrokerError as error:
+        if error.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        return None
+
+
+@click.command("getNamesrvConfig")
+@click.pass_obj
+def get_config(tool: Tool) -> None:
+    """Shows the configuration that name servers work with."""
+
+    async def work(servers: Servers) -> Report:
+        found: list[dict[str, Any]] = []
+        listings = []
+        for address in servers.admin.names.addresses:
+            config = dict(sorted((await servers.admin.name_server_config(address)).items()))
+            found.append({"address": address, "config": config})
+            columns = (Column(f"Key at {address}", "key"), Column("Value", "value"))
+            rows = [{"key": key, "value": value} for key, value in config.items()]
+            listings.append(Listing(columns, rows))
+        return Report({"nameServers": found}, listings)
+
+    tool.report(work)
+
+
+@click.command("updateNamesrvConfig")
+@click.option("-k", "--key", required=True, metavar="KEY", help="The key of its file.")
+@click.option("-v", "--value", required=True, metavar="VALUE", help="Its new value.")
+@click.pass_obj
+def update_config(tool: Tool, key: str, value: str) -> None:
+    """Changes one key of the configuration of all name servers."""
+    change = {key.strip(): value.strip()}
+
+    async def work(servers: Servers) -> Report:
+        done = await on_each(
+            servers.admin.names.addresses,
+            lambda address: servers.admin.update_name_server_config(address, change),
+        )
+        ((name, text),) = change.items()
+        return Report(
+            {"key": name, "value": text, "nameServers": done},
+            lines=[f"{name}={text} on {address}" for address in done],
+        )
+
+    tool.report(work)
+
+
+@click.command("wipeWritePerm")
+@_broker_name_option
+@click.pass_obj
+def wipe_write(tool: Tool, broker: str) -> None:
+    """Takes the write permission of all topics of a broker, so that producers pass it over."""
+    _permit(tool, broker, lambda servers: servers.admin.wipe_write_permission, "not written to")
+
+
+@click.command("addWritePerm")
+@_broker_name_option
+@click.pass_obj
+def add_write(tool: Tool, broker: str) -> None:
+    """Gives the topics of a broker their write permission back."""
+    _permit(tool, broker, lambda servers: servers.admin.add_write_permission, "written to")
+
+
+def _permit(
+    tool: Tool,
+    broker: str,
+    change_of: Callable[[Servers], Callable[[str, str], Deferred[int]]],
+    state: str,
+) -> None:
+    async def work(servers: Servers) -> Report:
+        known = (await servers.admin.cluster_info()).broker_addr_table
+        if broker not in known:
+            names = ", ".join(sorted(known)) or "none"
+            fail(f"no broker is called {broker}; there are: {names}")
+        counts: dict[str, int] = {}
+
+        def change(address: str) -> Deferred[Any]:
+            changed = change_of(servers)(address, broker)
+            return changed.addCallback(lambda count: counts.update({address: count}))
+
+        await on_each(servers.admin.names.addresses, change)
+        rows = [{"address": address, "topics": count} for address, count in counts.items()]
+        return Report(
+            {"brokerName": broker, "nameServers": rows},
+            lines=[
+                f"{count} topics of {broker} are {state}, says {address}"
+                for address, count in counts.items()
+            ],
+        )
+
+    tool.report(work)
+
+
+@click.command("updateOrderConf")
+@topic_option
+@click.option(
+    "-v", "--orderConf", "order", metavar="BROKER:QUEUES;...", help="For put: what it becomes."
+)
+@click.option(
+    "-m", "--method", type=click.Choice(["get", "put", "delete"]), required=True,
+    help="What to do with it.",
+)  # fmt: skip
+@yes_option
+@click.pass_obj
+def update_order(tool: Tool, topic: str, order: str | None, method: str, yes: bool) -> None:
+    """Shows, sets or deletes how many queues brokers have of an ordered topic."""
+    if (method == "put") != bool(order):
+        raise click.UsageError("-v goes with -m put: broker:queues, several with ';' between them")
+    if method == "delete":
+        ask_first(yes, f"Delete the order configuration of {topic}?")
+
+    async def work(servers: Servers) -> Report:
+        if method == "put":
+            assert order is not None
+            await servers.admin.put_kv_config(ORDER_NAMESPACE, topic, order.strip())
+            return _order_report(topic, order.strip())
+        present = await _value_of(servers, ORDER_NAMESPACE, topic)
+        if present is None:
+            fail(f"topic {topic} has no order configuration: -m put makes one")
+        if method == "get":
+            return _order_report(topic, present)
+        await servers.admin.delete_kv_config(ORDER_NAMESPACE, topic)
+        return Report(
+            {"topic": topic, "orderConf": None},
+            lines=[f"topic {topic} has no order configuration any more"],
+        )
+
+    tool.report(work)
+
+
+def _order_report(topic: str, order: str) -> Report:
+    return Report({"topic": topic, "orderConf": order}, lines=[f"topic {topic}: {order}"])

@@ -1,0 +1,73 @@
+"""Values, configuration, write permissions and orders of topics on name servers."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_a_value_is_set_and_deleted(world) -> None:
+    outcome = world.rmqadmin("updateKvConfig -s space -k key -v value --output json")
+    assert outcome.json == {
+        "namespace": "space",
+        "key": "key",
+        "value": "value",
+        "nameServers": ["10.0.0.1:9876"],
+    }
+    outcome = world.rmqadmin("deleteKvConfig -s space -k key")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "give --yes" in outcome.err
+    outcome = world.rmqadmin("deleteKvConfig -s space -k key --yes")
+    assert outcome.out == "space key is deleted from 10.0.0.1:9876\n"
+    outcome = world.rmqadmin("deleteKvConfig -s space -k key --yes")
+    assert outcome.err == "rmqadmin: the namespace space has no key key\n"
+
+
+def test_the_configuration_is_shown_and_changed(world) -> None:
+    assert world.rmqadmin("updateNamesrvConfig -k orderMessageEnable -v true").out == (
+        "orderMessageEnable=true on 10.0.0.1:9876\n"
+    )
+    (shown,) = world.rmqadmin("getNamesrvConfig --output json").json["nameServers"]
+    assert shown["address"] == "10.0.0.1:9876"
+    assert shown["config"]["orderMessageEnable"] == "true"
+    assert ["orderMessageEnable", "true"] in world.rmqadmin("getNamesrvConfig").lines
+    outcome = world.rmqadmin("updateNamesrvConfig -k orderMessageEnabl -v true")
+    assert outcome.status == 1
+    assert "orderMessageEnable" in outcome.err
+
+
+def test_a_broker_loses_its_write_permission_and_gets_it_back(world) -> None:
+    world.rmqadmin("updateTopic -t T -c DefaultCluster")
+
+    def permission() -> int:
+        route = world.rmqadmin("topicRoute -t T --output json").json
+        return route["queueDatas"][0]["perm"]
+
+    wiped = world.rmqadmin("wipeWritePerm -b broker-a --output json").json
+    assert wiped["brokerName"] == "broker-a"
+    (row,) = wiped["nameServers"]
+    assert row["address"] == "10.0.0.1:9876"
+    assert row["topics"] >= 1
+    assert permission() == 4
+    assert "written to, says 10.0.0.1:9876" in world.rmqadmin("addWritePerm -b broker-a").out
+    assert permission() == 6
+    outcome = world.rmqadmin("addWritePerm -b nix")
+    assert outcome.err == "rmqadmin: no broker is called nix; there are: broker-a\n"
+
+
+def test_the_order_of_a_topic(world) -> None:
+    def order(arguments: str):
+        return world.rmqadmin(f"updateOrderConf -t T {arguments} --output json")
+
+    assert order("-m put -v broker-a:4").json == {"topic": "T", "orderConf": "broker-a:4"}
+    assert order("-m get").json == {"topic": "T", "orderConf": "broker-a:4"}
+    assert "give --yes" in order("-m delete").err
+    assert order("-m delete --yes").json == {"topic": "T", "orderConf": None}
+    for method in ("get", "delete --yes"):
+        assert "topic T has no order configuration" in order(f"-m {method}").err
+
+
+@pytest.mark.parametrize("arguments", ["-m put", "-m get -v x:1"])
+def test_an_order_goes_with_put(world, arguments: str) -> None:
+    outcome = world.rmqadmin(f"updateOrderConf -t T {arguments}")
+    assert outcome.status == 2
+    assert "-v goes with -m put" in outcome.err
