@@ -3,9 +3,11 @@ that brokers ask them, and tools see them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import partial
 
-from twisted.internet.defer import Deferred, DeferredList, DeferredSemaphore
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -15,6 +17,7 @@ from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.memberships import entered
 from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of
+from rocketmq_tw.runtime.fairness import FewAtOnce
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -25,7 +28,7 @@ from rocketmq_tw.wire.errors import RequestError
 #: Seconds between two heartbeats of all clients to their brokers, and scans for silent clients.
 SECONDS = 20.0
 SCAN_SECONDS = 10.0
-#: Clients that are registered at the same time, and topics of one that are looked at.
+#: Clients that one broker is told of at the same time, and topics of one that are looked at.
 _AT_ONCE = 16
 _MOST_TOPICS = 256
 _ANSWER_SECONDS = 3.0
@@ -33,7 +36,7 @@ _ANSWER_SECONDS = 3.0
 
 class Registration:
     """Tells brokers of clients: at once of those that come, change or go, and again and again of
-    all."""
+    all. A broker that hangs is told late, and holds up no other."""
 
     log = Logger()
 
@@ -44,9 +47,12 @@ class Registration:
         self._brokers = brokers
         self._clients = clients
         self._in_slices = in_slices
-        self._few = DeferredSemaphore(_AT_ONCE)
-        #: Clients that wait for their turn, or are being registered.
-        self._waiting: set[ProxyClient] = set()
+        #: Clients whose brokers are to be found.
+        self._looking: FewAtOnce[ProxyClient] = FewAtOnce(_AT_ONCE)
+        #: Broker name -> clients that it is to be told of.
+        self._telling: defaultdict[str, FewAtOnce[ProxyClient]] = defaultdict(
+            lambda: FewAtOnce(_AT_ONCE)
+        )
         self._periodic = [
             PeriodicCall(clock, "registering clients", SECONDS, self._register_all, may_hang=True),
             PeriodicCall(clock, "the scan for silent clients", SCAN_SECONDS, self._expire),
@@ -63,28 +69,27 @@ class Registration:
         """Does no more by itself."""
         for periodic in self._periodic:
             periodic.stop()
+        for waiting in (self._looking, *self._telling.values()):
+            waiting.clear()
 
     def _expire(self) -> Deferred[object]:
         return self._in_slices(self._clients.expire())
 
-    async def _register_all(self) -> None:
-        for client in self._clients:
-            await self._few.run(self._register_now, client)
+    def _register_all(self) -> Deferred[object]:
+        def steps() -> Iterator[None]:
+            for client in self._clients:
+                self._register(client)
+                yield
+
+        return self._in_slices(steps())
 
     def _register(self, client: ProxyClient) -> None:
-        if client not in self._waiting:
-            self._waiting.add(client)
-            self._few.run(self._register_now, client)
+        self._looking.add(client, lambda: Deferred.fromCoroutine(self._look(client)))
 
-    def _register_now(self, client: ProxyClient) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._tell(client)).addErrback(
-            lambda failure: self.log.failure("registering a client", failure=failure)
-        )
-
-    async def _tell(self, client: ProxyClient) -> None:
-        self._waiting.discard(client)
+    async def _look(self, client: ProxyClient) -> None:
+        """Has the brokers of a client's topics be told of it."""
         names = await self._brokers_of(client.topics)
-        if self._clients.get(client.client_id) is not client:
+        if not self._is_here(client):
             return
         data = heartbeat_of(client, int(self._clock.seconds() * 1000))
         try:
@@ -93,22 +98,20 @@ class Registration:
             self.log.warn("not registered with brokers: {error}", error=error)
             return
         body = encode_body(data)
-        await DeferredList(
-            [
-                self._brokers.ask(
-                    name,
-                    RemotingCommand.request(RequestCode.HEART_BEAT, body=body),
-                    _ANSWER_SECONDS,
-                    client,
-                ).addCallbacks(
-                    self._told, self._not_told, callbackArgs=(name,), errbackArgs=(name,)
-                )
-                for name in names
-            ]
+        for name in names:
+            self._telling[name].add(client, partial(self._tell, name, client, body))
+
+    def _tell(self, name: str, client: ProxyClient, body: bytes) -> Deferred[None] | None:
+        if not self._is_here(client):
+            return None
+        request = RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
+        asked = self._brokers.ask(name, request, _ANSWER_SECONDS, client)
+        return asked.addCallbacks(
+            self._told, self._not_told, callbackArgs=(name,), errbackArgs=(name,)
         )
-        if self._clients.get(client.client_id) is not client:
-            # It went meanwhile, and a broker may have heard of that first.
-            self._brokers.forget(client)
+
+    def _is_here(self, client: ProxyClient) -> bool:
+        return self._clients.get(client.client_id) is client
 
     async def _brokers_of(self, topics: Iterable[str]) -> set[str]:
         names: set[str] = set()

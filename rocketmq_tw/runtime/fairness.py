@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 K = TypeVar("K", bound=Hashable)
 
@@ -172,3 +173,50 @@ class SerialQueue(Generic[K]):
             return result
 
         return serial.run(work).addBoth(over)
+
+
+class FewAtOnce(Generic[K]):
+    """Does work for things that are due, for `limit` of them at the same time, in the order in
+    which they became due. Work of a thing that is due already takes the place of the former."""
+
+    log = Logger()
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._due: dict[K, Callable[[], Any]] = {}
+        self._under_way = 0
+        self._is_looping = False
+
+    def __len__(self) -> int:
+        """Returns how many things wait for their turn."""
+        return len(self._due)
+
+    def add(self, thing: K, work: Callable[[], Any]) -> None:
+        """Has `work` called, now or when its turn comes; it may return a Deferred. A failure is
+        logged."""
+        self._due[thing] = work
+        self._go_on()
+
+    def clear(self) -> None:
+        """Forgets what waits."""
+        self._due.clear()
+
+    def _go_on(self) -> None:
+        # A loop: work that ends at once would use up the stack.
+        if self._is_looping:
+            return
+        self._is_looping = True
+        try:
+            while self._due and self._under_way < self._limit:
+                thing = next(iter(self._due))
+                work = self._due.pop(thing)
+                self._under_way += 1
+                maybeDeferred(work).addBoth(self._ended, thing)
+        finally:
+            self._is_looping = False
+
+    def _ended(self, result: Any, thing: K) -> None:
+        self._under_way -= 1
+        if isinstance(result, Failure):
+            self.log.failure("work for {thing}", failure=result, thing=thing)
+        self._go_on()

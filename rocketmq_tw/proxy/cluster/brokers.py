@@ -123,6 +123,7 @@ class ClusterBrokers:
     ) -> IRemotingClient:
         place = None if client is None else self._lanes.place(client)
         if place is None:
+            assert request.code != RequestCode.HEART_BEAT, "the client has entered no group"
             return self._own
         if request.code == RequestCode.HEART_BEAT:
             place.brokers.add(broker_name)

@@ -6,16 +6,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
 
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.brokers import IBrokers
-from rocketmq_tw.proxy.clients import ProxyClients
+from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.proxy.registration import Registration
-from rocketmq_tw.runtime.slices import all_steps
+from rocketmq_tw.runtime.slices import Slices, all_steps
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -27,7 +30,7 @@ from rocketmq_tw.wire.headers.clients import (
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
-from tests.support.proxy import FakeCall
+from tests.support.proxy import FakeCall, PlayedBrokers
 
 NAME_SERVER = "10.0.0.1:9876"
 BROKER = "10.0.0.2:10911"
@@ -211,3 +214,38 @@ def test_a_local_proxy_serves_other_brokers_too() -> None:
     assert there.remark == "over the network"
     # The broker of the process needs no connection.
     assert network.made == made + 1
+
+
+def test_a_broker_that_hangs_keeps_no_other_from_hearing_of_clients() -> None:
+    """Brokers close connections that are silent for 120 s."""
+    clock, brokers, heard = Clock(), PlayedBrokers(), {}
+    brokers.add_topic("Topic", {"broker-a": 4, "broker-b": 4})
+
+    def answer(request: RemotingCommand) -> Deferred[RemotingCommand]:
+        name, _, timeout, client = brokers.asked[-1]
+        assert client is not None and timeout is not None
+        heard[name, client.client_id] = clock.seconds()
+        if name == "broker-a":
+            return succeed(request.response())
+        hung: Deferred[RemotingCommand] = Deferred()
+        clock.callLater(timeout, hung.errback, RequestTimeout(name, request.code, timeout))
+        return hung
+
+    brokers.answer(RequestCode.HEART_BEAT, answer)
+    clients = ProxyClients(clock.seconds, AskedClients(clock, hand_on).hand_on, lambda: 1e9)
+    registration = Registration(clock, brokers, clients, Slices(clock))
+    registration.start()
+    settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
+    for number in range(300):
+        clients.settle(str(number), FakeCall(str(number)), settings, "g", ["Topic"])
+    clock.pump([0.5] * 240)
+    registration.stop()
+    last = [at for (name, _), at in heard.items() if name == "broker-a"]
+    assert len(last) == 300
+    assert min(last) > clock.seconds() - 30
+    # As many as can be told are told of, in turn.
+    assert len({client for name, client in heard if name == "broker-b"}) == 300
+
+
+def hand_on(client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
+    raise AssertionError("no broker asks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
@@ -10,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from rocketmq_tw.runtime.alarm import Alarm
-from rocketmq_tw.runtime.fairness import Coalesced, FairQueue, Serial, SerialQueue
+from rocketmq_tw.runtime.fairness import Coalesced, FairQueue, FewAtOnce, Serial, SerialQueue
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.shared_results import SharedResults
@@ -395,3 +396,32 @@ def test_any_clock_has_turns() -> None:
     assert done == ["end"] and turns.waited() == 0
     turns.serve_late(2.5, lambda: done.append(turns.waited()))
     assert done == ["end", 2.5] and turns.waited() == 0
+
+
+def test_a_few_things_are_worked_on_at_once() -> None:
+    few, begun = FewAtOnce[str](2), []
+
+    def work(name: str) -> Deferred[None]:
+        begun.append((name, Deferred[None]()))
+        return begun[-1][1]
+
+    for name in ("a", "b", "c", "d", "c"):
+        few.add(name, partial(work, name))
+    assert ([name for name, _ in begun], len(few)) == (["a", "b"], 2)
+    begun[1][1].callback(None)
+    begun[0][1].errback(ValueError("logged"))
+    assert [name for name, _ in begun] == ["a", "b", "c", "d"]
+    few.add("e", partial(work, "e"))
+    few.clear()
+    begun[2][1].callback(None)
+    assert len(begun) == 4
+
+
+def test_work_that_ends_at_once_uses_no_stack() -> None:
+    few, first, done = FewAtOnce[int](1), Deferred[None](), []
+    few.add(-1, lambda: first)
+    for number in range(5000):
+        few.add(number, partial(done.append, number))
+    few.add(0, partial(done.append, "the newer work"))
+    first.callback(None)
+    assert done == ["the newer work", *range(1, 5000)]
