@@ -18,11 +18,17 @@ from tests.support import processes
 from tests.support.spread import ByServers, place_in_order
 from tests.support.threads import watched_threads
 
-# A busy machine is no failure, and a failing example has to be told so that it can be run again.
-settings.register_profile(
-    "project", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("project")
+# A busy machine is no failure; the same examples in each run, so that a change fails by its own
+# fault only. `--hypothesis-profile other-examples` looks for more.
+for name, same in (("same-examples", True), ("other-examples", False)):
+    settings.register_profile(
+        name,
+        derandomize=same,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile("same-examples")
 
 #: When a test's time limit is over, by the monotonic clock.
 DEADLINE = pytest.StashKey[float]()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 import pytest_twisted
@@ -19,6 +18,7 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
 from tests.support.load import send_request
+from tests.support.ports import ReservedPort
 from tests.support.remoting import Connection
 
 
@@ -45,18 +45,17 @@ async def test_a_sender_that_comes_while_a_configured_role_is_entered_is_answere
     from twisted.internet import reactor
 
     Slow.entering = Deferred()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = ReservedPort()
     broker = BrokerInMemory(
         clock=reactor,  # type: ignore[arg-type]
-        address=f"127.0.0.1:{port}",
+        address=port.address,
         started=False,
         kinds=[*PARTS, Slow],
     )
     started = broker.broker.start()
     while not broker.broker.addresses.port:
         await deferLater(reactor, 0.01)
-    answer = deferToThread(ask, f"127.0.0.1:{port}")
+    answer = deferToThread(ask, port.address)
     await deferLater(reactor, 0.2)
     assert not answer.called and not started.called
     Slow.entering.callback(None)
@@ -65,6 +64,7 @@ async def test_a_sender_that_comes_while_a_configured_role_is_entered_is_answere
         assert (await answer).code == ResponseCode.SUCCESS
     finally:
         await broker.broker.stop()
+        port.release()
 
 
 @pytest_twisted.ensureDeferred

@@ -24,7 +24,7 @@ STOPPED = (0, -signal.SIGINT)
 
 
 def cluster_info(address: str) -> bytes:
-    answer = ask(address, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), 10)
+    answer = ask(address, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO))
     assert answer.code == ResponseCode.SUCCESS
     return answer.body
 
@@ -142,7 +142,7 @@ def test_standalone_says_what_to_do_next_and_stops_cleanly(twistd: Start, tmp_pa
         (broker, RequestCode.UPDATE_BROKER_CONFIG, b"fileReservedTime=48"),
         (name_server, RequestCode.UPDATE_NAMESRV_CONFIG, b"waitSecondsForService=44"),
     ):
-        changed = ask(address, RemotingCommand.request(code, body=text), 10)
+        changed = ask(address, RemotingCommand.request(code, body=text))
         assert changed.code == ResponseCode.SUCCESS, "of an administrator: it is on this machine"
     both.interrupt()
     status, output = both.finish()

@@ -57,7 +57,7 @@ class Place:
             properties="",
         )
         request = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, b"body")
-        answer = ask(self.ports[name].listen.address, request, 10)
+        answer = ask(self.ports[name].listen.address, request)
         assert answer.code == ResponseCode.SUCCESS, answer
         return answer.ext_fields["queueOffset"]
 
@@ -111,7 +111,7 @@ def test_brokers_come_and_go(twistd: Start, place: Place, how: str) -> None:
     assert len(processes_of(container)) == (2 if how == "separate" else 0)
     assert place.send("a") == place.send("b") == "0"
     get_config = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
-    shown = ask(place.ports["b"].listen.address, get_config, 10).body
+    shown = ask(place.ports["b"].listen.address, get_config).body
     assert b"isInBrokerContainer=true\n" in shown
     port = place.ports["a"].listen.number
     taken = place.file("c", f"listenPort={port}\n")

@@ -43,7 +43,7 @@ def keys(port: int, **others: str) -> list[str]:
 def request(address: str, code: int, **fields: object) -> RemotingCommand:
     command = RemotingCommand.request(code)
     command.ext_fields = {name: str(value) for name, value in fields.items()}
-    return ask(address, command, 10)
+    return ask(address, command)
 
 
 def next_id(address: str) -> RemotingCommand:
@@ -168,7 +168,7 @@ def test_a_name_server_goes_on_without_controllers(twistd: Start, tmp_path: Path
     with pytest.raises(OSError):
         for vote.term in range(9, 1000):
             body = msgspec.json.encode(vote)
-            ask(own.address, RemotingCommand.request(DLedgerRequestCode.VOTE, body=body), 10)
+            ask(own.address, RemotingCommand.request(DLedgerRequestCode.VOTE, body=body))
     server.wait_for("the controller cannot go on and stops, the name server stays")
     assert request(listen.address, RequestCode.GET_BROKER_CLUSTER_INFO).code == 0
 

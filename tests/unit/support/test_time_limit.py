@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wait import LIMIT
+
 ROOT = Path(__file__).parents[3]
 STUCK = {
     "a_loop": """
@@ -21,7 +23,7 @@ def test_it():
     called = Deferred()
     called.addCallback(time.sleep)
     called.addErrback(lambda failure: None)
-    called.callback(2)
+    called.callback(4)
     while True:
         time.sleep(0.01)
 """,
@@ -65,7 +67,7 @@ async def test_it():
         await deferLater(reactor, 0, time.sleep, 0.01)
 """,
 }
-OPTIONS = [f"--config-file={ROOT / 'setup.cfg'}", "--timeout=1"]
+OPTIONS = [f"--config-file={ROOT / 'setup.cfg'}", "--timeout=2"]
 OPTIONS += ["-v", "-p", "tests.conftest", "-p", "no:cacheprovider"]
 HEAD = """
 import time
@@ -97,7 +99,7 @@ async def test_the_next_one():
 
 
 def run_stuck(tmp_path: Path, text: str, *options: str) -> str:
-    """The output of a test run of a file of this text, with a time limit of a second."""
+    """The output of a test run of a file of this text, with a time limit of two seconds."""
     tests = tmp_path / "test_stuck.py"
     tests.write_text(text)
     ran = subprocess.run(
@@ -106,7 +108,7 @@ def run_stuck(tmp_path: Path, text: str, *options: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=LIMIT,
         check=False,
     )
     return ran.stdout
