@@ -126,7 +126,8 @@ class Producers:
 def answer_questions(connection: Connection, is_over: Callable[[], bool]) -> None:
     """Answers, as a producer of `GROUP`, what the broker asks, until `is_over()`."""
     data = HeartbeatData(client_id="asked", producer_data_set=[ProducerData(group_name=GROUP)])
-    connection.request(RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(data)))
+    # Its answer is passed over below: a busy broker may need longer than one look takes.
+    connection.send(RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(data)))
     while not is_over():
         try:
             command = connection.receive()

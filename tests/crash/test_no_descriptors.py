@@ -44,7 +44,8 @@ def test_nothing_acknowledged_is_lost_without_descriptors(tmp_path: Path) -> Non
         wait_until(lambda: descriptors(broker) >= most, "descriptors to run out")
         files = log_files(broker)
         wait_until(lambda: log_files(broker) >= files + 5, "the log to roll")
-        assert descriptors(broker) >= most - 1
+        # The log opens a file and closes one all the time; the idle ones still hold the rest.
+        wait_until(lambda: descriptors(broker) >= most - 1, "descriptors still to be out")
         for each in idle:
             each.close()
         # What comes back may go to the log's own files at once, so it is not counted.
