@@ -20,7 +20,7 @@ from zope.interface import implementer
 from rocketmq_tw.message.types import MESSAGE_TYPE
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
-from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
+from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
 from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
 from rocketmq_tw.runtime.listeners import Listeners
@@ -61,6 +61,8 @@ class FakeCall:
         self.deadline = deadline
         self.is_over = False
         self.ready = True
+        #: Bytes that the handler holds, and how many it may.
+        self.held, self.most_held = 0, 1 << 30
         self.sent: list[Any] = []
         self.error: GrpcError | None = None
         self._waiting: list[Callable[[], None]] = []
@@ -97,6 +99,11 @@ class FakeCall:
 
     # What ends it is the caller, or an error.
     on_cut = on_end
+
+    def hold(self, size: int) -> None:
+        if size > self.most_held:
+            raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, "too many bytes are in flight")
+        self.held = size
 
     def finish(self, error: GrpcError | None = None) -> None:
         if self.is_over:

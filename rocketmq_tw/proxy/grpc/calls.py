@@ -24,13 +24,16 @@ from rocketmq_tw.proxy.grpc.interfaces import (
     ServerStream,
     Unary,
 )
-from rocketmq_tw.proxy.http2.interfaces import HeaderList, IStream, IStreamHandler
+from rocketmq_tw.proxy.http2.interfaces import HeaderList, Held, IStream, IStreamHandler
+from rocketmq_tw.proxy.http2.memory import MemoryRefused
 from rocketmq_tw.runtime.scope import Scope
 
 #: Bytes of answers that may wait while the client goes on to ask.
 MOST_QUEUED = 1024 * 1024
 #: What a call costs beside its message, roughly.
 CALL_OVERHEAD = 4096
+#: Seconds within which a request is complete.
+REQUEST_SECONDS = 60.0
 
 
 @implementer(ICall, IStreamHandler)
@@ -47,6 +50,7 @@ class Call:
         "_message",
         "_method",
         "_on_message",
+        "_opened",
         "_reader",
         "_scope",
         "_stream",
@@ -67,6 +71,10 @@ class Call:
         method: Method,
         reader: MessageReader,
     ) -> None:
+        """Raises `GrpcError` where the server has no room for it."""
+        #: Bytes that the call holds beside its messages.
+        self._opened = CALL_OVERHEAD + sum(map(len, metadata.values()))
+        _hold(stream, Held.REQUEST, self._opened)
         self._clock = clock
         self._stream = stream
         self._method = method
@@ -97,6 +105,8 @@ class Call:
                 return
         if isinstance(self._method, BothStreams):
             self._guarded(self._open_both, self._method)
+        else:
+            timeout = REQUEST_SECONDS if timeout is None else min(timeout, REQUEST_SECONDS)
         if timeout is not None and not self.is_over:
             self._expiry = self._clock.callLater(timeout, self._expired)
 
@@ -120,6 +130,9 @@ class Call:
     def on_end(self, callback: Callable[[], None]) -> None:
         self._scope.on_end(callback)
 
+    def hold(self, size: int) -> None:
+        _hold(self._stream, Held.HANDLER, size)
+
     def on_cut(self, callback: Callable[[], None]) -> None:
         if self._cut.is_over or not self._stream.is_sent:
             self._cut.on_end(callback)
@@ -137,17 +150,12 @@ class Call:
     def received(self, data: bytes) -> None:
         if self._scope.is_over:
             return
-        before = self._reader.buffered
         try:
-            messages = self._reader.feed(data)
-            grown = self._reader.buffered - before
-            if grown and not self._stream.charge(grown) and grown > 0:
-                raise GrpcError(
-                    GrpcStatus.RESOURCE_EXHAUSTED,
-                    "too many bytes are in flight; send again later",
-                )
-            for message in messages:
+            for message in self._reader.feed(data):
                 self._received_message(message)
+            if not self._scope.is_over:
+                held = self._reader.buffered + len(self._message or b"")
+                _hold(self._stream, Held.REQUEST, self._opened + held)
         except GrpcError as error:
             self.finish(error)
 
@@ -162,6 +170,7 @@ class Call:
             self.finish(GrpcError(GrpcStatus.INVALID_ARGUMENT, "the call has no request"))
         else:
             message, self._message = self._message, None
+            self._request_came()
             self._guarded(self._answer, message)
 
     def draining(self) -> None:
@@ -211,7 +220,6 @@ class Call:
         if isinstance(result, Message) or result is None:
             self._answered(result)
             return
-        self._stream.charge(CALL_OVERHEAD + len(message))
         self._stream.begin_work()
         answer: Deferred[Any] = as_deferred(result)
         answer.addCallback(self._answered).addErrback(self._failed)
@@ -251,11 +259,23 @@ class Call:
 
     # The end
 
+    def _request_came(self) -> None:
+        """Leaves the call its own time, once it is not the request that it waits for."""
+        if self._expiry is None:
+            return
+        if self.deadline is None:
+            self._expiry.cancel()
+            self._expiry = None
+        else:
+            self._expiry.reset(max(self.deadline - self._clock.seconds(), 0))
+
     def _expired(self) -> None:
         self._expiry = None
-        self.finish(
-            GrpcError(GrpcStatus.DEADLINE_EXCEEDED, "the call took longer than grpc-timeout")
-        )
+        if self.deadline is None or self.deadline > self._clock.seconds():
+            reason = f"the request was not complete within {REQUEST_SECONDS:.0f} s"
+        else:
+            reason = "the call took longer than grpc-timeout"
+        self.finish(GrpcError(GrpcStatus.DEADLINE_EXCEEDED, reason))
 
     def _end(self, status: GrpcStatus, data: bytes, trailers: HeaderList) -> None:
         began, self._began = self._began, True
@@ -275,3 +295,12 @@ class Call:
         self._scope.end()
         if status != GrpcStatus.OK:
             self._cut.end()
+
+
+def _hold(stream: IStream, purpose: Held, size: int) -> None:
+    try:
+        stream.hold(purpose, size)
+    except MemoryRefused:
+        raise GrpcError(
+            GrpcStatus.RESOURCE_EXHAUSTED, "too many bytes are in flight: send it again later"
+        ) from None

@@ -65,6 +65,11 @@ class ICall(Interface):
     def on_end(callback: Callable[[], None]) -> None:
         """Calls `callback` once the call is over for whatever reason; at once if it is already."""
 
+    def hold(size: int) -> None:
+        """Counts so many bytes from now on that the handler holds for the caller. Raises
+        `GrpcError` (RESOURCE_EXHAUSTED) where the server may not hold so many, and then counts no
+        more than before."""
+
     def on_cut(callback: Callable[[], None]) -> None:
         """Calls `callback` where the call ends before all that was sent has left, or with an error;
         at once if it has already. Callers throw such an answer away."""

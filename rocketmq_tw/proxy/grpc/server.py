@@ -69,12 +69,12 @@ class GrpcServer:
                 raise GrpcError(
                     GrpcStatus.UNIMPLEMENTED, f"there is no method {metadata[':path'][:200]}"
                 )
+            reader = MessageReader(self._config.largest_message, encoding)
+            call = Call(self._clock, stream, metadata, method, reader)
         except GrpcError as error:
             trailers = status_trailers(error.status, str(error))
             stream.write([*RESPONSE_HEADERS, *trailers], ends=True)
             return _Refused()
-        reader = MessageReader(self._config.largest_message, encoding)
-        call = Call(self._clock, stream, metadata, method, reader)
         call.begin(timeout)
         return call
 

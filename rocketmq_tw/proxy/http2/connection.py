@@ -37,27 +37,19 @@ from rocketmq_tw.proxy.http2.engine import Http2Engine
 from rocketmq_tw.proxy.http2.errors import Http2Error
 from rocketmq_tw.proxy.http2.frames import (
     ACK,
-    END_STREAM,
     HEADER_LENGTH,
     FrameSplitter,
     FrameType,
     Http2Frame,
 )
 from rocketmq_tw.proxy.http2.interfaces import OpenStream
-from rocketmq_tw.proxy.http2.limits import FrameAllowance, Http2Limits
+from rocketmq_tw.proxy.http2.limits import FrameAllowance, Http2Limits, frame_cost
+from rocketmq_tw.proxy.http2.memory import ConnectionMemory, MemoryRefused
 from rocketmq_tw.proxy.http2.streams import Http2Stream
 from rocketmq_tw.runtime.scope import Scope
 
 #: Bytes taken from a client that are told to it in one.
 _WINDOW_STEP = 64 * 1024
-#: Data frames with less payload count as costs, unless they end their stream.
-_SMALL = 64
-#: What frames cost of the connection's allowance; others 1.
-_COSTS: dict[int, int] = {
-    FrameType.HEADERS: 0,
-    FrameType.RST_STREAM: 5,
-    FrameType.SETTINGS: 10,
-}
 #: The streams that are open go on when a client takes no more of ours; priorities are advice.
 _IGNORED = (FrameType.GOAWAY, FrameType.PRIORITY)
 
@@ -82,7 +74,7 @@ class Http2Connection(Protocol):
     ) -> None:
         self._clock = resources.clock
         self._config = resources.config
-        self._budget = resources.budget
+        self.memory = ConnectionMemory(resources.budget)
         self._turns = resources.turns
         self._outboxes = resources.outboxes
         self._outbox = Outbox(resources.outboxes, None)
@@ -106,8 +98,6 @@ class Http2Connection(Protocol):
         #: The transport's buffer is full, since when.
         self.is_full = False
         self._full_since = 0.0
-        self._charged = 0
-        self._held = 0
         #: Bytes taken of the connection's window and not told to the client.
         self._unacknowledged = 0
         self._closing = False
@@ -155,8 +145,7 @@ class Http2Connection(Protocol):
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.over()
-        self.charge(-self._held)
-        self._held = 0
+        self.memory.hold_frames(0)
         self._group.discard(self)
 
     # IPushProducer: the transport's buffer is full, empty again, gone
@@ -178,10 +167,11 @@ class Http2Connection(Protocol):
 
     def check(self, now: float) -> None:
         """Closes a connection that is idle, whose client is gone, or does not take what it is
-        sent."""
+        sent, and streams of which it does not."""
         limits = self._limits
         if self._closing:
             return
+        self._cut_stuck(now)
         if self.is_full and now - self._full_since >= self._config.max_unread_seconds:
             self._end(ErrorCodes.ENHANCE_YOUR_CALM, "it does not take what it is sent")
             self.abort()
@@ -196,6 +186,17 @@ class Http2Connection(Protocol):
         elif now - self._pinged_at >= limits.keepalive_timeout:
             self.log.info("{address} is gone: no answer to a ping", address=self.address)
             self.abort()
+
+    def _cut_stuck(self, now: float) -> None:
+        waiting = [*self._waiting.values(), *self._blocked.values()]
+        for stream in waiting:
+            if not stream.is_closed and stream.is_stuck(now, self._config.max_unread_seconds):
+                self.log.info(
+                    "{address} does not take the {size} bytes of a stream: reset",
+                    address=self.address,
+                    size=stream.queued,
+                )
+                stream.reset(ErrorCodes.ENHANCE_YOUR_CALM)
 
     def drain(self) -> None:
         """Takes no more streams; those that are open end first."""
@@ -232,18 +233,11 @@ class Http2Connection(Protocol):
         if data and self.connected:
             self._outbox.write(data)
 
-    def charge(self, size: int) -> bool:
-        """Counts so many bytes more, or fewer, that are held for this connection; returns whether
-        it may hold so many."""
-        self._charged += size
-        self._budget.used += size
-        return not self._budget.refuses(self._charged)
-
     def refuse_memory(self) -> None:
         """Cuts the connection: what waits for its client is too much."""
         self._end(
             ErrorCodes.ENHANCE_YOUR_CALM,
-            f"{self._charged} bytes wait for it, which are too many (maxBytesInFlight)",
+            f"{self.memory.used} bytes wait for it, which are too many (maxBytesInFlight)",
         )
         self.abort()
 
@@ -285,15 +279,16 @@ class Http2Connection(Protocol):
         self._later += frames
         if not self._waits:
             self._carry_out()
-        self._hold(self._splitter.buffered + sum([len(frame.data) for frame in self._later]))
+        self._count_frames()
 
-    def _hold(self, held: int) -> None:
-        """So many bytes wait for the rest of a frame or for their turn."""
-        grown, self._held = held - self._held, held
-        if grown and not self.charge(grown) and grown > 0:
+    def _count_frames(self) -> None:
+        """Has the bytes counted that wait for the rest of a frame or for their turn."""
+        held = self._splitter.buffered + sum([len(frame.data) for frame in self._later])
+        try:
+            self.memory.hold_frames(held)
+        except MemoryRefused:
             self._end(
-                ErrorCodes.ENHANCE_YOUR_CALM,
-                f"its frames would take more than {self._budget.limit} bytes in flight",
+                ErrorCodes.ENHANCE_YOUR_CALM, f"{held} bytes of frames are too many in flight"
             )
 
     def _carry_out(self) -> None:
@@ -323,7 +318,7 @@ class Http2Connection(Protocol):
         """See `WaitingConnection`."""
         self._waits = False
         self._carry_out()
-        self._hold(self._splitter.buffered + sum([len(frame.data) for frame in self._later]))
+        self._count_frames()
         self._read_on()
 
     def _read_on(self) -> None:
@@ -332,11 +327,7 @@ class Http2Connection(Protocol):
 
     def _frame(self, frame: Http2Frame) -> None:
         kind = frame.type
-        if kind == FrameType.DATA:
-            small = len(frame.data) < HEADER_LENGTH + _SMALL
-            cost = 1 if small and not frame.flags & END_STREAM else 0
-        else:
-            cost = _COSTS.get(kind, 1)
+        cost = frame_cost(frame)
         if cost and not self.allowance.spend(cost):
             raise Http2Error(
                 ErrorCodes.ENHANCE_YOUR_CALM, f"too many frames of type {kind} that bring nothing"

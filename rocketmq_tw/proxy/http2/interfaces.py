@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 
 from zope.interface import Attribute, Interface
 
 #: Names, in lower case, and values.
 HeaderList = Sequence[tuple[bytes, bytes]]
+
+
+class Held(IntEnum):
+    """What bytes are held for."""
+
+    #: The stream itself, the request's headers, and what came of its body.
+    REQUEST = 0
+    #: What its handler has got for it elsewhere.
+    HANDLER = 1
+    #: What waits until the client takes it.
+    RESPONSE = 2
 
 
 class IStream(Interface):
@@ -36,17 +48,18 @@ class IStream(Interface):
         """Calls `callback` once the client keeps up with what is written: at once, or when it has
         taken it; never where the stream ends before."""
 
-    def charge(size: int) -> bool:
-        """Counts so many bytes more, or fewer, that are held for this stream; returns whether the
-        server may hold so many. What is left is given back at the end."""
+    def hold(purpose: Held, size: int) -> None:
+        """Counts so many bytes from now on that are held for this stream, until it is over. Raises
+        `MemoryRefused` where the server may not hold so many, and then counts no more than
+        before."""
 
     def begin_work() -> None:
         """From now on the stream has its place among those of its connection until `end_work`,
         even where it is over before: what it began goes on."""
 
     def end_work() -> None:
-        """Ends what `begin_work` began; the bytes that it was charged are given back where the
-        stream is over."""
+        """Ends what `begin_work` began. What is held for the request and by its handler counts
+        until then."""
 
 
 class IStreamHandler(Interface):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import attrs
 
+from rocketmq_tw.proxy.http2.frames import END_STREAM, HEADER_LENGTH, FrameType, Http2Frame
+
 
 @attrs.frozen
 class Http2Limits:
@@ -25,6 +27,24 @@ class Http2Limits:
     keepalive_timeout: float = 20.0
     #: Seconds that open streams get when the server stops; None: as its listener says.
     drain_seconds: float | None = None
+
+
+#: Data frames with less payload count as costs, unless they end their stream.
+_SMALL = 64
+#: What frames cost of a connection's allowance; others 1.
+_COSTS: dict[int, int] = {
+    FrameType.HEADERS: 0,
+    FrameType.RST_STREAM: 5,
+    FrameType.SETTINGS: 10,
+}
+
+
+def frame_cost(frame: Http2Frame) -> int:
+    """Returns what a frame costs of its connection's allowance."""
+    if frame.type != FrameType.DATA:
+        return _COSTS.get(frame.type, 1)
+    small = len(frame.data) < HEADER_LENGTH + _SMALL
+    return 1 if small and not frame.flags & END_STREAM else 0
 
 
 class FrameAllowance:

@@ -10,7 +10,8 @@ from h2.errors import ErrorCodes
 from zope.interface import implementer
 
 from rocketmq_tw.proxy.http2.frames import LARGEST_PAYLOAD
-from rocketmq_tw.proxy.http2.interfaces import HeaderList, IStream, IStreamHandler
+from rocketmq_tw.proxy.http2.interfaces import HeaderList, Held, IStream, IStreamHandler
+from rocketmq_tw.proxy.http2.memory import MemoryRefused, StreamMemory
 
 if TYPE_CHECKING:
     from rocketmq_tw.proxy.http2.connection import Http2Connection
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 ENOUGH_QUEUED = 64 * 1024
 #: Bytes after which what is sent is handed on, so that the transport can say that it is full.
 _FLUSH_SIZE = 64 * 1024
+#: Bytes that a client takes of what waits for it, at least, while it has time for that.
+LEAST_TAKEN = 64 * 1024
 #: Data frames that carry less earn no allowance, unless they end their stream.
 _SMALL = 512
 
@@ -28,11 +31,12 @@ class Http2Stream:
     """One stream. Its connection makes it, and tells it of windows and of its end."""
 
     __slots__ = (
-        "_charged",
         "_connection",
+        "_looked_at",
+        "_memory",
         "_queue",
-        "_queued_charged",
         "_ready",
+        "_taken",
         "_trailers",
         "address",
         "client_ended",
@@ -60,11 +64,12 @@ class Http2Stream:
         self.is_working = False
         #: Bytes taken from the client's window and not given back.
         self.unacknowledged = 0
-        self._charged = 0
+        self._memory = StreamMemory(connection.memory)
         self._queue: deque[bytes | memoryview] = deque()
         self.queued = 0
-        #: The part of `_charged` that is for them.
-        self._queued_charged = 0
+        #: When it was looked at first, in seconds, how much was taken, and what was taken since.
+        self._looked_at: float | None = None
+        self._taken = 0
         self._trailers: HeaderList | None = None
         self._ready: list[Callable[[], None]] = []
 
@@ -93,7 +98,7 @@ class Http2Stream:
             self._sent_all()
         elif data or trailers is not None:
             self._send_queued()
-            self._charge_queued()
+            self._count_queued()
         connection.flush()
 
     def reset(self, code: int) -> None:
@@ -111,9 +116,9 @@ class Http2Stream:
             self._ready.append(callback)
             self._connection.await_window(self)
 
-    def charge(self, size: int) -> bool:
-        self._charged += size
-        return self._connection.charge(size)
+    def hold(self, purpose: Held, size: int) -> None:
+        if self.is_working or not self.is_closed:
+            self._memory.hold(purpose, size)
 
     def begin_work(self) -> None:
         self.is_working = True
@@ -121,7 +126,7 @@ class Http2Stream:
     def end_work(self) -> None:
         self.is_working = False
         if self.is_closed:
-            self.give_back()
+            self._memory.release(Held.REQUEST, Held.HANDLER)
             self._connection.place_is_free()
 
     # The connection's side
@@ -144,12 +149,14 @@ class Http2Stream:
                 part, queue[0] = part[:room], part[room:]
             engine.send_data(self.stream_id, part)
             self.queued -= len(part)
+            self._taken += len(part)
             if len(part) >= _SMALL:
                 connection.allowance.earn(2)
             sent += len(part)
             if sent >= _FLUSH_SIZE:
                 sent = 0
                 connection.flush()
+        self._looked_at = None
         if self._trailers is not None:
             engine.send_headers(self.stream_id, self._trailers, end_stream=True)
             self._sent_all()
@@ -157,16 +164,18 @@ class Http2Stream:
     def go_on(self) -> None:
         """Sends more, since the client takes more; tells those that wait for that."""
         self._send_queued()
-        self._charge_queued()
+        self._count_queued()
         while self._ready and not self.is_closed and self._keeps_up():
             self._ready.pop(0)()
         if self._ready and not self.is_closed:
             self._connection.await_window(self)
 
-    def give_back(self) -> None:
-        """Holds nothing more."""
-        if self._charged:
-            self.charge(-self._charged)
+    def is_stuck(self, now: float, seconds: float) -> bool:
+        """Returns whether the client has taken hardly anything for so long of what waits for it;
+        asked regularly."""
+        if self._looked_at is None or self._taken >= LEAST_TAKEN:
+            self._looked_at, self._taken = now, 0
+        return self.queued > 0 and now - self._looked_at >= seconds
 
     def over(self) -> None:
         """The stream has ended, whichever way; tells its handler."""
@@ -174,20 +183,19 @@ class Http2Stream:
         self._queue.clear()
         self.queued = 0
         self._ready.clear()
-        self.charge(-self._queued_charged)
-        self._queued_charged = 0
+        self._memory.release(Held.RESPONSE)
         if not self.is_working:
-            self.give_back()
+            self._memory.release(Held.REQUEST, Held.HANDLER)
         handler, self.handler = self.handler, None
         if handler is not None:
             handler.closed()
 
-    def _charge_queued(self) -> None:
-        """Has what waits for the client counted, no more and no less."""
-        grown = self.queued - self._queued_charged
-        if grown and not self.is_closed:
-            self._queued_charged = self.queued
-            if not self.charge(grown) and grown > 0:
+    def _count_queued(self) -> None:
+        """Has what waits for the client counted."""
+        if not self.is_closed:
+            try:
+                self._memory.hold(Held.RESPONSE, self.queued)
+            except MemoryRefused:
                 self._connection.refuse_memory()
 
     def _keeps_up(self) -> bool:

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from rocketmq_tw.message.properties import POP_CK, TAGS
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
-from rocketmq_tw.proxy.grpc.interfaces import ICall
+from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
 from rocketmq_tw.proxy.messaging.expressions import WantedMessages
 from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
 from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
@@ -26,6 +26,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: For so long messages are hidden that could not be given to the client, in ms.
 RETURN_MS = 1_000
+#: Bytes that a message takes beside its body and properties, roughly.
+_MESSAGE_OVERHEAD = 2048
 
 _log = Logger()
 
@@ -80,6 +82,11 @@ class Delivery:
                     message.stored.reconsume_times,
                 )
         call.on_cut(lambda: self._cut(answer))
+        try:
+            call.hold(answer.held)
+        except GrpcError as error:
+            call.finish(error)
+            return
         call.send(ReceiveMessageResponse(status=ok()))
         await self._send(answer, popped_at)
 
@@ -94,7 +101,7 @@ class Delivery:
             await when_ready(call)
             if call.is_over:
                 return
-            message = answer.left.popleft()
+            message = answer.take()
             place = receiver.group, receiver.topic, message.handle
             hidden_ms = message.handle.info.invisible_time
             if answer.renews:
@@ -152,6 +159,20 @@ class _Answer:
         self.renews = receiver.renews and not call.is_over
         self.left = deque(messages)
         self.handles = [message.handle for message in messages]
+        #: Bytes of those that are left.
+        self.held = sum(map(_size, messages))
+
+    def take(self) -> PoppedMessage:
+        """Returns the next message to send, and has it counted no more."""
+        message = self.left.popleft()
+        self.held -= _size(message)
+        self.call.hold(self.held)
+        return message
+
+
+def _size(message: PoppedMessage) -> int:
+    stored = message.stored
+    return len(stored.body) + len(stored.properties) + _MESSAGE_OVERHEAD
 
 
 def _shown(receiver: Receiver, message: PoppedMessage) -> Message | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.client.commands import pull_command
@@ -116,7 +118,7 @@ class Pulling:
 async def _send(
     call: ICall, answer: RemotingCommand, queue: MessageQueue, wanted: WantedMessages
 ) -> None:
-    messages: list[Message] = []
+    messages: deque[Message] = deque()
     found = ok()
     if answer.code in _EMPTY:
         found = status(*_EMPTY[answer.code])
@@ -130,19 +132,24 @@ async def _send(
         if not messages:
             found = status(*_EMPTY[ResponseCode.PULL_RETRY_IMMEDIATELY])
     following = answer.header(PullMessageResponseHeader).next_begin_offset
+    held = sum(message.ByteSize() for message in messages)
+    call.hold(held)
     call.send(PullMessageResponse(status=found))
-    for message in messages:
+    while messages and not call.is_over:
         await when_ready(call)
+        message = messages.popleft()
+        held -= message.ByteSize()
+        call.hold(held)
         call.send(PullMessageResponse(message=message))
     call.send(PullMessageResponse(next_offset=following))
 
 
-def _messages(body: bytes, queue: MessageQueue, wanted: WantedMessages) -> list[Message]:
+def _messages(body: bytes, queue: MessageQueue, wanted: WantedMessages) -> deque[Message]:
     try:
         records = list(decode_records(body))
     except RecordError as error:
         raise BodyError(f"{queue.broker_name} answered with damaged records: {error}") from error
-    found = []
+    found: deque[Message] = deque()
     for stored in records:
         properties = parse_properties(stored.properties)
         if wanted.matches(properties.get(TAGS)):

@@ -167,6 +167,71 @@ def test_requests_beyond_the_memory_of_the_server_are_refused(service: Service) 
     assert server.used == 0
 
 
+def test_a_whole_request_that_does_not_end_is_counted_and_has_its_time(service: Service) -> None:
+    server = GrpcInMemory(service.methods, max_bytes_in_flight=MIB)
+    client = server.connect()
+    waiting = [client.open(LATER, {"grpc-timeout": "99999999H"}) for _ in range(6)]
+    for stream_id, _ in waiting:
+        client.send(stream_id, framed(value(bytes(200_000))))
+        server.settle()
+        assert server.used <= MIB * 1.1
+    refused = [response.status for _, response in waiting]
+    assert refused == [-1] * 5 + [GrpcStatus.RESOURCE_EXHAUSTED]
+    server.advance(61)
+    assert {response.status for _, response in waiting[:5]} == {GrpcStatus.DEADLINE_EXCEEDED}
+    assert server.used == 0
+
+
+def test_a_request_that_is_complete_keeps_the_time_of_its_call(service: Service) -> None:
+    server = served(service)
+    client = server.connect()
+    short, long, endless = (
+        client.call(LATER, value(b""), **headers)
+        for headers in ({"grpc_timeout": "1S"}, {"grpc_timeout": "100S"}, {})
+    )
+    server.advance(99)
+    assert (short.status, long.status) == (GrpcStatus.DEADLINE_EXCEEDED, -1)
+    server.advance(2)
+    assert (long.status, endless.status) == (GrpcStatus.DEADLINE_EXCEEDED, -1)
+
+
+@pytest.mark.parametrize("path", [LATER, CHAT])
+def test_open_calls_and_their_headers_are_counted(service: Service, path: str) -> None:
+    server = GrpcInMemory(service.methods, max_bytes_in_flight=MIB)
+    client = server.connect()
+    opened = []
+    for _ in range(100):
+        opened.append(client.open(path, {"x-long": "v" * 12_000})[1])
+        server.settle(3)
+    refused = [response for response in opened if response.ended]
+    assert {response.status for response in refused} == {GrpcStatus.RESOURCE_EXHAUSTED}
+    assert 20 < len(refused) < 60
+    assert server.used <= MIB
+    client.transport.loseConnection()
+    server.settle()
+    assert server.used == 0
+
+
+def test_what_a_handler_holds_is_counted_until_it_ends(service: Service) -> None:
+    class Holding(Service):
+        def later(self, request: BytesValue, call: ICall) -> Deferred[BytesValue]:
+            call.hold(len(request.value) * 1000)
+            return super().later(request, call)
+
+    holding = Holding()
+    server = GrpcInMemory(holding.methods, max_bytes_in_flight=MIB)
+    client = server.connect()
+    taken, refused = (client.call(LATER, value(bytes(800))) for _ in range(2))
+    server.settle()
+    assert (taken.status, refused.status) == (-1, GrpcStatus.RESOURCE_EXHAUSTED)
+    client.h2.reset_stream(1)
+    client.flush()
+    server.settle()
+    assert server.used > 800_000
+    holding.held[0].callback(BytesValue())
+    assert server.used == 0
+
+
 def test_a_connection_with_many_frames_takes_turns(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +288,43 @@ def test_a_blocked_stream_does_not_hold_up_others(service: Service) -> None:
     client.flush()
     server.settle(100)
     assert len(blocked.messages) == 1
+
+
+@pytest.mark.parametrize("window", [0, 100])
+def test_a_stream_that_is_not_taken_is_cut(service: Service, window: int) -> None:
+    server = served(service)
+    client = server.connect(lambda: Http2Client({SettingCodes.INITIAL_WINDOW_SIZE: window}))
+    client.takes = False
+    stuck = client.call(MUCH, value(b"1"))
+    answered = client.call(ECHO)
+    client.h2.increment_flow_control_window(1000, 3)
+    for _ in range(11):
+        server.advance(5)
+        # It takes a little of it.
+        client.h2.increment_flow_control_window(10, 1)
+        client.flush()
+    assert stuck.reset is None and server.used > 900_000
+    server.advance(11)
+    assert stuck.reset == ErrorCodes.ENHANCE_YOUR_CALM
+    assert server.used == 0
+    server.settle()
+    assert (answered.status, client.lost) == (0, False)
+
+
+def test_a_stream_that_is_taken_slowly_is_not_cut(service: Service) -> None:
+    server = served(service)
+    client = server.connect(lambda: Http2Client({SettingCodes.INITIAL_WINDOW_SIZE: 0}))
+    client.takes = False
+    client.h2.increment_flow_control_window(10 * MIB)
+    slow = client.call(MUCH, value(b"1"))
+    server.settle()
+    for _ in range(110):
+        if slow.ended or slow.reset is not None:
+            break
+        client.h2.increment_flow_control_window(10_000, 1)
+        client.flush()
+        server.advance(5)
+    assert (len(slow.messages), slow.status) == (1, 0)
 
 
 def test_nothing_is_read_from_a_client_that_does_not_read(service: Service) -> None:

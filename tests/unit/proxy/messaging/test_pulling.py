@@ -71,6 +71,21 @@ class TestPull:
     def test_as_many_as_were_asked_for(self) -> None:
         assert pull(with_messages(), batch_size=2)[1:] == ([b"0", b"1"], 2)
 
+    def test_what_waits_for_a_slow_reader_is_counted(self) -> None:
+        world = with_messages()
+        call = world.call()
+        call.ready = False
+        done = begin(world, call)
+        world.pass_time(1)
+        all_of_them = call.held
+        assert all_of_them > 0
+        call.take()
+        assert 0 < call.held < all_of_them
+        call.go_on()
+        world.until(done)
+        assert call.held == 0
+        assert of(call)[1] == [b"0", b"1", b"2"]
+
     def test_the_end_of_the_queue(self) -> None:
         status, bodies, following = pull(with_messages(), offset=3)
         assert (status.code, bodies, following) == (Code.MESSAGE_NOT_FOUND, [], 3)

@@ -8,6 +8,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from rocketmq_tw.net.errors import ConnectError
+from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
 from rocketmq_tw.proxy.messaging.receiving import MAX_ATTEMPT_ID
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
@@ -382,6 +383,36 @@ class TestCallsThatEnd:
         assert len(world.renewal) == 0
         again = world.receive(long_polling_timeout={"seconds": 5}).bodies
         assert sorted(again) == [b"0", b"1", b"2"]
+
+    def test_what_waits_for_a_slow_reader_is_counted(self) -> None:
+        world = ReceivingWorld()
+        for number in (b"1", b"2"):
+            world.send(number, properties={"p": "x" * 1000})
+        call = world.call()
+        call.ready = False
+        _, done = world.begin(call)
+        world.pass_time(1)
+        both = call.held
+        assert both > 2000
+        call.take()
+        assert call.held == both / 2
+        call.go_on()
+        world.until(done)
+        assert call.held == 0
+
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_what_the_proxy_has_no_room_for_comes_back(self, renews: bool) -> None:
+        world = ReceivingWorld()
+        world.send(b"much")
+        call = world.call()
+        call.most_held = 100
+        _, done = world.begin(call, auto_renew=renews)
+        world.until(done)
+        assert call.error is not None
+        assert call.error.status == GrpcStatus.RESOURCE_EXHAUSTED
+        world.pass_time(5)
+        (again,) = world.receive(long_polling_timeout={"seconds": 5}).messages
+        assert again.system_properties.delivery_attempt == 2
 
 
 class TestBrokers:
