@@ -14,6 +14,7 @@ from rocketmq_tw.broker.acting.absence import Absence
 from rocketmq_tw.broker.acting.locks import LockQuorum
 from rocketmq_tw.broker.acting.part import Acting
 from rocketmq_tw.broker.acting.pre_online import PreOnline
+from rocketmq_tw.broker.acting.standing_by import StandingBy
 from rocketmq_tw.broker.acting.taking_back import TakingBack
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.fast_failure import FastFailure
@@ -76,6 +77,7 @@ PARTS: tuple[type[Part], ...] = (
     Reviving,
     Sending,
     SlaveMetadata,
+    StandingBy,
     StaticTopics,
     Stats,
     Tables,

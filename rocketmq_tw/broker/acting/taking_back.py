@@ -1,4 +1,4 @@
-"""What a master that comes back takes from the slaves that went on without it."""
+"""What a broker takes from the slaves that went on without its group's master."""
 
 from __future__ import annotations
 
@@ -57,8 +57,20 @@ class TakingBack(Part):
 
     @inlineCallbacks
     def take(self, slave: str) -> Generator[Deferred[Any], Any, None]:
-        """Takes over what the slave at this address has; fires once it counts here. Fails with
-        `RequestError` or `RemotingError` where it does not tell."""
+        """Takes over what the slave at this address has; fires once it counts here, and is newer
+        than what any slave has. Fails with `RequestError` or `RemotingError` where it does not
+        tell."""
+        yield self._take(slave, is_newest=True)
+
+    @inlineCallbacks
+    def keep_up(self, slave: str) -> Generator[Deferred[Any], Any, None]:
+        """Takes over what the slave at this address has done so far, which acts beside this broker;
+        fires and fails as `take` does."""
+        self.begin(as_slave=True)
+        yield self._take(slave, is_newest=False)
+
+    @inlineCallbacks
+    def _take(self, slave: str, *, is_newest: bool) -> Generator[Deferred[Any], Any, None]:
         consumers = yield self.calls.table(
             slave, RequestCode.GET_ALL_CONSUMER_OFFSET, decode_offsets
         )
@@ -68,12 +80,12 @@ class TakingBack(Part):
             lambda data: decode_body(DelayOffsetTable, data),
         )
         timer = yield self.calls.timer_checkpoint(slave)
-        yield self._take_offsets(consumers)
+        yield self._take_offsets(consumers, is_newest=is_newest)
         self._delays.take_back(delays)
         if timer is not None:
             self._timer.take_back(timer)
 
-    def _take_offsets(self, table: ConsumerOffsetTable) -> Deferred[None]:
+    def _take_offsets(self, table: ConsumerOffsetTable, *, is_newest: bool) -> Deferred[None]:
         version = 0 if table.data_version is None else table.data_version.counter
         for key, queue_ids in (table.put_back_queues or {}).items():
             for queue_id in queue_ids:
@@ -84,4 +96,4 @@ class TakingBack(Part):
             known = self._put_back.get((key, queue_id))
             return None if known is None else known == version
 
-        return self._in_slices(self._offsets.take_back(table, counts))
+        return self._in_slices(self._offsets.take_back(table, counts, is_newest=is_newest))

@@ -339,11 +339,15 @@ class OffsetTable(WriteBehindTable):
         return False
 
     def take_back(
-        self, table: ConsumerOffsetTable, counts: Callable[[str, int], bool | None]
+        self,
+        table: ConsumerOffsetTable,
+        counts: Callable[[str, int], bool | None],
+        *,
+        is_newest: bool,
     ) -> Iterator[None]:
-        """Takes over, in steps, what a slave had while this broker was away: in each queue the
-        larger offset, unless `counts(key, queue_id)` says whether the slave's does, whatever it is.
-        The version is newer than both."""
+        """Takes over, in steps, what a slave had that acted: in each queue the larger offset,
+        unless `counts(key, queue_id)` says whether the slave's does, whatever it is. The version
+        becomes newer than both with `is_newest`, else the newer one of both."""
         for number, (key, queues) in enumerate(table.offset_table.items(), 1):
             own = self._add(key)
             for queue_id, offset in queues.items():
@@ -355,7 +359,7 @@ class OffsetTable(WriteBehindTable):
                 yield
         version = table.data_version
         if version is not None and version.counter >= self.data_version.counter:
-            self.data_version = version.next(self._now_ms())
+            self.data_version = version.next(self._now_ms()) if is_newest else version
             self._dirty = True
 
     def _encoder(self) -> Callable[[], bytes]:

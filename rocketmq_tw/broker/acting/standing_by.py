@@ -1,0 +1,57 @@
+"""A slave beside another one that acts for their master keeps up with its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.acting.part import Acting
+from rocketmq_tw.broker.acting.taking_back import TakingBack
+from rocketmq_tw.broker.assembly.part import Part, Periodic
+from rocketmq_tw.broker.replicas.part import COPY_SECONDS, Replicas
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.errors import RequestError, WireError
+
+log = Logger()
+
+
+class StandingBy(Part):
+    """Copies what the acting slave has done from time to time, since this one acts when that one is
+    lost: it would go on from the progress that the dead master had. Nothing is copied from a slave
+    whose log goes on behind this one's: its progress may stand for messages that this log lacks.
+    """
+
+    def __init__(
+        self, role: RoleHolder, acting: Acting, replicas: Replicas, taking_back: TakingBack
+    ) -> None:
+        self._role = role
+        self._acting = acting
+        self._replicas = replicas
+        self._taking_back = taking_back
+
+    def periodic(self) -> Iterable[Periodic]:
+        if self._acting.is_enabled:
+            name = "copying from the acting master"
+            yield Periodic(name, COPY_SECONDS, self._copy, (Role.SLAVE,), may_hang=True)
+
+    @inlineCallbacks
+    def _copy(self) -> Generator[Deferred[Any], Any, None]:
+        living, scope = self._acting.living, self._role.scope
+        smallest = living.smallest()
+        if smallest is None or self._replicas.is_linked:
+            return
+        if not MASTER_ID < smallest < self._role.state.broker_id:
+            return
+        address = living.members()[smallest]
+        try:
+            log_range = yield self._taking_back.calls.log_range(address)
+            if log_range.end <= self._replicas.flushed_offset and not scope.is_over:
+                yield self._taking_back.keep_up(address)
+        except (RemotingError, RequestError, WireError) as why:
+            log.warn("nothing is copied from the acting master: {why}", why=why)
