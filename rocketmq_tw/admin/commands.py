@@ -22,7 +22,12 @@ MODULES: Mapping[str, Sequence[str]] = {
     "members": ("consumerStatus", "consumer", "getConsumerStatus"),
     "connections": ("producerConnection", "consumerConnection", "producer"),
     "monitoring": ("startMonitoring",),
-    "offsets": ("resetOffsetByTime", "skipAccumulatedMessage", "cloneGroupOffset"),
+    "offsets": (
+        "resetOffsetByTime",
+        "resetOffsetByTimeOld",
+        "skipAccumulatedMessage",
+        "cloneGroupOffset",
+    ),
     "group": ("updateSubGroup", "getConsumerConfig", "deleteSubGroup"),
     "consume_mode": ("setConsumeMode",),
     "broker_config": ("getBrokerConfig", "updateBrokerConfig"),
@@ -46,6 +51,45 @@ MODULES: Mapping[str, Sequence[str]] = {
         "addWritePerm",
         "updateOrderConf",
     ),
+    "broker_status": ("brokerStatus", "brokerConsumeStats"),
+    "traffic": ("statsAll",),
+    "upkeep": (
+        "cleanExpiredCQ",
+        "cleanUnusedTopic",
+        "deleteExpiredCommitLog",
+        "resetMasterFlushOffset",
+        "exportPopRecord",
+        "setCommitLogReadAheadMode",
+    ),
+    "cold_reads": (
+        "getColdDataFlowCtrInfo",
+        "updateColdDataFlowCtrGroupConfig",
+        "removeColdDataFlowCtrGroupConfig",
+    ),
+    "exports": ("exportMetadata", "exportConfigs", "exportMetrics"),
+    "refused": (
+        "createUser",
+        "updateUser",
+        "deleteUser",
+        "getUser",
+        "listUser",
+        "copyUser",
+        "createAcl",
+        "updateAcl",
+        "deleteAcl",
+        "getAcl",
+        "listAcl",
+        "copyAcl",
+        "clusterAclConfigVersion",
+        "getAclConfig",
+        "updateAclConfig",
+        "deleteAclConfig",
+        "updateGlobalWhiteAddr",
+        "checkRocksdbCqWriteProgress",
+        "rocksDBConfigToJson",
+        "exportMetadataInRocksDB",
+        "dumpCompactionLog",
+    ),
     "message_printing": ("printMsg", "printMsgByQueue"),
     "message_queries": (
         "queryMsgByKey",
@@ -65,8 +109,13 @@ def load(name: str) -> click.Command | None:
     module = _MODULE_OF.get(name)
     if module is None:
         return None
-    found = vars(import_module(f"rocketmq_tw.admin.{module}")).values()
-    return next(each for each in found if isinstance(each, click.Command) and each.name == name)
+    found = vars(import_module(f"rocketmq_tw.admin.{module}"))
+    # A module may make its commands out of a table.
+    each: object
+    for each in (*found.values(), *found.get("COMMANDS", {}).values()):
+        if isinstance(each, click.Command) and each.name == name:
+            return each
+    raise LookupError(f"the module {module} has no command {name}")
 
 
 class CommandGroup(click.RichGroup):

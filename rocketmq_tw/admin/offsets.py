@@ -1,4 +1,5 @@
-"""resetOffsetByTime, skipAccumulatedMessage, cloneGroupOffset: where a group goes on."""
+"""resetOffsetByTime, resetOffsetByTimeOld, skipAccumulatedMessage, cloneGroupOffset: where a group
+goes on."""
 
 from __future__ import annotations
 
@@ -27,6 +28,10 @@ _QUEUES = (
     Column("Offset", "offset"),
 )
 
+_time_option = click.option(
+    "-s", "--timestamp", "moment", required=True, type=Moment(takes_now=True),
+    help="Messages stored from then on come again.",
+)  # fmt: skip
 _force_option = click.option(
     "-f", "--force", **SWITCH, default=True, show_default=True,
     help="Also forward; false: only queues that would go back.",
@@ -40,10 +45,7 @@ _cluster_option = click.option(
 @click.command("resetOffsetByTime")
 @named_group_option("group")
 @topic_option
-@click.option(
-    "-s", "--timestamp", "moment", required=True, type=Moment(takes_now=True),
-    help="Messages stored from then on come again.",
-)  # fmt: skip
+@_time_option
 @_force_option
 @_cluster_option
 @click.option("-b", "--broker", metavar="HOST:PORT", help="Only this broker.")
@@ -88,6 +90,20 @@ def reset_offset(
     tool.report(work)
 
 
+@click.command("resetOffsetByTimeOld")
+@named_group_option("group")
+@topic_option
+@_time_option
+@_force_option
+@_cluster_option
+@click.pass_obj
+def reset_offset_old(
+    tool: Tool, group: str, topic: str, moment: int, force: bool, cluster: str | None
+) -> None:
+    """Does as resetOffsetByTime, with the options of old."""
+    _reset_all(tool, group, topic, moment, force, cluster)
+
+
 @click.command("skipAccumulatedMessage")
 @named_group_option("group")
 @topic_option
@@ -96,11 +112,16 @@ def reset_offset(
 @click.pass_obj
 def skip_accumulated(tool: Tool, group: str, topic: str, force: bool, cluster: str | None) -> None:
     """Lets a group pass over all that is there now."""
+    _reset_all(tool, group, topic, END, force, cluster)
 
+
+def _reset_all(
+    tool: Tool, group: str, topic: str, moment: int, force: bool, cluster: str | None
+) -> None:
     async def work(servers: Servers) -> Report:
         offsets: dict[MessageQueue, int] = {}
         for address in (await brokers_of(servers, topic, cluster)).values():
-            offsets |= await _reset(servers, address, group, topic, END, force, None, None)
+            offsets |= await _reset(servers, address, group, topic, moment, force, None, None)
         return _report(group, topic, offsets)
 
     tool.report(work)

@@ -15,6 +15,7 @@ from rocketmq_tw.wire.bodies.topics import (
     TopicConfig,
     TopicConfigAndQueueMapping,
     TopicConfigTable,
+    TopicList,
 )
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.topics import (
@@ -43,6 +44,10 @@ class TopicAdmin(ServerRequests):
             )
         header = _creation(config, attributes=attributes or None)
         return self._tell(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    def system_topics(self, broker: str) -> Deferred[TopicList]:
+        """Fires with the topics that every broker has by itself."""
+        return self._body(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, TopicList)
 
     def topic_config(self, broker: str, topic: str) -> Deferred[TopicConfigAndQueueMapping]:
         """Fires with the settings of a topic; fails with TOPIC_NOT_EXIST where there is none."""

@@ -1,0 +1,110 @@
+"""getColdDataFlowCtrInfo, updateColdDataFlowCtrGroupConfig, removeColdDataFlowCtrGroupConfig: how
+much groups may read that is in no cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import rich_click as click
+
+from rocketmq_tw.admin.brokers import all_addresses, master_addresses, on_each
+from rocketmq_tw.admin.group import named_group_option
+from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
+from rocketmq_tw.admin.output import Column, Listing, Report, plain
+from rocketmq_tw.admin.tool import Servers, Tool
+
+_group_option = named_group_option("consumerGroup")
+_LIMITS = (
+    Column("Broker", "address"),
+    Column("Group", "group"),
+    Column("Limit in bytes", "limit"),
+    Column("Read in bytes", "read"),
+)
+
+
+@click.command("getColdDataFlowCtrInfo")
+@broker_option
+@click.option("-c", "--clusterName", "cluster", metavar="NAME", help="Of all brokers of a cluster.")
+@click.pass_obj
+def get_limits(tool: Tool, broker: str | None, cluster: str | None) -> None:
+    """Shows how much groups may read from the disk, and what they read."""
+    check_broker_or_cluster(broker, cluster)
+
+    async def work(servers: Servers) -> Report:
+        found: list[dict[str, Any]] = [
+            {"address": address, "info": await servers.admin.cold_reads(address)}
+            for address in await all_addresses(servers, broker, cluster)
+        ]
+        rows = [row for each in found for row in _rows(each["address"], each["info"])]
+        lines = [
+            f"{each['address']}: {plain(each['info'].get('cgColdReadThreshold'))} bytes for any"
+            f" other group, {plain(each['info'].get('globalColdReadThreshold'))} for all together"
+            for each in found
+        ]
+        return Report({"brokers": found}, [Listing(_LIMITS, rows)], ["", *lines])
+
+    tool.report(work)
+
+
+def _rows(address: Any, info: Any) -> list[dict[str, Any]]:
+    limits: Mapping[str, Any] = info.get("configTable") or {}
+    reads: Mapping[str, Any] = info.get("runtimeTable") or {}
+    return [
+        {
+            "address": address,
+            "group": group,
+            "limit": limits.get(group),
+            "read": (reads.get(group) or {}).get("coldAcc"),
+        }
+        for group in sorted({*limits, *reads})
+    ]
+
+
+@click.command("updateColdDataFlowCtrGroupConfig")
+@broker_option
+@cluster_option
+@_group_option
+@click.option(
+    "-v", "--threshold", type=click.IntRange(min=0), required=True, help="Bytes in a period."
+)
+@click.pass_obj
+def set_limit(
+    tool: Tool, broker: str | None, cluster: str | None, group: str, threshold: int
+) -> None:
+    """Sets how much a group may read from the disk."""
+    check_broker_or_cluster(broker, cluster)
+
+    async def work(servers: Servers) -> Report:
+        done = await on_each(
+            await master_addresses(servers, broker, cluster),
+            lambda address: servers.admin.limit_cold_reads(address, group, threshold),
+        )
+        return Report(
+            {"group": group, "threshold": threshold, "brokers": done},
+            lines=[f"{group} may read {threshold} bytes from the disk of {one}" for one in done],
+        )
+
+    tool.report(work)
+
+
+@click.command("removeColdDataFlowCtrGroupConfig")
+@broker_option
+@cluster_option
+@_group_option
+@click.pass_obj
+def remove_limit(tool: Tool, broker: str | None, cluster: str | None, group: str) -> None:
+    """Removes the limit of what a group may read from the disk."""
+    check_broker_or_cluster(broker, cluster)
+
+    async def work(servers: Servers) -> Report:
+        done = await on_each(
+            await master_addresses(servers, broker, cluster),
+            lambda address: servers.admin.unlimit_cold_reads(address, group),
+        )
+        return Report(
+            {"group": group, "brokers": done},
+            lines=[f"{group} has no limit of its own on {address}" for address in done],
+        )
+
+    tool.report(work)

@@ -1,0 +1,115 @@
+"""statsAll: what comes into topics and goes out to groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import rich_click as click
+
+from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.bodies.stats import BrokerStatsData
+
+#: The names of stock's statistics.
+PUT, GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
+
+_TOPICS = (
+    Column("Topic", "topic"),
+    Column("Group", "group"),
+    Column("Behind", "diffTotal"),
+    Column("In TPS", "inTps"),
+    Column("Out TPS", "outTps"),
+    Column("In 24 h", "inDay"),
+    Column("Out 24 h", "outDay"),
+)
+
+
+@click.command("statsAll")
+@click.option("-a", "--activeTopic", "active", is_flag=True, help="Only topics with traffic.")
+@click.option("-t", "--topic", "wanted", metavar="NAME", help="Only this topic.")
+@click.pass_obj
+def stats_all(tool: Tool, active: bool, wanted: str | None) -> None:
+    """Shows for each topic and its groups how many messages come and go."""
+
+    async def work(servers: Servers) -> Report:
+        topics = sorted((await servers.admin.topic_list()).topic_list)
+        if wanted is not None and wanted not in topics:
+            fail(f"no name server knows the topic {wanted}: topicList shows all")
+        rows: list[dict[str, Any]] = []
+        for topic in topics:
+            if wanted in (None, topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+                rows += await _rows(servers, topic)
+        if active:
+            rows = [row for row in rows if row["inDay"] or row["outDay"]]
+        return Report({"topics": rows}, [Listing(_TOPICS, rows)])
+
+    tool.report(work)
+
+
+async def _rows(servers: Servers, topic: str) -> list[dict[str, Any]]:
+    """Returns a row for each group of a topic, or one without a group; what brokers do not say
+    counts as nothing."""
+    route = await servers.admin.topic_route(topic)
+    brokers = [] if route is None else route.broker_datas
+    masters = [data.broker_addrs[MASTER_ID] for data in brokers if MASTER_ID in data.broker_addrs]
+    in_tps, in_day = await counted(servers, masters, PUT, topic)
+    groups: set[str] = set()
+    for address in masters:
+        try:
+            groups.update((await servers.admin.groups_of_topic(address, topic)).group_list)
+        except (BrokerError, RemotingError):
+            continue
+    row: dict[str, Any] = {
+        "topic": topic, "group": None, "diffTotal": 0, "inTps": in_tps, "outTps": None,
+        "inDay": in_day, "outDay": None,
+    }  # fmt: skip
+    rows = []
+    for group in sorted(groups):
+        out_tps, out_day = await counted(servers, masters, GET, f"{topic}@{group}")
+        behind = await _behind(servers, masters, group, topic)
+        rows.append(
+            row | {"group": group, "diffTotal": behind, "outTps": out_tps, "outDay": out_day}
+        )
+    return rows or [row]
+
+
+async def counted(
+    servers: Servers, addresses: Iterable[str], name: str, key: str
+) -> tuple[float, int]:
+    """Returns how many messages a second, and how many within a day, brokers counted together."""
+    tps, day = 0.0, 0
+    for address in addresses:
+        try:
+            found = await servers.admin.counted(address, name, key)
+        except (BrokerError, RemotingError):
+            # A broker that has counted nothing answers with an error.
+            continue
+        tps += found.stats_minute.tps if found.stats_minute else 0.0
+        day += _within_a_day(found)
+    return tps, day
+
+
+def _within_a_day(found: BrokerStatsData) -> int:
+    """Returns what the longest window that has anything counted: a young broker has short ones."""
+    for item in (found.stats_day, found.stats_hour, found.stats_minute):
+        if item is not None and item.sum:
+            return item.sum
+    return 0
+
+
+async def _behind(servers: Servers, addresses: Iterable[str], group: str, topic: str) -> int:
+    behind = 0
+    for address in addresses:
+        try:
+            stats = await servers.admin.consume_stats(address, group, topic)
+        except (BrokerError, RemotingError):
+            continue
+        behind += sum(
+            queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values()
+        )
+    return max(0, behind)

@@ -1,0 +1,195 @@
+"""Brokers: their state, what comes and goes, what they clean, what of them is exported."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rocketmq_tw.admin.refused import COMMANDS as REFUSED
+
+A, B = "10.0.0.2:10911", "10.0.0.3:10911"
+
+
+@pytest.fixture
+def topic(world):
+    """Two brokers, a topic, a group that has consumed one of its two messages."""
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateTopic -t T -c DefaultCluster -r 1 -w 1")
+    world.rmqadmin("sendMessage -t T -p x -b broker-a -i 0")
+    consumer = world.consume("billing", "T")
+    offsets = world.brokers["broker-a"].offsets
+    world.wait_for(lambda: offsets.query("billing", "T", 0) == 1)
+    world.result(consumer.stop())
+    world.rmqadmin("sendMessage -t T -p y -b broker-a -i 0")
+    return world
+
+
+def test_the_state_of_brokers(topic) -> None:
+    world = topic
+    (found,) = world.rmqadmin(f"brokerStatus -b {A} --output json").json["brokers"]
+    assert (found["address"], found["error"]) == (A, None)
+    assert found["status"]["brokerVersionDesc"]
+    both = world.rmqadmin("brokerStatus -c DefaultCluster --output json").json["brokers"]
+    assert [one["address"] for one in both] == [A, B]
+    assert f"Name at {B}" in world.rmqadmin("brokerStatus -c DefaultCluster").out
+
+
+def test_all_groups_of_a_broker(topic) -> None:
+    world = topic
+
+    def behind(arguments: str = ""):
+        found = world.rmqadmin(f"brokerConsumeStats -b {A} {arguments} --output json").json
+        return [
+            (row["group"], row["queueId"], row["brokerOffset"], row["consumerOffset"], row["diff"])
+            for row in found["queues"]
+            if row["topic"] == "T"
+        ]
+
+    assert behind() == [("billing", 0, 2, 1, 1)]
+    assert behind("-l 1") == [("billing", 0, 2, 1, 1)]
+    assert behind("-l 2") == []
+    assert behind("-o true") == []
+    assert world.rmqadmin(f"brokerConsumeStats -b {A}").lines[-1][:2] == ["Diff", "total:"]
+
+
+def test_what_comes_and_goes(topic) -> None:
+    world = topic
+    world.wait_for(
+        lambda: world.rmqadmin("statsAll -t T --output json").json["topics"][0]["inDay"] == 2
+    )
+    (row,) = world.rmqadmin("statsAll -t T --output json").json["topics"]
+    assert (row["topic"], row["group"], row["diffTotal"]) == ("T", "billing", 1)
+    assert row["outDay"] == 1
+    active = world.rmqadmin("statsAll -a --output json").json["topics"]
+    every = world.rmqadmin("statsAll --output json").json["topics"]
+    assert "T" in [row["topic"] for row in active]
+    assert len(active) < len(every)
+    assert "no name server knows the topic nix" in world.rmqadmin("statsAll -t nix").err
+
+
+@pytest.mark.parametrize(
+    "command", ["cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"]
+)
+def test_brokers_clean(topic, command: str) -> None:
+    world = topic
+    if command != "cleanExpiredCQ":
+        outcome = world.rmqadmin(command)
+        assert outcome.status == 2
+        assert "give --yes" in outcome.err
+        command += " --yes"
+    for arguments, addresses in ((f"-b {B}", [B]), ("-c DefaultCluster", [A, B]), ("", [A, B])):
+        done = world.rmqadmin(f"{command} {arguments} --output json").json
+        assert done == {"brokers": addresses}
+    assert "give one of -b" in world.rmqadmin(f"{command} -b {A} -c DefaultCluster").err
+    assert "there is no cluster nix" in world.rmqadmin(f"{command} -c nix").err
+
+
+def test_a_slave_is_told_how_far_its_master_has_flushed(world) -> None:
+    outcome = world.rmqadmin(f"resetMasterFlushOffset -b {A} -o 7")
+    assert outcome.out == f"{A} takes it that its master has flushed up to 7\n"
+    assert "give -b" in world.rmqadmin("resetMasterFlushOffset -o 0").err
+
+
+def test_pops_are_brought_back(topic) -> None:
+    world = topic
+    done = world.rmqadmin("exportPopRecord -c DefaultCluster --output json").json
+    assert done == {"dryRun": False, "brokers": [A, B]}
+    outcome = world.rmqadmin(f"exportPopRecord -b {A} -d true")
+    assert outcome.out == f"{A} would be told\n"
+
+
+def test_the_log_is_read_ahead_or_not(topic) -> None:
+    world = topic
+    done = world.rmqadmin("setCommitLogReadAheadMode -c DefaultCluster -m 1 --output json").json
+    assert [row["address"] for row in done["brokers"]] == [A, B]
+    assert "mode: 1" in done["brokers"][0]["remark"]
+    config = world.rmqadmin(f"getBrokerConfig -b {A} --output json").json["brokers"][0]["config"]
+    assert config["dataReadAheadEnable"] == "false"
+    assert "is not in the range" in world.rmqadmin(f"setCommitLogReadAheadMode -b {A} -m 7").err
+
+
+def test_cold_reads_are_limited(topic) -> None:
+    world = topic
+    world.rmqadmin("updateColdDataFlowCtrGroupConfig -c DefaultCluster -g billing -v 1024")
+
+    def limits() -> list[dict[str, str]]:
+        found = world.rmqadmin("getColdDataFlowCtrInfo -c DefaultCluster --output json").json
+        return [one["info"]["configTable"] for one in found["brokers"]]
+
+    assert limits() == [{"billing": 1024}] * 2
+    assert [A, "billing", "1024"] in world.rmqadmin(f"getColdDataFlowCtrInfo -b {A}").lines
+    done = world.rmqadmin(f"removeColdDataFlowCtrGroupConfig -b {A} -g billing")
+    assert done.out == f"billing has no limit of its own on {A}\n"
+    assert limits() == [{}, {"billing": 1024}]
+
+
+def test_metadata_is_exported(topic, tmp_path) -> None:
+    world = topic
+    target = tmp_path / "new" / "folder"
+
+    def exported(arguments: str):
+        path = world.rmqadmin(f"exportMetadata {arguments} -f {target} --output json").json["path"]
+        with open(path, encoding="utf-8") as file:
+            return path, json.load(file)
+
+    path, found = exported("-c DefaultCluster")
+    assert path == str(target / "metadata.json")
+    # Queues are summed up, as mqadmin does.
+    assert found["topicConfigTable"]["T"]["readQueueNums"] == 2
+    assert set(found["topicConfigTable"]) == {"T"}
+    assert set(found["subscriptionGroupTable"]) == {"billing"}
+    path, found = exported(f"-b {A} -t -s")
+    assert path == str(target / "topic.json")
+    assert set(found["topicConfigTable"]) == {"T", "%RETRY%billing"}
+    path, found = exported(f"-b {A} -g")
+    assert path == str(target / "subscriptionGroup.json")
+    assert set(found["subscriptionGroupTable"]) == {"billing"}
+    assert "give one of -t and -g" in world.rmqadmin(f"exportMetadata -b {A} -t -g").err
+
+
+def test_configs_and_metrics_are_exported(topic, tmp_path) -> None:
+    world = topic
+    world.rmqadmin(f"exportConfigs -c DefaultCluster -f {tmp_path}")
+    configs = json.loads((tmp_path / "configs.json").read_text())
+    assert configs["clusterScale"] == {
+        "namesrvSize": 1,
+        "masterBrokerSize": 2,
+        "slaveBrokerSize": 0,
+    }
+    assert configs["brokerConfigs"]["broker-b"]["brokerName"] == "broker-b"
+    assert world.rmqadmin(f"exportMetrics -c DefaultCluster -f {tmp_path}").out == (
+        f"{tmp_path}/metrics.json is written\n"
+    )
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    quota = metrics["evaluateReport"]["broker-a"]["runtimeQuota"]
+    assert (quota["topicSize"], quota["groupSize"]) == (1, 1)
+    assert set(metrics["totalData"]["totalTps"]) == {
+        "totalNormalInTps",
+        "totalNormalOutTps",
+        "totalTransInTps",
+        "totalScheduleInTps",
+    }
+    (tmp_path / "file").write_text("")
+    outcome = world.rmqadmin(f"exportConfigs -c DefaultCluster -f {tmp_path}/file/sub")
+    assert outcome.status == 1
+    assert "Not a directory" in outcome.err
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_cannot_be_done_says_why(world, name: str) -> None:
+    arguments = [
+        text for option in REFUSED[name].params if option.required for text in (option.opts[0], "x")
+    ]
+    outcome = world.rmqadmin(name, *arguments)
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err.startswith(f"rmqadmin: {name}: ")
+    assert outcome.err.count("\n") == 1
+    if "User" in name or "Acl" in name or name == "updateGlobalWhiteAddr":
+        assert "there is no access control yet" in outcome.err
+
+
+def test_an_offset_is_reset_with_the_options_of_old(topic) -> None:
+    world = topic
+    moved = world.rmqadmin("resetOffsetByTimeOld -g billing -t T -s 0 --output json").json
+    assert {"brokerName": "broker-a", "queueId": 0, "offset": 0} in moved["queues"]
