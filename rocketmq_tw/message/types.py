@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
-from rocketmq_tw.message.properties import DELAY, SHARDING_KEY, TIMER_PROPERTIES, TRAN_MSG
+from rocketmq_tw.message.properties import (
+    DELAY,
+    SHARDING_KEY,
+    TIMER_PROPERTIES,
+    TRAN_MSG,
+    TRANSFER_FLAG,
+)
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 #: The attribute of a topic that names its type.
 MESSAGE_TYPE = "message.type"
@@ -16,6 +25,8 @@ TRANSACTION_TYPE = "TRANSACTION"
 #: The type of a topic that takes all.
 MIXED_TYPE = "MIXED"
 UNSPECIFIED_TYPE = "UNSPECIFIED"
+#: Types that stand for all; a topic without the attribute takes all too.
+_ANY = frozenset({MIXED_TYPE, UNSPECIFIED_TYPE})
 
 
 def message_type(properties: Mapping[str, str]) -> str:
@@ -38,3 +49,22 @@ def has_type(topic: str) -> bool:
     """Returns whether messages of a topic are of one type; those of retries and dead letters are
     of any."""
     return not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def check_message_type(topic: TopicConfig, properties: Mapping[str, str]) -> None:
+    """Raises `RequestError` where the topic takes another kind of messages (its attribute
+    `message.type`, with `enableTopicMessageTypeCheck`). Stock's brokers keep the attribute and take
+    anything; its proxies refuse as is done here. Topics of retries and dead letters, and messages
+    that another broker passed on, are not checked."""
+    wanted = (topic.attributes or {}).get(MESSAGE_TYPE)
+    if wanted is None or wanted in _ANY or TRANSFER_FLAG in properties:
+        return
+    if not has_type(topic.topic_name):
+        return
+    kind = message_type(properties)
+    if kind != wanted:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the topic {topic.topic_name} takes {wanted} messages, this one is {kind}: send it to"
+            f" a topic of its kind, or change the topic's attribute {MESSAGE_TYPE}",
+        )

@@ -4,7 +4,7 @@ that brokers ask them, and tools see them."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from twisted.internet.defer import Deferred
@@ -17,6 +17,7 @@ from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.memberships import entered
 from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of
+from rocketmq_tw.proxy.topic_brokers import brokers_of_topics
 from rocketmq_tw.runtime.fairness import FewAtOnce
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.slices import Slices
@@ -28,9 +29,8 @@ from rocketmq_tw.wire.errors import RequestError
 #: Seconds between two heartbeats of all clients to their brokers, and scans for silent clients.
 SECONDS = 20.0
 SCAN_SECONDS = 10.0
-#: Clients that one broker is told of at the same time, and topics of one that are looked at.
+#: Clients that one broker is told of at the same time.
 _AT_ONCE = 16
-_MOST_TOPICS = 256
 _ANSWER_SECONDS = 3.0
 
 
@@ -88,7 +88,11 @@ class Registration:
 
     async def _look(self, client: ProxyClient) -> None:
         """Has the brokers of a client's topics be told of it."""
-        names = await self._brokers_of(client.topics)
+        try:
+            names = await brokers_of_topics(self._brokers, client.topics)
+        except RequestError as error:
+            self.log.warn("{error}", error=error)
+            return
         if not self._is_here(client):
             return
         data = heartbeat_of(client, int(self._clock.seconds() * 1000))
@@ -112,18 +116,6 @@ class Registration:
 
     def _is_here(self, client: ProxyClient) -> bool:
         return self._clients.get(client.client_id) is client
-
-    async def _brokers_of(self, topics: Iterable[str]) -> set[str]:
-        names: set[str] = set()
-        for topic in list(topics)[:_MOST_TOPICS]:
-            try:
-                route = await self._brokers.route(topic)
-            except RequestError as error:
-                self.log.warn("{error}", error=error)
-                break
-            if route is not None:
-                names.update(data.broker_name for data in route.broker_datas)
-        return names
 
     def _told(self, answer: RemotingCommand, name: str) -> None:
         if answer.code != ResponseCode.SUCCESS:

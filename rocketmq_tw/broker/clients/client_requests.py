@@ -15,8 +15,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import InSlices
-from rocketmq_tw.wire.bodies.base import decode_request
-from rocketmq_tw.wire.bodies.clients import ConsumerData, HeartbeatData
+from rocketmq_tw.wire.bodies.clients import ConsumerData, HeartbeatData, decode_heartbeat
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -26,8 +25,6 @@ from rocketmq_tw.wire.headers.clients import (
 )
 from rocketmq_tw.wire.permissions import READ, WRITE
 
-#: A thousand subscriptions take a fifth of it; the content stays in memory.
-MAX_HEARTBEAT_BYTES = 1 << 20
 #: Groups of one heartbeat that are registered in one go; more are registered in steps.
 FEW_GROUPS = 100
 #: The bit of a topic's `topic_sys_flag` that says that unit-mode groups subscribe.
@@ -65,13 +62,7 @@ class ClientRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """34: registers all groups of the client and makes their retry topics; answers once these
         are announced, since a consumer asks for their routes next."""
-        if len(request.body) > MAX_HEARTBEAT_BYTES:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"a heartbeat of {len(request.body)} bytes: subscribe to fewer topics an instance,"
-                f" {MAX_HEARTBEAT_BYTES} are the limit",
-            )
-        data = decode_request(HeartbeatData, request.body)
+        data = decode_heartbeat(request.body)
         names.check_length("clientID", data.client_id)
         client = Client(peer, data.client_id, request.language.name, request.version)
         resend: list[str] = []

@@ -15,13 +15,16 @@ from rocketmq_tw.message.tags import tag_match
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.clients import ConsumerData, ConsumerIdList, SubscriptionData
+from rocketmq_tw.wire.bodies.clients import (
+    MAX_GROUPS_PER_PEER,
+    ConsumerData,
+    ConsumerIdList,
+    SubscriptionData,
+)
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
 BROADCASTING = "BROADCASTING"
-#: Groups that one connection may take part in, with producers and with consumers each.
-MAX_GROUPS_PER_PEER = 4096
 #: Groups that one step visits.
 _STEP = 1000
 #: Bytes that the subscriptions of all groups may take, roughly: 10,000 groups with 100 topics each.

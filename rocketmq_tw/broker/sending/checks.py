@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import randrange
 
 from rocketmq_tw.broker.tables.remarks import broker_unwritable
@@ -14,13 +14,6 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.room import MOST_SENT
-from rocketmq_tw.message.types import (
-    MESSAGE_TYPE,
-    MIXED_TYPE,
-    UNSPECIFIED_TYPE,
-    has_type,
-    message_type,
-)
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT, TOPIC_UNIT_SUB, TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
@@ -31,9 +24,6 @@ from rocketmq_tw.wire.permissions import READ, WRITE, is_writable
 
 #: Bytes of bodies that may wait for their answer; more are refused until some are answered.
 DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
-
-#: Types that stand for all; a topic without the attribute takes all too.
-_ANY = frozenset({MIXED_TYPE, UNSPECIFIED_TYPE})
 
 
 class SendChecks:
@@ -148,23 +138,4 @@ def check_room(message: StoredMessage, batch: Batch | None) -> None:
             ResponseCode.MESSAGE_ILLEGAL,
             f"properties of {size} bytes, with the broker's own, leave no room for what a retry"
             f" adds: send {size - MOST_SENT} bytes less of them",
-        )
-
-
-def check_message_type(topic: TopicConfig, properties: Mapping[str, str]) -> None:
-    """Raises `RequestError` where the topic takes another kind of messages (its attribute
-    `message.type`, with `enableTopicMessageTypeCheck`). Stock's brokers keep the attribute and take
-    anything; its proxies refuse as is done here. Topics of retries and dead letters, and messages
-    that another broker passed on, are not checked."""
-    wanted = (topic.attributes or {}).get(MESSAGE_TYPE)
-    if wanted is None or wanted in _ANY or props.TRANSFER_FLAG in properties:
-        return
-    if not has_type(topic.topic_name):
-        return
-    kind = message_type(properties)
-    if kind != wanted:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the topic {topic.topic_name} takes {wanted} messages, this one is {kind}: send it to"
-            f" a topic of its kind, or change the topic's attribute {MESSAGE_TYPE}",
         )

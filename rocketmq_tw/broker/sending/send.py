@@ -16,7 +16,6 @@ from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.sending.checks import (
     SendChecks,
     any_queue,
-    check_message_type,
     check_room,
 )
 from rocketmq_tw.broker.tables.part import Tables
@@ -33,6 +32,7 @@ from rocketmq_tw.message.ids import RecallHandle
 from rocketmq_tw.message.logic_queues import logic_offset_if_known
 from rocketmq_tw.message.model import MULTI_TAGS, StoredMessage, transaction_value
 from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
+from rocketmq_tw.message.types import check_message_type
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import Appended

@@ -27,9 +27,6 @@ from rocketmq_tw.wire.headers.namesrv import (
     GetRouteInfoRequestHeader,
 )
 
-#: From stock 4.9.4 on clients read standard JSON.
-FIRST_STANDARD_JSON_VERSION = 401
-
 T = TypeVar("T")
 
 
@@ -76,8 +73,7 @@ class RouteRequests:
         wanted = _WantedRoute(
             header.topic,
             wanted_zone(request.ext_fields),
-            request.version >= FIRST_STANDARD_JSON_VERSION
-            or header.accept_standard_json_only is True,
+            header.reads_standard_json(request.version),
         )
 
         def answer(data: bytes) -> RemotingCommand:

@@ -18,11 +18,10 @@ import attrs
 
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.memberships import Addressee, Membership
+from rocketmq_tw.wire.bodies.clients import MAX_GROUPS_PER_PEER
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-#: Groups on one lane: brokers of ours take no more of a connection.
-LANE_GROUPS = 4096
 #: Groups of all clients together.
 MAX_MEMBERSHIPS = 500_000
 
@@ -123,11 +122,11 @@ class Lanes:
         return client
 
     def _check_room(self, client: IProxyClient, wanted: set[Membership], grown: int) -> None:
-        if len(wanted) > LANE_GROUPS:
+        if len(wanted) > MAX_GROUPS_PER_PEER:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"client {client.client_id} is in {len(wanted)} groups, or produces to as many"
-                f" topics; {LANE_GROUPS} are the limit: use further instances for more",
+                f" topics; {MAX_GROUPS_PER_PEER} are the limit: use further instances for more",
             )
         if grown > 0 and self._count + grown > MAX_MEMBERSHIPS:
             raise RequestError(
@@ -143,7 +142,7 @@ class Lanes:
             return False
         known = self._places.get(client)
         own = len(known.memberships) if known is not None and known.lane == lane else 0
-        if len(members) - own + len(wanted) > LANE_GROUPS:
+        if len(members) - own + len(wanted) > MAX_GROUPS_PER_PEER:
             return False
         return all(members.get(membership) in (None, client) for membership in wanted)
 
@@ -155,7 +154,7 @@ class Lanes:
             self._members.append({})
             self._ids.append({})
         last = len(self._members) - 1
-        if len(self._members[last].keys() | wanted) > LANE_GROUPS:
+        if len(self._members[last].keys() | wanted) > MAX_GROUPS_PER_PEER:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
                 f"the {self._limit} connections to each broker (maxConnectionsPerBroker) have as"

@@ -11,9 +11,9 @@ from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
-from rocketmq_tw.proxy.remoting.heartbeats import brokers_of_topics
 from rocketmq_tw.proxy.remoting.passing import Passing
 from rocketmq_tw.proxy.remoting.targets import named_broker
+from rocketmq_tw.proxy.topic_brokers import brokers_of_topics
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.clients import CheckClientBody
 from rocketmq_tw.wire.bodies.queues import QueryAssignmentRequestBody

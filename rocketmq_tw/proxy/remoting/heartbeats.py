@@ -13,8 +13,6 @@ from typing import Any
 from twisted.internet.defer import DeferredList
 from twisted.internet.interfaces import IReactorTime
 
-from rocketmq_tw.broker.clients.client_requests import MAX_HEARTBEAT_BYTES
-from rocketmq_tw.broker.clients.registry import MAX_GROUPS_PER_PEER
 from rocketmq_tw.message import names
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
@@ -22,8 +20,8 @@ from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.memberships import entered, left
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
 from rocketmq_tw.proxy.remoting.passing import answer_to, pass_on
-from rocketmq_tw.wire.bodies.base import decode_request
-from rocketmq_tw.wire.bodies.clients import HeartbeatData
+from rocketmq_tw.proxy.topic_brokers import brokers_of_topics
+from rocketmq_tw.wire.bodies.clients import MAX_GROUPS_PER_PEER, HeartbeatData, decode_heartbeat
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -31,8 +29,6 @@ from rocketmq_tw.wire.errors import RequestError
 #: Seconds within which a broker is not told the same of a client again: much less than the 30 from
 #: one heartbeat to the next, more than a round to all brokers takes.
 ROUND = 5.0
-#: Topics of a client that was told no route whose brokers are looked for.
-MAX_TOPICS = 64
 #: Seconds that a broker gets: clients wait 3 s for the answer, whichever broker hangs.
 BROKER_TIMEOUT = 2.0
 MAX_NAME_LENGTH = 255
@@ -49,13 +45,7 @@ class ClassicHeartbeats:
     async def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """34: registers the client with all brokers that it knows. Refuses what all of them refuse,
         with SERVICE_NOT_AVAILABLE where none answers."""
-        if len(request.body) > MAX_HEARTBEAT_BYTES:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"a heartbeat of {len(request.body)} bytes: subscribe to fewer topics an instance,"
-                f" {MAX_HEARTBEAT_BYTES} are the limit",
-            )
-        data = decode_request(HeartbeatData, request.body)
+        data = decode_heartbeat(request.body)
         names.check_length("clientID", data.client_id)
         client = self._clients.of(peer)
         client.client_id = data.client_id
@@ -120,17 +110,6 @@ class ClassicHeartbeats:
             for name, (is_answered, answer) in zip(asked, results, strict=True)
             if is_answered
         }
-
-
-async def brokers_of_topics(brokers: IBrokers, topics: Iterable[str]) -> list[str]:
-    """Returns the names of the brokers that have one of the topics, the first `MAX_TOPICS` of
-    them."""
-    found: set[str] = set()
-    for topic in list(topics)[:MAX_TOPICS]:
-        route = await brokers.route(topic)
-        if route is not None:
-            found.update(data.broker_name for data in route.broker_datas)
-    return sorted(found)
 
 
 def _topic_of_each_group(data: HeartbeatData) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from rocketmq_tw.namesrv.requests.routes import FIRST_STANDARD_JSON_VERSION
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
@@ -45,8 +44,7 @@ class ClassicRoutes:
             )
         self._clients.of(peer).told_brokers.update(data.broker_name for data in route.broker_datas)
         shown = show_route(route, self._advertised or peer.local_address)
-        standard = request.version >= FIRST_STANDARD_JSON_VERSION
-        standard = standard or header.accept_standard_json_only is True
+        standard = header.reads_standard_json(request.version)
         return request.response(body=encode_body(shown, standard_json=standard))
 
 

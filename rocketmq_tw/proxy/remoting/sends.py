@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.sending.checks import check_message_type
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.message.types import check_message_type
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.metadata import Metadata

@@ -5,8 +5,15 @@ Format: docs/formats/bodies.md.
 
 from msgspec import field
 
-from rocketmq_tw.wire.bodies.base import Body
+from rocketmq_tw.wire.bodies.base import Body, decode_request
 from rocketmq_tw.wire.bodies.queues import ConsumeQueueUnit, MessageQueue
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Bytes of a heartbeat. A thousand subscriptions take a fifth of it; the content stays in memory.
+MAX_HEARTBEAT_BYTES = 1 << 20
+#: Groups that one connection may take part in, with producers and with consumers each.
+MAX_GROUPS_PER_PEER = 4096
 
 
 class SubscriptionData(Body):
@@ -47,6 +54,17 @@ class HeartbeatData(Body):
     consumer_data_set: list[ConsumerData] = field(default_factory=list)
     heartbeat_fingerprint: int | None = 0
     without_sub: bool | None = False
+
+
+def decode_heartbeat(body: bytes) -> HeartbeatData:
+    """Reads the body of a heartbeat; raises `RequestError` where it is too long, `BodyError`."""
+    if len(body) > MAX_HEARTBEAT_BYTES:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"a heartbeat of {len(body)} bytes: subscribe to fewer topics an instance,"
+            f" {MAX_HEARTBEAT_BYTES} are the limit",
+        )
+    return decode_request(HeartbeatData, body)
 
 
 class CheckClientBody(Body):

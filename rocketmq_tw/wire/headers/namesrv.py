@@ -5,6 +5,9 @@ Format: docs/formats/remoting.md.
 
 from rocketmq_tw.wire.headers.base import Header, Int, Long, TopicRpcHeader
 
+#: From stock 4.9.4 on clients read standard JSON.
+_FIRST_STANDARD_JSON_VERSION = 401
+
 
 class RegisterBrokerRequestHeader(Header):
     """103. 4.9.7 sends neither `heartbeat_timeout_millis` nor `enable_acting_master`; a
@@ -42,6 +45,10 @@ class GetRouteInfoRequestHeader(TopicRpcHeader):
 
     topic: str
     accept_standard_json_only: bool | None = None
+
+    def reads_standard_json(self, version: int) -> bool:
+        """Returns whether a client of a version that sent this reads standard JSON."""
+        return version >= _FIRST_STANDARD_JSON_VERSION or self.accept_standard_json_only is True
 
 
 class PutKVConfigRequestHeader(Header):

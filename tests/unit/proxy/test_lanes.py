@@ -7,8 +7,9 @@ import pytest
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.proxy.cluster import lanes as lanes_module
-from rocketmq_tw.proxy.cluster.lanes import LANE_GROUPS, Departure, Lanes
+from rocketmq_tw.proxy.cluster.lanes import Departure, Lanes
 from rocketmq_tw.proxy.memberships import Addressee, Membership, addressee_of
+from rocketmq_tw.wire.bodies.clients import MAX_GROUPS_PER_PEER
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.asked import refused
@@ -139,18 +140,20 @@ def test_a_client_of_many_groups_leaves_room_for_others() -> None:
     lanes = Lanes(3)
     early, greedy, victim = map(FakeClient, "abc")
     lanes.enter(early, [CONSUMERS])
-    lanes.enter(greedy, [Membership(f"x{each}", False) for each in range(LANE_GROUPS)])
+    lanes.enter(greedy, [Membership(f"x{each}", False) for each in range(MAX_GROUPS_PER_PEER)])
     lanes.enter(victim, [PRODUCERS])
     assert [lane_of(lanes, client) for client in (early, greedy, victim)] == [0, 1, 0]
     second = FakeClient("d")
-    lanes.enter(second, [Membership(f"y{each}", False) for each in range(LANE_GROUPS)])
+    lanes.enter(second, [Membership(f"y{each}", False) for each in range(MAX_GROUPS_PER_PEER)])
     assert lane_of(lanes, second) == 2
     third = FakeClient("e")
     with refused(ResponseCode.SYSTEM_BUSY) as caught:
-        lanes.enter(third, [Membership(f"z{each}", False) for each in range(LANE_GROUPS)])
+        lanes.enter(third, [Membership(f"z{each}", False) for each in range(MAX_GROUPS_PER_PEER)])
     assert "maxConnectionsPerBroker" in caught.value.remark
     with refused(ResponseCode.SYSTEM_ERROR) as caught:
-        lanes.enter(third, [Membership(f"z{each}", False) for each in range(LANE_GROUPS + 1)])
+        lanes.enter(
+            third, [Membership(f"z{each}", False) for each in range(MAX_GROUPS_PER_PEER + 1)]
+        )
     assert "further instances" in caught.value.remark
     assert lanes.place(third) is None
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rocketmq_tw.broker.clients.client_requests import MAX_HEARTBEAT_BYTES
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.clients import (
+    MAX_HEARTBEAT_BYTES,
     ConsumerConnection,
     ConsumerIdList,
     HeartbeatData,

@@ -4,10 +4,10 @@ import pytest
 
 from rocketmq_tw.broker.clients import registry as clients
 from rocketmq_tw.broker.clients.member_notices import MemberNotices
-from rocketmq_tw.broker.clients.registry import MAX_GROUPS_PER_PEER, Client, ClientRegistry
+from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.runtime.slices import all_steps
-from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
+from rocketmq_tw.wire.bodies.clients import MAX_GROUPS_PER_PEER, ConsumerData, SubscriptionData
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.network import FakePeer
 
