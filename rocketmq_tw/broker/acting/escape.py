@@ -43,8 +43,9 @@ log = Logger()
 
 @implementer(IMessageSink)
 class EscapeBridge:
-    """Puts messages into a living master of another group, one and the same while it lives: check
-    points and acknowledgements have to meet there, and messages of one queue stay in order. A
+    """Puts messages into a living master of another group, those of a topic into one and the same
+    while it lives: check points and acknowledgements of pops have to meet there, and messages of
+    one queue stay in order. A
     master of the same container comes first, and without the network where it is in this process.
 
     A put that failed in the middle may be stored by that master, and is tried at another one: each
@@ -56,8 +57,8 @@ class EscapeBridge:
         self._now_ms = host.now_ms
         self._brokers = brokers
         self._neighbours = host.neighbours
-        #: The name of the broker that took the last message.
-        self._preferred = ""
+        #: The name of the broker that took the last message of each topic.
+        self._preferred: dict[str, str] = {}
         #: How many messages other brokers took.
         self.escaped = 0
 
@@ -107,9 +108,11 @@ class EscapeBridge:
             except RequestError as error:
                 reasons.append(f"{queue.broker_name}: {error.remark}")
             else:
-                if queue.broker_name != self._preferred:
-                    log.info("messages go to broker {name}", name=queue.broker_name)
-                    self._preferred = queue.broker_name
+                name, preferred = queue.broker_name, self._preferred
+                if name != preferred.get(message.topic):
+                    if name not in preferred.values():
+                        log.info("messages go to broker {name}", name=name)
+                    preferred[message.topic] = name
                 return result
         return None
 
@@ -121,7 +124,7 @@ class EscapeBridge:
             if number:
                 queue_id = max(message.queue_id, 0) % number
                 found[name] = MessageQueue(topic=message.topic, broker_name=name, queue_id=queue_id)
-        return self._in_order(found)
+        return self._in_order(message.topic, found)
 
     async def _queues(self, message: StoredMessage) -> Sequence[MessageQueue]:
         """A queue of each other broker that may take the message, the one to try first first."""
@@ -129,23 +132,23 @@ class EscapeBridge:
         if not found:
             # No other broker has the topic yet: it makes it as for a producer.
             found = await self._queues_of(self._config.broker_cluster_name, None)
-        return self._in_order(found)
+        return self._in_order(message.topic, found)
 
-    def _in_order(self, found: Mapping[str, MessageQueue]) -> Sequence[MessageQueue]:
+    def _in_order(self, topic: str, found: Mapping[str, MessageQueue]) -> Sequence[MessageQueue]:
         """The queues of brokers by name, masters of the same container first."""
-        near = self._other_masters() & found.keys()
-        names = self._turned(near) + self._turned(found.keys() - near)
+        near, preferred = self._other_masters() & found.keys(), self._preferred.get(topic)
+        names = self._turned(near, preferred) + self._turned(found.keys() - near, preferred)
         return [found[name] for name in names]
 
-    def _turned(self, names: Set[str]) -> list[str]:
-        """Names in a lasting order that begins with the broker that took the last message."""
+    def _turned(self, names: Set[str], preferred: str | None) -> list[str]:
+        """Names in a lasting order that begins with `preferred`, where that is one of them."""
         ordered = sorted(names)
         if not ordered:
             return []
         # Brokers that act at the same time do not all choose the same one.
         first = zlib.crc32(self._config.broker_name.encode()) % len(ordered)
-        if self._preferred in names:
-            first = ordered.index(self._preferred)
+        if preferred is not None and preferred in names:
+            first = ordered.index(preferred)
         return ordered[first:] + ordered[:first]
 
     def _other_masters(self) -> set[str]:

@@ -377,3 +377,41 @@ def test_nothing_is_lost_whatever_dies(seed: int) -> None:
         for name in "ab":
             members.drain(cluster.broker(name, 0))
     assert members.consumed.keys() == set(sent), f"seed {seed}"
+
+
+def test_records_go_to_one_broker_whatever_goes_elsewhere() -> None:
+    """Topics that only one of the other groups has part no check point from its
+    acknowledgements."""
+    cluster = ActingCluster(message_delay_level="1s 15s")
+    for name in "abc":
+        master = cluster.start_group(name)
+        master.add_topic("Topic", read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+        Popper(master)
+    for topic, names in (("OnlyB", "ab"), ("OnlyC", "ac")):
+        for name in names:
+            cluster.broker(name, 0).add_topic(topic, read_queue_nums=1, write_queue_nums=1)
+    cluster.run(8)
+    master = cluster.broker("a", 0)
+    sent = [b"%d" % number for number in range(40)]
+    for number, body in enumerate(sent):
+        ok(master.send(body, queue_id=number % QUEUES))
+    for number in range(60):
+        topic, unique = ("OnlyB", "OnlyC")[number % 2], f"x{number}"
+        ok(master.send(b"x", topic=topic, properties={"DELAY": "2", "UNIQ_KEY": unique}))
+        cluster.run(0.2)
+    members, slave = Members(cluster), lose_master(cluster)
+    for _ in range(10):
+        popped = members.pop(slave, max_msg_nums=4)
+        cluster.run(0.5)
+        members.ack(slave, *popped)
+    assert members.consumed == Counter(sent)
+    assert [records_of(cluster.broker(name, 0)) > 0 for name in "bc"].count(True) == 1
+    assert all(
+        cluster.broker(name, 0).consume(topic) for name, topic in (("b", "OnlyB"), ("c", "OnlyC"))
+    )
+
+
+def records_of(broker: BrokerInMemory) -> int:
+    """How many check points and acknowledgements the log of a broker has."""
+    topic = broker.broker[Reviving].log.topic
+    return sum(broker.store.max_queue_offset(topic, queue_id) for queue_id in range(8))
