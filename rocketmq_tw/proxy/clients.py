@@ -23,6 +23,9 @@ MAX_CLIENTS = 50_000
 #: Bytes that the settings of one client may take, and those of all.
 MAX_SETTINGS_BYTES = 256 * 1024
 MAX_ALL_SETTINGS_BYTES = 256 * 1024 * 1024
+#: What each object in settings takes beside its bytes on the wire.
+_OBJECT_BYTES = 64
+_MOST_ADDRESSES = 64
 #: Clients that one step of a scan visits.
 _STEP = 500
 
@@ -42,6 +45,8 @@ class ProxyClient:
         #: As in the metadata of its calls: `JAVA`, `PYTHON` ...
         self.language = language
         self.settings: pb.Settings | None = None
+        #: Bytes that they take, see `settings_size`.
+        self.settings_size = 0
         #: The consumer group on the wire; empty for a producer.
         self.group = ""
         #: Topics on the wire: those that it sends to, or subscribes to.
@@ -84,8 +89,8 @@ class ProxyClient:
 
 
 def settings_size(settings: pb.Settings) -> int:
-    """Returns the bytes of settings; raises `GrpcError` (INVALID_ARGUMENT) where they are too
-    many."""
+    """Returns the bytes that settings take in memory, roughly; raises `GrpcError`
+    (INVALID_ARGUMENT) where they are too many."""
     size = settings.ByteSize()
     if size > MAX_SETTINGS_BYTES:
         raise GrpcError(
@@ -93,7 +98,18 @@ def settings_size(settings: pb.Settings) -> int:
             f"settings of {size} bytes, {MAX_SETTINGS_BYTES} are the limit: name fewer topics an"
             " instance",
         )
-    return size
+    addresses = len(settings.access_point.addresses) + len(settings.metric.endpoints.addresses)
+    if addresses > _MOST_ADDRESSES:
+        raise GrpcError(
+            GrpcStatus.INVALID_ARGUMENT,
+            f"settings with {addresses} addresses, {_MOST_ADDRESSES} are the limit: name fewer",
+        )
+    objects = (
+        len(settings.publishing.topics)
+        + 3 * len(settings.subscription.subscriptions)
+        + len(settings.backoff_policy.customized_backoff.next)
+    )
+    return size + _OBJECT_BYTES * objects
 
 
 class ProxyClients:
@@ -140,7 +156,7 @@ class ProxyClients:
                 f"a client {client_id} is connected from another host: give each an id of its own",
             )
         size = settings_size(settings)
-        former = 0 if client is None or client.settings is None else client.settings.ByteSize()
+        former = 0 if client is None else client.settings_size
         self._check_room(client is None, size - former)
         if client is None:
             language = call.metadata.get("x-mq-language", "")
@@ -148,7 +164,8 @@ class ProxyClients:
             self._clients[client_id] = client
         self._settings_bytes += size - former
         client.address = call.address
-        client.settings, client.group, client.topics = settings, group, topics
+        client.settings, client.settings_size = settings, size
+        client.group, client.topics = group, topics
         client.heard_at = self._seconds()
         self._take_stream(client, call)
         self.settled.tell(client)
@@ -163,8 +180,7 @@ class ProxyClients:
         client = self._clients.pop(client_id, None)
         if client is None:
             return None
-        if client.settings is not None:
-            self._settings_bytes -= client.settings.ByteSize()
+        self._settings_bytes -= client.settings_size
         self.gone.tell(client)
         return client
 

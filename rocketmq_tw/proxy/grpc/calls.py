@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rocketmq_tw.net.protocol import as_deferred
+from rocketmq_tw.proxy.grpc.fields import SMALL, has_few_fields
 from rocketmq_tw.proxy.grpc.framing import MessageReader, encode_message
 from rocketmq_tw.proxy.grpc.headers import OK_TRAILERS, RESPONSE_HEADERS, status_trailers
 from rocketmq_tw.proxy.grpc.interfaces import (
@@ -201,7 +202,12 @@ class Call:
             self._message = message
 
     def _parsed(self, data: bytes) -> Message:
-        kind = self._method.request
+        kind, most = self._method.request, self._method.limits.fields
+        if len(data) > SMALL and not has_few_fields(data, most):
+            raise GrpcError(
+                GrpcStatus.INVALID_ARGUMENT,
+                f"the request has more than {most} fields: send less at a time",
+            )
         try:
             return kind.FromString(data)
         except DecodeError as error:

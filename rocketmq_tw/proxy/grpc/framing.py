@@ -92,6 +92,6 @@ class MessageReader:
     def _too_large(self, length: int) -> GrpcError:
         return GrpcError(
             GrpcStatus.RESOURCE_EXHAUSTED,
-            f"a message of {length} bytes or more; the largest is {self._largest}"
-            f" (grpcMaxInboundMessageSize), {LARGEST_UNPACKED} where gzip is unpacked",
+            f"a message of {length} bytes or more; the largest of this method is {self._largest},"
+            f" {LARGEST_UNPACKED} where gzip is unpacked: send less at a time",
         )

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.proxy.grpc.interfaces import (
+    SMALL_REQUEST,
     GrpcError,
     GrpcStatus,
     ICall,
@@ -41,8 +42,8 @@ class HealthService:
     def methods(self) -> Methods:
         """Returns the methods of the service."""
         return {
-            f"{_SERVICE}/Check": Unary(HealthCheckRequest, self._check),
-            f"{_SERVICE}/Watch": ServerStream(HealthCheckRequest, self._watch),
+            f"{_SERVICE}/Check": Unary(HealthCheckRequest, self._check, SMALL_REQUEST),
+            f"{_SERVICE}/Watch": ServerStream(HealthCheckRequest, self._watch, SMALL_REQUEST),
         }
 
     def _check(self, request: HealthCheckRequest, call: ICall) -> HealthCheckResponse:

@@ -79,6 +79,24 @@ class ICall(Interface):
 
 
 @attrs.frozen
+class RequestLimits:
+    """What one message of a client's may have; beyond that it is refused before it is parsed.
+
+    Objects take up to thirty times the bytes of a message that has many small ones, so that
+    `largest` is what the method needs, and no more.
+    """
+
+    #: Bytes; never more than the server takes at all.
+    largest: int = 1 << 32
+    #: Fields at the top level.
+    fields: int = 1100
+
+
+#: Of methods whose requests have names, and little else.
+SMALL_REQUEST = RequestLimits(largest=64 * 1024)
+
+
+@attrs.frozen
 class Unary:
     """One request, one response.
 
@@ -89,6 +107,7 @@ class Unary:
     request: type[Message]
     #: Returns the response, a Deferred or a coroutine of it, or fails with `GrpcError`.
     handler: Callable[[Any, ICall], Any]
+    limits: RequestLimits = RequestLimits()
 
 
 @attrs.frozen
@@ -99,6 +118,7 @@ class ServerStream:
     #: Sends by `ICall.send`; the call ends when what it returns, None, a Deferred or a coroutine,
     #: has fired.
     handler: Callable[[Any, ICall], Any]
+    limits: RequestLimits = RequestLimits()
 
 
 @attrs.frozen
@@ -108,6 +128,7 @@ class BothStreams:
     request: type[Message]
     #: Called when a client opens the call; returns what takes each message of the client.
     open: Callable[[ICall], Callable[[Any], None]]
+    limits: RequestLimits = RequestLimits()
 
 
 Method = Unary | ServerStream | BothStreams

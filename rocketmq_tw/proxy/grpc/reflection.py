@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
 
-from rocketmq_tw.proxy.grpc.interfaces import BothStreams, GrpcStatus, ICall, Methods
+from rocketmq_tw.proxy.grpc.interfaces import SMALL_REQUEST, BothStreams, GrpcStatus, ICall, Methods
 from rocketmq_tw.proxy.proto import reflection_pb2, reflection_v1alpha_pb2
 
 
@@ -33,7 +33,7 @@ class ReflectionService:
         for module in versions:
             service = module.DESCRIPTOR.services_by_name["ServerReflection"].full_name
             result[f"/{service}/ServerReflectionInfo"] = BothStreams(
-                module.ServerReflectionRequest, partial(self._open, module)
+                module.ServerReflectionRequest, partial(self._open, module), SMALL_REQUEST
             )
         return result
 

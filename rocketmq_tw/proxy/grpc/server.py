@@ -69,7 +69,8 @@ class GrpcServer:
                 raise GrpcError(
                     GrpcStatus.UNIMPLEMENTED, f"there is no method {metadata[':path'][:200]}"
                 )
-            reader = MessageReader(self._config.largest_message, encoding)
+            largest = min(self._config.largest_message, method.limits.largest)
+            reader = MessageReader(largest, encoding)
             call = Call(self._clock, stream, metadata, method, reader)
         except GrpcError as error:
             trailers = status_trailers(error.status, str(error))

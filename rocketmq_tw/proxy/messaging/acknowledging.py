@@ -10,7 +10,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClients
-from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
+from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods, RequestLimits
 from rocketmq_tw.proxy.messaging.callers import client_id_of
 from rocketmq_tw.proxy.messaging.checks import check_group, check_topic
 from rocketmq_tw.proxy.messaging.claims import Claim, Claims
@@ -28,6 +28,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Messages of one request.
 MAX_ENTRIES = 1024
+#: With handles of half their largest size.
+_LIMITS = RequestLimits(largest=MAX_ENTRIES * 1024)
 #: Requests to brokers for one of a client's, at a time.
 _AT_ONCE = 32
 
@@ -45,7 +47,7 @@ class Acknowledging:
 
     def methods(self) -> Methods:
         """Returns the methods by path."""
-        return {path("AckMessage"): unary(AckMessageRequest, AckMessageResponse, self.ack)}
+        return {path("AckMessage"): unary(AckMessageRequest, AckMessageResponse, self.ack, _LIMITS)}
 
     async def ack(self, request: AckMessageRequest, call: ICall) -> AckMessageResponse:
         """Answers with a status for each entry, in their order."""

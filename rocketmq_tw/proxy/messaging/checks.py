@@ -119,6 +119,12 @@ class MessageChecks:
 
     def _check_properties(self, message: Message) -> None:
         properties, system = message.user_properties, message.system_properties
+        most = self._config.max_user_property_size
+        if 0 < most < len(system.keys):
+            raise StatusError(
+                Code.MESSAGE_PROPERTIES_TOO_LARGE,
+                f"{len(system.keys)} keys, of which {most} bytes are taken: give fewer",
+            )
         most = self._config.user_property_max_num
         if 0 < most < len(properties):
             raise StatusError(

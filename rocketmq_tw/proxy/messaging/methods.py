@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 from twisted.internet.interfaces import IReactorTime
 
-from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall, Unary
+from rocketmq_tw.proxy.grpc.interfaces import SMALL_REQUEST, GrpcError, ICall, RequestLimits, Unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 
@@ -26,7 +26,10 @@ def path(method: str) -> str:
 
 
 def unary(
-    request: type[Q], response: type[R], handler: Callable[[Q, ICall], Awaitable[R]]
+    request: type[Q],
+    response: type[R],
+    handler: Callable[[Q, ICall], Awaitable[R]],
+    limits: RequestLimits = SMALL_REQUEST,
 ) -> Unary:
     """Returns a method whose errors are told by the status that its response has inside."""
 
@@ -40,7 +43,7 @@ def unary(
             answered: R = failed(status=status_of(error))
             return answered
 
-    return Unary(request, answer)
+    return Unary(request, answer, limits)
 
 
 def seconds_left(call: ICall, clock: IReactorTime, most: float) -> float:

@@ -14,6 +14,7 @@ from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.compression import CompressionType, compression_flag, gzip_to_zlib
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE, message_type
+from rocketmq_tw.proxy.grpc.interfaces import RequestLimits
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_topic
 from rocketmq_tw.proxy.messaging.messages import milliseconds, properties_of
 from rocketmq_tw.proxy.messaging.statuses import StatusError
@@ -23,6 +24,8 @@ from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.dispatch_entries import parse_delay_levels
 
 _GZIP = Encoding.GZIP
+#: Up to here a message that is too large is told so by the status of its entry.
+_LEAST_LARGEST = 16 * 1024 * 1024
 #: What bodies begin with that clients call GZIP: some of them mean zlib.
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZLIB_MAGIC = b"\x78"
@@ -55,6 +58,10 @@ class OutgoingMessages:
         self._checks = MessageChecks(config, now_ms)
         self._delays = parse_delay_levels(config.message_delay_level)
         self._unpacking = Serial()
+        most = config.max_message_size
+        largest = max(_LEAST_LARGEST, 2 * most) if most else config.grpc_max_inbound_message_size
+        #: Of a request: brokers take a batch as one message, so that twice its size is too much.
+        self.limits = RequestLimits(largest=largest)
 
     async def prepare(self, messages: Sequence[Message], born_host: str) -> Outgoing:
         """Returns what is sent for the messages of one request; raises `StatusError` that says what

@@ -32,6 +32,7 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     QueryAssignmentResponse,
     QueryRouteRequest,
     QueryRouteResponse,
+    Resource,
 )
 from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicConfig
@@ -77,9 +78,10 @@ class Routes:
         places = endpoints_for(request.endpoints, call, self._config)
         route = await self._route(topic)
         types = _types(await self._metadata.topic(topic))
+        shown = _shown(request.topic)
         queues = [
             MessageQueue(
-                topic=request.topic,
+                topic=shown,
                 id=queue_id,
                 permission=permission,
                 broker=broker,
@@ -102,10 +104,11 @@ class Routes:
         route = await self._route(topic)
         config = await self._metadata.group(group)
         is_fifo = config is not None and bool(config.consume_message_orderly)
+        shown = _shown(request.topic)
         assignments = [
             Assignment(
                 message_queue=MessageQueue(
-                    topic=request.topic,
+                    topic=shown,
                     id=queue_id,
                     permission=_permission(data.perm),
                     broker=broker,
@@ -129,6 +132,12 @@ class Routes:
                 Code.TOPIC_NOT_FOUND, f"no broker has the topic {topic}: create it first"
             )
         return route
+
+
+def _shown(topic: Resource) -> Resource:
+    """Returns a client's topic without what it has beside its name, which each queue would
+    repeat."""
+    return Resource(resource_namespace=topic.resource_namespace, name=topic.name)
 
 
 def readable_brokers(route: TopicRouteData) -> list[str]:

@@ -77,7 +77,10 @@ class Sends:
         self._queues = WriteQueues(clock)
 
     def methods(self) -> Methods:
-        return {path("SendMessage"): unary(SendMessageRequest, SendMessageResponse, self._send)}
+        limits = self._outgoing.limits
+        return {
+            path("SendMessage"): unary(SendMessageRequest, SendMessageResponse, self._send, limits)
+        }
 
     async def _send(self, request: SendMessageRequest, call: ICall) -> SendMessageResponse:
         born_host, _ = split_address(call.address)

@@ -8,8 +8,11 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall, ServerStream
+from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall, RequestLimits, ServerStream
 from rocketmq_tw.proxy.messaging.statuses import status_of
+
+#: An expression may have 64 Ki characters.
+_LIMITS = RequestLimits(largest=512 * 1024)
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
@@ -29,7 +32,7 @@ def server_stream(
             failed: Any = response
             call.send(failed(status=status_of(error)))
 
-    return ServerStream(request, answer)
+    return ServerStream(request, answer, _LIMITS)
 
 
 def when_ready(call: ICall) -> Deferred[None]:

@@ -11,8 +11,15 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients, settings_size
-from rocketmq_tw.proxy.grpc.interfaces import BothStreams, GrpcError, GrpcStatus, ICall, Methods
-from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
+from rocketmq_tw.proxy.grpc.interfaces import (
+    BothStreams,
+    GrpcError,
+    GrpcStatus,
+    ICall,
+    Methods,
+    RequestLimits,
+)
+from rocketmq_tw.proxy.messaging.asked_clients import MAX_TRACE, AskedClients
 from rocketmq_tw.proxy.messaging.callers import client_id_of
 from rocketmq_tw.proxy.messaging.checks import check_group, check_topic
 from rocketmq_tw.proxy.messaging.methods import path
@@ -22,6 +29,8 @@ from rocketmq_tw.proxy.messaging.subscriptions import check_expressions
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import Resource, Settings, TelemetryCommand
 
+#: Settings, or stack traces.
+_LIMITS = RequestLimits(largest=2 * MAX_TRACE)
 #: Topics of one client.
 MAX_TOPICS = 4096
 
@@ -44,7 +53,7 @@ class Telemetry:
         self._asked_clients = asked_clients
 
     def methods(self) -> Methods:
-        return {path("Telemetry"): BothStreams(TelemetryCommand, self._open)}
+        return {path("Telemetry"): BothStreams(TelemetryCommand, self._open, _LIMITS)}
 
     def _open(self, call: ICall) -> Callable[[TelemetryCommand], None]:
         answering = _Answering(call, self._answer)

@@ -118,6 +118,18 @@ def test_settings_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     book.settle("b", Stream(), "g" * 40)
 
 
+def test_settings_count_with_what_they_take_in_memory() -> None:
+    topics = pb.Settings()
+    for _ in range(1000):
+        topics.subscription.subscriptions.add()
+    assert topics.ByteSize() < 10_000
+    assert module.settings_size(topics) > 100_000
+    addresses = pb.Settings()
+    addresses.access_point.MergeFromString(b"\x12\x00" * 1000)
+    with pytest.raises(GrpcError, match="1000 addresses"):
+        module.settings_size(addresses)
+
+
 def test_requests_of_brokers_are_handed_on() -> None:
     book = Book()
     client = book.settle("a", Stream())

@@ -134,6 +134,7 @@ def test_tags_keys_and_ids() -> None:
     assert code_of(message(tag="a|b"))[0] == Code.ILLEGAL_MESSAGE_TAG
     assert code_of(message(keys=["k", ""]))[0] == Code.OK
     assert code_of(message(keys=["k", "  "]))[0] == Code.ILLEGAL_MESSAGE_KEY
+    assert code_of(message(keys=[""] * 20_000))[0] == Code.MESSAGE_PROPERTIES_TOO_LARGE
     assert code_of(message(message_id=""))[0] == Code.ILLEGAL_MESSAGE_ID
     assert code_of(message(message_id="  "))[0] == Code.ILLEGAL_MESSAGE_ID
 

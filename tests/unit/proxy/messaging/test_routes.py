@@ -31,6 +31,10 @@ from tests.support.proxy import FakeCall, PlayedBrokers, answer_of
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
 
 
+def asking_for_queues(topic: Resource) -> QueryAssignmentRequest:
+    return QueryAssignmentRequest(topic=topic, group=Resource(name="G"), endpoints=asked_at("p", 1))
+
+
 class World:
     def __init__(self, **config: Any) -> None:
         self.brokers = PlayedBrokers()
@@ -152,6 +156,17 @@ class TestRoute:
         world.brokers.add_topic("ns%T", {"broker-a": 1})
         (queue,) = world.route(namespace="ns", endpoints=asked_at("10.0.0.1", 1)).message_queues
         assert (queue.topic.resource_namespace, queue.topic.name) == ("ns", "T")
+
+    def test_what_the_request_has_beside_the_name_is_not_repeated(self) -> None:
+        world = World()
+        world.brokers.add_topic("T", {"broker-a": 8})
+        topic = Resource(name="T")
+        # A field that nobody knows.
+        topic.MergeFromString(b"\xfa\x3e\x90\x4e" + bytes(10_000))
+        for method in (QueryRouteRequest(topic=topic), asking_for_queues(topic)):
+            name = type(method).__name__.removesuffix("Request")
+            answer = answer_of(world.methods[SERVICE + name].handler(method, FakeCall()))
+            assert 0 < answer.ByteSize() < 2000
 
 
 class TestEndpoints:
