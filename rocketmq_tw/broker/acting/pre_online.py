@@ -53,12 +53,22 @@ _COPIED = frozenset(
         RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
     }
 )
+#: What the log advises while this broker waits.
+_WAIT_ADVICE = "a start with skipPreOnline=true does not wait"
+_KEEP_ADVICE = (
+    "they are kept where that slave becomes the master: docs/acting.md, A master that lost"
+    " messages; a start with skipPreOnline=true would lose them"
+)
 
 log = Logger()
 
 
 class NotYetError(Exception):
     """The broker cannot be registered yet; the text says why."""
+
+
+class LostMessagesError(NotYetError):
+    """A slave has messages that this master has no more."""
 
 
 class PreOnline(Part):
@@ -157,7 +167,8 @@ class PreOnline(Part):
                 members.pop(state.broker_id, None)
                 yield self._follow(members)
         except (NotYetError, RemotingError, RequestError, WireError, OSError) as why:
-            self._wait(str(why))
+            lost = isinstance(why, LostMessagesError)
+            self._wait(str(why), _KEEP_ADVICE if lost else _WAIT_ADVICE)
             yield self._close_late()
             return
         if self._tries is not tries:
@@ -170,7 +181,7 @@ class PreOnline(Part):
             except Exception as error:
                 # The links are closed with that.
                 self._opened_at = None
-                self._wait(f"it cannot enter its role: {error}")
+                self._wait(f"it cannot enter its role: {error}", _WAIT_ADVICE)
                 return
         else:
             self._membership.release()
@@ -206,6 +217,7 @@ class PreOnline(Part):
             # Nobody is disturbed before all of them can be.
             for address in slaves.values():
                 yield calls.master(address)
+                yield self._check_log(address)
             yield self._replicas.open_links(state)
             self._opened_at, self._told = self._host.reactor.seconds(), set()
         # One that was away may not know it any more.
@@ -217,6 +229,23 @@ class PreOnline(Part):
         yield self._check_links(slaves)
         for address in slaves.values():
             yield self._taking_back.take(address)
+
+    @inlineCallbacks
+    def _check_log(self, slave: str) -> Generator[Deferred[Any], Any, None]:
+        """Fails where this broker's log ends in front of messages that a slave has: a power loss
+        took them, and the slave would not follow."""
+        calls, end = self._taking_back.calls, self._replicas.log_end
+        theirs = yield calls.log_range(slave)
+        if theirs.end <= end:
+            return
+        file_size = self._host.store_config.mapped_file_size_commit_log
+        # What follows may be the part of a message that the slave got before its master died.
+        goes_on = theirs.end > (end // file_size + 1) * file_size
+        if goes_on or (yield calls.record(slave, end)):
+            raise LostMessagesError(
+                f"the log of the slave {slave} goes on to {theirs.end}, this broker lost what is"
+                f" behind {end} of its own"
+            )
 
     @inlineCallbacks
     def _check_links(self, slaves: Mapping[int, str]) -> Generator[Deferred[Any], Any, None]:
@@ -261,12 +290,8 @@ class PreOnline(Part):
         if not self._replicas.is_linked:
             raise NotYetError(f"the log of the master {address} is not copied yet")
 
-    def _wait(self, why: str) -> None:
+    def _wait(self, why: str, advice: str) -> None:
         now = self._host.reactor.seconds()
         if why != self._why or now - self._said_at >= SAY_SECONDS:
             self._why, self._said_at = why, now
-            log.warn(
-                "this broker is not registered yet: {why} (a start with skipPreOnline=true does not"
-                " wait)",
-                why=why,
-            )
+            log.warn("this broker is not registered yet: {why} ({advice})", why=why, advice=advice)

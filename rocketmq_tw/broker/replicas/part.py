@@ -253,6 +253,11 @@ class Replicas(Part):
         """Where the durable part of the log ends."""
         return self._writing.store.flushed_offset
 
+    @property
+    def log_end(self) -> int:
+        """Where the log ends."""
+        return self._writing.store.end_offset
+
     def reported(self) -> list[str]:
         """Returns the hosts of the slaves that copy this broker's log."""
         return [] if self.master is None else self.master.service.reported()
