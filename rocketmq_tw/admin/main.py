@@ -11,6 +11,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.commands import CommandGroup
 from rocketmq_tw.admin.output import plain
+from rocketmq_tw.admin.store.commands import store
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.config.load import read_tls_config
 from rocketmq_tw.config.net import TlsConfig
@@ -46,6 +47,16 @@ def _set_tls_config(context: click.Context, option: click.Parameter, value: str 
             raise click.BadParameter(str(error)) from error
 
 
+def _output_option() -> click.Parameter:
+    return click.Option(
+        ["--output"],
+        type=click.Choice(["table", "json"]),
+        expose_value=False,
+        callback=_set_output,
+        help="Tables (the default) or one line of JSON.",
+    )
+
+
 def _common_options(*, of_group: bool) -> list[click.Parameter]:
     """Adds the options that may stand before or behind a command; environment variables count
     once."""
@@ -59,13 +70,7 @@ def _common_options(*, of_group: bool) -> list[click.Parameter]:
             callback=_set_name_servers,
             help="The name servers.",
         ),
-        click.Option(
-            ["--output"],
-            type=click.Choice(["table", "json"]),
-            expose_value=False,
-            callback=_set_output,
-            help="Tables (the default) or one line of JSON.",
-        ),
+        _output_option(),
         click.Option(
             ["--tls"],
             envvar="TLS_ENABLE" if of_group else None,
@@ -102,6 +107,19 @@ def cli(context: click.Context) -> None:
 
 cli.params.extend(_common_options(of_group=True))
 cli.common_options = partial(_common_options, of_group=False)
+
+
+def _add_local(group: click.Group) -> None:
+    """Gives commands that ask no server the option that they have in common with others."""
+    for command in group.commands.values():
+        if isinstance(command, click.Group):
+            _add_local(command)
+        else:
+            command.params.append(_output_option())
+
+
+_add_local(store)
+cli.add_command(store)
 
 
 def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> NoReturn:

@@ -21,7 +21,12 @@ ENTRY = c.Struct(
 )
 
 
+# `sizeof` takes a while.
+HEADER_SIZE: int = HEADER.sizeof()
+SLOT_SIZE: int = SLOT.sizeof()
+ENTRY_SIZE: int = ENTRY.sizeof()
+
+
 def entry_at(number: int, slots: int) -> int:
     """Returns where an entry stands in a file with so many slots; the first one has number 1."""
-    position: int = HEADER.sizeof() + slots * SLOT.sizeof() + number * ENTRY.sizeof()
-    return position
+    return HEADER_SIZE + slots * SLOT_SIZE + number * ENTRY_SIZE

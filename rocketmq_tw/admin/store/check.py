@@ -1,0 +1,119 @@
+"""`rmqadmin store check`: what is wrong with a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import rich_click as click
+
+from rocketmq_tw.admin.output import Report, local_time
+from rocketmq_tw.admin.store.opening import (
+    config_option,
+    directory_argument,
+    open_store,
+    progress,
+    refuse_if_open,
+)
+from rocketmq_tw.admin.tool import Tool, fail
+from rocketmq_tw.storecheck.check import Summary, check_store
+from rocketmq_tw.storecheck.findings import Finding, Findings
+from rocketmq_tw.storecheck.layout import Store
+
+#: Findings that are shown; the others are counted.
+_MOST = 1000
+
+
+@attrs.frozen
+class Checked:
+    """What a check found; `told` has the findings that are shown."""
+
+    summary: Summary
+    findings: Findings
+    told: list[Finding]
+
+    @property
+    def lines(self) -> list[str]:
+        """Each finding in a line, then a line about all."""
+        count = self.findings.count
+        lines = [finding.line for finding in self.told]
+        if count > len(lines):
+            lines.append(f"and {count - len(lines)} more")
+        summary = self.summary
+        what = (
+            f"{summary.records} records from {summary.log_start} to {summary.log_end},"
+            f" {summary.queues} queues, {summary.index_entries} index entries"
+        )
+        if summary.newest:
+            what += f", stored {local_time(summary.oldest)} to {local_time(summary.newest)}"
+        lines.append(what)
+        if summary.passed_over:
+            lines.append(f"not looked at: queues of {', '.join(summary.passed_over)} (BatchCQ)")
+        if not count:
+            lines.append("nothing is wrong")
+            return lines
+        for remedy, number in sorted(self.findings.remedies.items(), key=lambda one: one[0].value):
+            lines.append(f"{number} x {remedy.value}: {remedy.advice}")
+        return lines
+
+    def data(self, root: str) -> dict[str, Any]:
+        """The same for programs."""
+        summary = self.summary
+        return {
+            "store": root,
+            "logStart": summary.log_start,
+            "logEnd": summary.log_end,
+            "records": summary.records,
+            "queues": summary.queues,
+            "indexEntries": summary.index_entries,
+            "timerEntries": summary.timer_entries,
+            "oldestTimestamp": summary.oldest or None,
+            "newestTimestamp": summary.newest or None,
+            "closed": summary.clean,
+            "passedOver": summary.passed_over,
+            "findingsTotal": self.findings.count,
+            "findings": [
+                {
+                    "kind": finding.kind,
+                    "file": finding.file,
+                    "offset": finding.offset,
+                    "text": finding.text,
+                    "remedy": finding.remedy.value,
+                }
+                for finding in self.told
+            ],
+        }
+
+
+def look_through(store: Store) -> Checked:
+    """Checks a store, with a progress bar at a terminal. Ends the command where it cannot be
+    read."""
+    told: list[Finding] = []
+
+    def tell(finding: Finding) -> None:
+        if len(told) < _MOST:
+            told.append(finding)
+
+    try:
+        with progress("reading the log", store.data_size) as advance:
+            summary, findings = check_store(store, tell, advance)
+    except OSError as error:
+        fail(f"{store.root} cannot be read: {error}", error)
+    return Checked(summary, findings, told)
+
+
+@click.command("check")
+@directory_argument
+@config_option
+@click.pass_obj
+def check(tool: Tool, directory: str, config_file: str | None) -> None:
+    """Compares log, queues, index and all else of the store in DIR with each other.
+
+    Each finding is a line with file, byte, and what mends it in brackets. The exit status is 1
+    where something is wrong. Nothing is written."""
+    store, _ = open_store(directory, config_file)
+    refuse_if_open(store)
+    checked = look_through(store)
+    tool.show(Report(checked.data(store.root), lines=checked.lines))
+    if checked.findings.count:
+        raise SystemExit(1)

@@ -1,0 +1,208 @@
+"""`rmqadmin store dump`: records, units of queues, and entries of the index, one in a line."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
+from itertools import islice
+from typing import Any
+
+import rich_click as click
+
+from rocketmq_tw.admin.output import Report, local_time
+from rocketmq_tw.admin.store.opening import config_option, directory_argument, open_store
+from rocketmq_tw.admin.tool import Tool, fail
+from rocketmq_tw.formats.flat import flat
+from rocketmq_tw.formats.index import ENTRY, HEADER, entry_at
+from rocketmq_tw.formats.queue import UNIT
+from rocketmq_tw.formats.record import RECORD
+from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.net.address import join_address
+from rocketmq_tw.storecheck.findings import Findings
+from rocketmq_tw.storecheck.layout import Store
+from rocketmq_tw.storecheck.queues import CheckedQueue
+from rocketmq_tw.storecheck.records import key_hash
+
+_UNIT_SIZE = UNIT.sizeof()
+_HEADER = flat(HEADER)
+_ENTRY = flat(ENTRY)
+_BODY_SHOWN = 200
+
+from_option = click.option(
+    "--from", "first", type=click.IntRange(0), metavar="OFFSET", help="Where to begin."
+)
+count_option = click.option(
+    "--count", type=click.IntRange(1), default=32, show_default=True, help="How many at most."
+)
+
+Row = dict[str, Any]
+
+
+@click.group("dump")
+def dump() -> None:
+    """Shows records, units of a queue, or entries of the index, one in a line."""
+
+
+def _show(tool: Tool, rows: Iterator[Row], count: int, line: Callable[[Row], str]) -> None:
+    for row in islice(rows, count):
+        tool.show(Report(row, lines=[line(row)]))
+
+
+@dump.command("log")
+@directory_argument
+@config_option
+@from_option
+@count_option
+@click.option("-t", "--topic", metavar="TOPIC", help="Only its messages.")
+@click.pass_obj
+def dump_log(
+    tool: Tool,
+    directory: str,
+    config_file: str | None,
+    first: int | None,
+    count: int,
+    topic: str | None,
+) -> None:
+    """Shows records of the log in DIR, from the whole one at or behind --from on."""
+    store, _ = open_store(directory, config_file)
+    _show(tool, _records(store, first or 0, topic), count, _record_line)
+
+
+def _records(store: Store, first: int, topic: str | None) -> Iterator[Row]:
+    for walk in store.walks(Findings(lambda finding: None), check_body=False, first=first):
+        for record in walk:
+            if record.position >= first and topic in (None, record.topic):
+                yield _record(store.read(record.size, record.position))
+
+
+def _record(data: bytes) -> Row:
+    fields = RECORD.parse(data)
+    try:
+        body = {"body": fields.body.decode(), "bodyBase64": None}
+    except UnicodeDecodeError:
+        body = {"body": None, "bodyBase64": base64.b64encode(fields.body).decode()}
+    return {
+        "physicalOffset": fields.physical_offset,
+        "size": fields.size,
+        "topic": fields.topic.decode(errors="replace"),
+        "queueId": fields.queue_id,
+        "queueOffset": fields.queue_offset,
+        "sysFlag": fields.sys_flag,
+        "flag": fields.flag,
+        "bodyCrc": fields.body_crc,
+        "bornTimestamp": fields.born_timestamp,
+        "bornHost": join_address(str(ip_address(fields.born_ip)), fields.born_port),
+        "storeTimestamp": fields.store_timestamp,
+        "storeHost": join_address(str(ip_address(fields.store_ip)), fields.store_port),
+        "reconsumeTimes": fields.reconsume_times,
+        "preparedTransactionOffset": fields.prepared_transaction_offset,
+        "properties": parse_properties(fields.properties),
+        **body,
+    }
+
+
+def _record_line(row: Row) -> str:
+    body = row["body"] if row["body"] is not None else f"base64 {row['bodyBase64']}"
+    return (
+        f"{row['physicalOffset']} +{row['size']} {row['topic']}/{row['queueId']}"
+        f" {row['queueOffset']} {local_time(row['storeTimestamp'])} {row['properties']}"
+        f" {body[:_BODY_SHOWN]}"
+    )
+
+
+@dump.command("queue")
+@directory_argument
+@click.argument("topic")
+@click.argument("queue_id", metavar="QUEUE", type=click.IntRange(0))
+@config_option
+@from_option
+@count_option
+@click.pass_obj
+def dump_queue(
+    tool: Tool,
+    directory: str,
+    topic: str,
+    queue_id: int,
+    config_file: str | None,
+    first: int | None,
+    count: int,
+) -> None:
+    """Shows units of a queue of the store in DIR, from the queue offset --from on."""
+    store, _ = open_store(directory, config_file)
+    queue = CheckedQueue(store.root, topic, queue_id, store.sizes.queue)
+    if not queue.files.starts:
+        fail(f"{store.root} has no queue {queue_id} of the topic {topic}")
+    begin = queue.files.min_offset // _UNIT_SIZE
+    units = (
+        {"queueOffset": offset, "physicalOffset": unit[0], "size": unit[1], "tagsCode": unit[2]}
+        for offset, unit in queue.units(max(first or 0, begin), queue.end)
+    )
+    _show(tool, units, count, _unit_line)
+
+
+def _unit_line(row: Row) -> str:
+    return (
+        f"{row['queueOffset']}: {row['physicalOffset']} +{row['size']} tags code {row['tagsCode']}"
+    )
+
+
+@dump.command("index")
+@directory_argument
+@config_option
+@from_option
+@count_option
+@click.option("--key", metavar="TOPIC#KEY", help="Only entries with the hash of this key.")
+@click.pass_obj
+def dump_index(
+    tool: Tool,
+    directory: str,
+    config_file: str | None,
+    first: int | None,
+    count: int,
+    key: str | None,
+) -> None:
+    """Shows entries of the index of the store in DIR, from the log offset --from on."""
+    store, _ = open_store(directory, config_file)
+    wanted = None
+    if key is not None:
+        topic, separator, name = key.partition("#")
+        if not separator:
+            raise click.UsageError("--key: give TOPIC#KEY")
+        wanted = key_hash(topic, name)
+    entries = (
+        row
+        for row in _entries(store)
+        if row["physicalOffset"] >= (first or 0) and wanted in (None, row["keyHash"])
+    )
+    _show(tool, entries, count, _entry_line)
+
+
+def _entries(store: Store) -> Iterator[Row]:
+    directory = f"{store.root}/index"
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    for name in filter(str.isdigit, names):
+        with open(f"{directory}/{name}", "rb") as file:
+            begin, _, _, _, _, count = _HEADER.unpack(file.read(_HEADER.size))
+            file.seek(entry_at(1, store.sizes.index_slots))
+            for number in range(1, count):
+                data = file.read(_ENTRY.size)
+                if len(data) < _ENTRY.size:
+                    break
+                key_hash_of, offset, seconds, previous = _ENTRY.unpack(data)
+                yield {
+                    "file": name,
+                    "number": number,
+                    "keyHash": key_hash_of,
+                    "physicalOffset": offset,
+                    "storeTimestamp": begin + 1000 * seconds,
+                    "previous": previous,
+                }
+
+
+def _entry_line(row: Row) -> str:
+    return (
+        f"{row['file']} {row['number']}: hash {row['keyHash']} at {row['physicalOffset']}"
+        f" {local_time(row['storeTimestamp'])}, before it {row['previous']}"
+    )

@@ -1,0 +1,163 @@
+"""Making a damaged store one that a broker starts with: what is wrong is taken away, and the
+broker's own recovery builds it again from the log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.formats.flat import flat
+from rocketmq_tw.formats.queue import FILLER_SIZE, UNIT
+from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.storecheck.check import Summary
+from rocketmq_tw.storecheck.layout import Store
+from rocketmq_tw.storecheck.long_file import LongFile, directories
+
+_UNIT = flat(UNIT)
+_BLOCK = 1 << 20
+#: Of these nothing is copied: whose the store is.
+_OWNERSHIP = ("lock", "abort")
+
+
+def copy_store(source: str, target: str, advance: Callable[[int], object]) -> None:
+    """Copies a store's files, without what nobody wrote. Raises `OSError`."""
+    os.makedirs(target, mode=0o750, exist_ok=True)
+    for directory, _, names in os.walk(source):
+        below = os.path.relpath(directory, source)
+        into = os.path.normpath(os.path.join(target, below))
+        os.makedirs(into, mode=0o750, exist_ok=True)
+        for name in names:
+            if below != "." or name not in _OWNERSHIP:
+                _copy_file(os.path.join(directory, name), os.path.join(into, name), advance)
+
+
+def _copy_file(source: str, target: str, advance: Callable[[int], object]) -> None:
+    with open(source, "rb", buffering=0) as reader, open(target, "wb", buffering=0) as writer:
+        size = os.fstat(reader.fileno()).st_size
+        writer.truncate(size)
+        position = 0
+        while position < size:
+            try:
+                position = os.lseek(reader.fileno(), position, os.SEEK_DATA)
+            except OSError:
+                # Nothing but a hole up to the end.
+                break
+            data = os.pread(reader.fileno(), _BLOCK, position)
+            if not data:
+                break
+            os.pwrite(writer.fileno(), data, position)
+            position += len(data)
+            advance(len(data))
+
+
+def config_for(
+    store: Store, summary: Summary, given: MessageStoreConfig | None
+) -> MessageStoreConfig:
+    """Returns the configuration by which a broker would open the store: the one that was given, or
+    what the files show."""
+    root, sizes = store.root, store.sizes
+    if given is not None:
+        return msgspec.structs.replace(given, store_path_root_dir=root)
+    defaults = MessageStoreConfig()
+    has_extensions = os.path.isdir(f"{root}/consumequeue_ext")
+    return msgspec.structs.replace(
+        defaults,
+        store_path_root_dir=root,
+        mapped_file_size_commit_log=store.log.file_size or defaults.mapped_file_size_commit_log,
+        mapped_file_size_consume_queue=_size_of_queues(root, "consumequeue")
+        or defaults.mapped_file_size_consume_queue,
+        mapped_file_size_consume_queue_ext=_size_of_queues(root, "consumequeue_ext")
+        or defaults.mapped_file_size_consume_queue_ext,
+        max_hash_slot_num=sizes.index_slots,
+        max_index_num=sizes.index_entries,
+        enable_consume_queue_ext=has_extensions,
+        enable_multi_dispatch=summary.has_further,
+        enable_lmq=summary.has_further,
+    )
+
+
+def _size_of_queues(root: str, kind: str) -> int:
+    for topic in directories(f"{root}/{kind}"):
+        for queue in directories(f"{root}/{kind}/{topic}"):
+            files = LongFile(root, f"{kind}/{topic}/{queue}")
+            if files.file_size:
+                return files.file_size
+    return 0
+
+
+def rebuild(config: MessageStoreConfig, log: LongFile, *, cut_at: int | None) -> list[str]:
+    """Builds queues and index again from the log, which ends in front of its first damage then; no
+    file of it that starts at or behind `cut_at` is kept. Returns notes of what was changed. Raises
+    `StoreError` and `OSError`.
+
+    What queues have of messages in front of the log, as where they end, stays.
+    """
+    root, files = config.store_path_root_dir, PosixFiles()
+    lock = files.lock(f"{root}/lock")
+    try:
+        _take_away(config, log, cut_at)
+    finally:
+        lock.close()
+    store = MessageStore(config, files, lambda: int(time.time() * 1000))
+    report = store.load()
+    store.close()
+    return report.notes
+
+
+def _take_away(config: MessageStoreConfig, log: LongFile, cut_at: int | None) -> None:
+    """Removes what is to be built again."""
+    root, files = config.store_path_root_dir, PosixFiles()
+    former = read_checkpoint(files, f"{root}/checkpoint")
+    # First of all: nothing is known to be safe any more, whatever happens from here on.
+    unsafe = Checkpoint(
+        master_flushed_offset=former.master_flushed_offset,
+        confirm_phy_offset=former.confirm_phy_offset,
+    )
+    write_checkpoint(files, f"{root}/checkpoint", unsafe)
+    with open(f"{root}/abort", "w") as abort:
+        abort.write(str(os.getpid()))
+    size = config.mapped_file_size_consume_queue
+    for topic in directories(f"{root}/consumequeue"):
+        for queue in directories(f"{root}/consumequeue/{topic}"):
+            _keep_old_units(root, f"{topic}/{queue}", size, log.min_offset)
+    shutil.rmtree(f"{root}/index", ignore_errors=True)
+    for start in log.starts:
+        if cut_at is not None and start >= cut_at > log.min_offset:
+            os.remove(log.path(start))
+
+
+def _keep_old_units(root: str, queue: str, file_size: int, log_start: int) -> None:
+    """Ends a queue behind its first units that lead in front of the log, if it begins with any."""
+    files = LongFile(root, f"consumequeue/{queue}", file_size)
+    end = files.min_offset
+    is_whole = not files.strange and all(size == file_size for size in files.sizes.values())
+    expected = end
+    for start in files.starts if is_whole and log_start else ():
+        if start != expected:
+            break
+        expected += file_size
+        data = files.read(file_size, start)
+        for position, size, _ in _UNIT.iter_unpack(data[: len(data) // _UNIT.size * _UNIT.size]):
+            if size <= 0 or (size != FILLER_SIZE and position >= log_start):
+                break
+            end += _UNIT.size
+        if end < expected:
+            break
+    if end == files.min_offset:
+        shutil.rmtree(f"{root}/consumequeue/{queue}")
+        shutil.rmtree(f"{root}/consumequeue_ext/{queue}", ignore_errors=True)
+        return
+    for start in files.starts:
+        path = files.path(start)
+        if start >= end:
+            os.remove(path)
+        elif end < start + file_size:
+            os.truncate(path, end - start)
+            os.truncate(path, file_size)

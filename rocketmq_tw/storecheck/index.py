@@ -1,0 +1,168 @@
+"""The message index against the records of the log."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator
+from sys import byteorder
+from typing import NamedTuple
+
+from rocketmq_tw.formats.flat import flat
+from rocketmq_tw.formats.index import ENTRY, HEADER, SLOT_SIZE, entry_at
+from rocketmq_tw.storecheck.findings import Findings, Remedy
+from rocketmq_tw.storecheck.layout import Known, Sizes
+from rocketmq_tw.storecheck.records import LogRecord
+
+_HEADER = flat(HEADER)
+_ENTRY = flat(ENTRY)
+_BLOCK = 8192
+
+
+class _Entry(NamedTuple):
+    """An entry of the index, with the file and the byte where it stands."""
+
+    offset: int
+    key_hash: int
+    file: str
+    at: int
+
+
+class IndexCheck:
+    """The files below `root`. Records are to be given in the order of the log, from its start
+    on."""
+
+    def __init__(self, root: str, findings: Findings, sizes: Sizes, known: Known) -> None:
+        self._root = root
+        self._findings = findings
+        self._slots = sizes.index_slots
+        self._capacity = sizes.index_entries
+        self._known = known
+        directory = f"{root}/index"
+        names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+        self.files = [name for name in names if name.isdigit()]
+        self.entries = 0
+        self._begin: int | None = None
+        #: Messages whose keys are missing, without a later one that has them: first and number.
+        self._missing: tuple[LogRecord, int] | None = None
+        self._coming = self._all_entries()
+        self._next = next(self._coming, None)
+
+    def put(self, record: LogRecord, hashes: set[int]) -> None:
+        """Compares the keys of a record with the index."""
+        position = record.position
+        found: set[int] = set()
+        while self._next is not None and self._next.offset <= position:
+            entry = self._next
+            if entry.offset < position or entry.key_hash not in hashes:
+                self._report_astray(entry)
+            else:
+                found.add(entry.key_hash)
+            self._next = next(self._coming, None)
+        if self._begin is None or position < self._begin:
+            return
+        if len(found) < len(hashes):
+            first, count = self._missing or (record, 0)
+            self._missing = (first, count + 1)
+        elif found and self._missing is not None:
+            self._report_missing(Remedy.REPAIR)
+
+    def finish(self) -> None:
+        """Looks at what no record led to; to be called at the end of the log."""
+        while self._next is not None:
+            self._report_astray(self._next)
+            self._next = next(self._coming, None)
+        if self._missing is not None:
+            self._report_missing(self._known.tail_remedy)
+
+    def _report_astray(self, entry: _Entry) -> None:
+        if entry.offset >= self._known.log_start:
+            self._findings.add(
+                "index-astray", entry.file, entry.at,
+                f"an entry leads to {entry.offset}, where the log has no message with that key",
+            )  # fmt: skip
+
+    def _report_missing(self, remedy: Remedy) -> None:
+        assert self._missing is not None
+        (record, count), self._missing = self._missing, None
+        more = f", nor {count - 1} messages behind it" if count > 1 else ""
+        self._findings.add(
+            "index-missing", f"index/{self.files[-1]}", None,
+            f"it has not all keys of the message at {record.position}{more}", remedy,
+        )  # fmt: skip
+
+    def _all_entries(self) -> Iterator[_Entry]:
+        for name in self.files:
+            path = f"{self._root}/index/{name}"
+            with open(path, "rb", buffering=0) as file:
+                descriptor = file.fileno()
+                size = os.fstat(descriptor).st_size
+                if size != entry_at(self._capacity, self._slots):
+                    self._findings.add(
+                        "index-size", f"index/{name}", size,
+                        f"it has {size} bytes, with {self._slots} slots and {self._capacity}"
+                        f" entries it would have {entry_at(self._capacity, self._slots)}: give the"
+                        " broker's configuration, or repair",
+                    )  # fmt: skip
+                    continue
+                yield from self._entries(f"index/{name}", descriptor)
+
+    def _entries(self, file: str, descriptor: int) -> Iterator[_Entry]:
+        header = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
+        begin_time, _, begin, end, _, count = header
+        if not 0 <= count <= self._capacity or begin > end or begin_time < 0:
+            self._findings.add("index-header", file, 0, f"its header cannot be: {header}")
+            return
+        # A file without an entry has count 0 or 1.
+        if count > 1 and self._begin is None:
+            self._begin = begin
+        slots = array("i", bytes(self._slots * SLOT_SIZE))
+        last = begin
+        number = 1
+        while number < count:
+            size = min(count - number, _BLOCK) * _ENTRY.size
+            data = os.pread(descriptor, size, entry_at(number, self._slots))
+            if len(data) < size:
+                break
+            for key_hash, offset, seconds, previous in _ENTRY.iter_unpack(data):
+                at = entry_at(number, self._slots)
+                slot = key_hash % self._slots
+                if key_hash < 0 or offset < last or seconds < 0:
+                    self._findings.add(
+                        "index-entry", file, at,
+                        f"entry {number} cannot be: hash {key_hash}, offset {offset} behind"
+                        f" {last}, {seconds} s",
+                    )  # fmt: skip
+                    return
+                if previous != slots[slot]:
+                    self._findings.add(
+                        "index-chain", file, at,
+                        f"entry {number} names {previous} as the one before it, which is"
+                        f" {slots[slot]}",
+                    )  # fmt: skip
+                slots[slot] = number
+                last = offset
+                self.entries += 1
+                yield _Entry(offset, key_hash, file, at)
+                number += 1
+        if count > 1 and last != end:
+            self._findings.add(
+                "index-header", file, 24, f"its header ends at {end}, its entries at {last}"
+            )
+        self._compare_slots(file, descriptor, slots, max(count, 1))
+
+    def _compare_slots(self, file: str, descriptor: int, expected: array[int], count: int) -> None:
+        size = len(expected) * SLOT_SIZE
+        found = array("i", os.pread(descriptor, size, _HEADER.size).ljust(size, b"\0"))
+        if byteorder == "little":
+            found.byteswap()
+        if found == expected:
+            return
+        for slot, (number, wanted) in enumerate(zip(found, expected, strict=True)):
+            # A number that no entry has counts as none.
+            if number != wanted and not (wanted == 0 and not 0 < number < count):
+                self._findings.add(
+                    "index-slot", file, _HEADER.size + slot * SLOT_SIZE,
+                    f"slot {slot} leads to entry {number}, its newest one is {wanted}",
+                    self._known.tail_remedy,
+                )  # fmt: skip

@@ -1,0 +1,148 @@
+"""A directory of files that make one long file, each named by the offset of its first byte."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+from rocketmq_tw.storecheck.findings import Findings, Remedy
+
+_DIGITS = 20
+
+
+class LongFile:
+    """The files in `root`/`directory`. All have `file_size` bytes: without it, the size that most
+    of them have. Reads only."""
+
+    def __init__(
+        self, root: str, directory: str, file_size: int | None = None, *, keep_open: bool = False
+    ) -> None:
+        self.directory = directory
+        self._path = f"{root}/{directory}"
+        self._keep_open = keep_open
+        self._open: tuple[int, int] | None = None
+        names = _names(self._path)
+        self.starts = [int(name) for name in names if _is_offset(name)]
+        self.strange = [name for name in names if not _is_offset(name)]
+        self.sizes = {start: os.stat(self.path(start)).st_size for start in self.starts}
+        counts = Counter(size for size in self.sizes.values() if size)
+        self.file_size = file_size or (counts.most_common(1)[0][0] if counts else 0)
+
+    def path(self, start: int) -> str:
+        """Returns the path of the file that starts at an offset."""
+        return f"{self._path}/{start:020}"
+
+    def name(self, offset: int) -> tuple[str, int]:
+        """Returns the file below the store in which an offset is, and the byte there."""
+        start = offset - offset % self.file_size if self.file_size else 0
+        return f"{self.directory}/{start:020}", offset - start
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file starts; 0 without files."""
+        return self.starts[0] if self.starts else 0
+
+    @property
+    def files_end(self) -> int:
+        """Behind the last file."""
+        return self.starts[-1] + self.file_size if self.starts else 0
+
+    @property
+    def data_size(self) -> int:
+        """Bytes that take room on the disk; the rest are zeros that nobody wrote."""
+        total = 0
+        for start in self.starts:
+            found = os.stat(self.path(start))
+            total += min(found.st_size, found.st_blocks * 512)
+        return total
+
+    def check_names(self, findings: Findings) -> None:
+        """Reports files of a wrong name or size, and missing ones."""
+        for name in self.strange:
+            findings.add(
+                "file-name", f"{self.directory}/{name}", None,
+                "no file of that name belongs here", Remedy.RESTORE,
+            )  # fmt: skip
+        expected = self.min_offset
+        for start in self.starts:
+            file, size = f"{self.directory}/{start:020}", self.sizes[start]
+            if start % max(self.file_size, 1):
+                findings.add(
+                    "file-name", file, None,
+                    f"files of {self.file_size} bytes start at its multiples", Remedy.RESTORE,
+                )  # fmt: skip
+            elif start > expected:
+                findings.add(
+                    "file-missing", f"{self.directory}/{expected:020}", None,
+                    f"the files from {expected} to {start} are missing", Remedy.RESTORE,
+                )  # fmt: skip
+            if size != self.file_size:
+                is_new = size == 0 and start == self.starts[-1]
+                findings.add(
+                    "file-size", file, size,
+                    f"it has {size} bytes, the others have {self.file_size}",
+                    Remedy.START if is_new else Remedy.REPAIR,
+                )  # fmt: skip
+            expected = start + self.file_size
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Returns up to `size` bytes from an offset, not past the end of a file; none where there
+        is no file."""
+        if not self.file_size or offset < 0:
+            return b""
+        start = offset - offset % self.file_size
+        if start not in self.sizes:
+            return b""
+        descriptor = self._descriptor(start)
+        try:
+            return os.pread(descriptor, min(size, start + self.file_size - offset), offset - start)
+        finally:
+            if not self._keep_open:
+                os.close(descriptor)
+
+    def next_data(self, offset: int) -> int:
+        """Returns where, in the file of an offset, the disk has data again: what is in front of
+        that are zeros. The end of the file where there is no more."""
+        start = offset - offset % self.file_size
+        descriptor = self._descriptor(start)
+        try:
+            return start + os.lseek(descriptor, offset - start, os.SEEK_DATA)
+        except OSError:
+            return start + self.file_size
+        finally:
+            if not self._keep_open:
+                os.close(descriptor)
+
+    def _descriptor(self, start: int) -> int:
+        if self._open is not None and self._open[0] == start:
+            return self._open[1]
+        self.close()
+        descriptor = os.open(self.path(start), os.O_RDONLY | os.O_CLOEXEC)
+        if self._keep_open:
+            self._open = (start, descriptor)
+        return descriptor
+
+    def close(self) -> None:
+        """Closes the file that is open."""
+        if self._open is not None:
+            os.close(self._open[1])
+            self._open = None
+
+
+def directories(path: str) -> Iterator[str]:
+    """Yields the names of the directories in a directory, sorted."""
+    for name in _names(path):
+        if os.path.isdir(f"{path}/{name}"):
+            yield name
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _is_offset(name: str) -> bool:
+    return len(name) == _DIGITS and name.isascii() and name.isdigit()

@@ -1,0 +1,119 @@
+"""The small files beside the log: checkpoint, epochs, deleted topics."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import Any
+
+import construct as c
+
+from rocketmq_tw.formats.checkpoint import CHECKPOINT, MAGIC, STOCK, crc_of
+from rocketmq_tw.formats.epochs import EPOCH_FILE
+from rocketmq_tw.formats.epochs import crc_of as crc_of_epochs
+from rocketmq_tw.storecheck.findings import Findings, Remedy
+
+_CHECKPOINT = "checkpoint"
+
+
+class CheckpointCheck:
+    """The checkpoint of the store at `root`: what it says is safe must be in the log."""
+
+    def __init__(self, root: str, findings: Findings) -> None:
+        self._findings = findings
+        self.stock: Any = None
+        #: Our own fields, where they hold.
+        self.ours: Any = None
+        self._saw_safe = False
+        data = _read(f"{root}/{_CHECKPOINT}")
+        if data is None:
+            return
+        if len(data) < STOCK.sizeof():
+            findings.add(
+                "checkpoint", _CHECKPOINT, None,
+                f"it has {len(data)} bytes: the start reads the whole log", Remedy.START,
+            )  # fmt: skip
+            return
+        self.stock = STOCK.parse(data)
+        if len(data) >= CHECKPOINT.sizeof():
+            ours = CHECKPOINT.parse(data).ours
+            # After stock has used the store the CRC does not hold, and nothing is wrong.
+            if ours.magic == MAGIC and ours.crc == crc_of(data):
+                self.ours = ours
+
+    @property
+    def confirmed(self) -> int:
+        """Up to where a controller's group has confirmed the log; 0 where that is not known."""
+        return 0 if self.stock is None else int(self.stock.confirm_phy_offset)
+
+    @property
+    def has_index(self) -> bool:
+        """Whether there was an index."""
+        return self.stock is not None and self.stock.index_msg_timestamp > 0
+
+    def finish(self, log_start: int, log_end: int, newest: int, *, at_record: bool) -> None:
+        """Compares it with the log, which goes from `log_start` to `log_end` and has records up to
+        the store time `newest`; `at_record`: a record or the end is at the safe offset."""
+        if self.ours is not None and self.ours.safe_offset > log_end:
+            self._ahead(f"the log is safe up to {self.ours.safe_offset}", f"ends at {log_end}")
+        elif self.ours is not None and self.ours.safe_offset > log_start and not at_record:
+            self._findings.add(
+                "checkpoint", _CHECKPOINT, 68,
+                f"no record starts at the safe offset {self.ours.safe_offset}",
+            )  # fmt: skip
+        elif self.stock is not None and self.stock.physic_msg_timestamp > newest > 0:
+            time = self.stock.physic_msg_timestamp
+            self._ahead(f"messages are safe up to the time {time}", f"has none behind {newest}")
+
+    def _ahead(self, said: str, found: str) -> None:
+        self._findings.add(
+            "checkpoint-ahead", _CHECKPOINT, None,
+            f"it says that {said}, and the log {found}: its end is lost", Remedy.RESTORE,
+        )  # fmt: skip
+
+
+def check_epochs(root: str, findings: Findings, *, log_end: int) -> None:
+    """Checks the epoch file, where there is one."""
+    name = "epochFileCheckpoint"
+    data = _read(f"{root}/{name}")
+    if not data:
+        return
+    try:
+        file = EPOCH_FILE.parse(data)
+    except (c.ConstructError, ValueError) as error:
+        reason = str(error).strip().splitlines()[-1]
+        copy = (
+            "its .bak is read in its place" if _read(f"{root}/{name}.bak") else "there is no .bak"
+        )
+        findings.add("epochs", name, None, f"it is damaged ({reason}); {copy}", Remedy.RESTORE)
+        return
+    crc = crc_of_epochs(data[file.lines :])
+    if file.crc not in (0, crc):
+        text = f"its CRC is {crc}, and it says {file.crc}"
+        findings.add("epochs", name, None, text, Remedy.RESTORE)
+    last_epoch, last_start = -1, -1
+    for each in file.epochs:
+        if each.epoch <= last_epoch or each.start < last_start:
+            text = f"epoch {each.epoch} from {each.start} follows {last_epoch} from {last_start}"
+            findings.add("epochs", name, None, text, Remedy.RESTORE)
+        elif each.start > log_end:
+            text = f"epoch {each.epoch} starts at {each.start}, and the log ends at {log_end}"
+            findings.add("epochs", name, None, text, Remedy.START)
+        last_epoch, last_start = each.epoch, each.start
+
+
+def deleted_topics(root: str) -> dict[str, int]:
+    """Returns topics with the log offset in front of which their messages are deleted."""
+    found: dict[str, int] = {}
+    for line in (_read(f"{root}/deletedtopics") or b"").split(b"\n"):
+        crc, _, text = line.partition(b" ")
+        # A line that a power loss tore does not count.
+        if crc == b"%08x" % zlib.crc32(text):
+            deletion = json.loads(text)
+            found[deletion["topic"]] = deletion["offset"]
+    return found
+
+
+def _read(path: str) -> bytes | None:
+    return open(path, "rb").read() if os.path.isfile(path) else None

@@ -1,0 +1,90 @@
+"""The tables in `config/` against the ends of the queues (docs/formats/config-files.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rocketmq_tw.storecheck.findings import Findings, Remedy
+from rocketmq_tw.storecheck.queues import SCHEDULE_TOPIC, CheckedQueue
+from rocketmq_tw.wire import fastjson
+from rocketmq_tw.wire.errors import WireError
+
+_NO_TOPICS = ("rmq_sys_", "RMQ_SYS_", "%LMQ%", "SCHEDULE_TOPIC_", "TRANS_CHECK_", "OFFSET_MOVED_")
+
+
+class Tables:
+    """The tables of the store at `root`."""
+
+    def __init__(self, root: str, findings: Findings) -> None:
+        self._root = root
+        self._findings = findings
+        topics = self._read("topics.json").get("topicConfigTable")
+        #: The names of all topics; None where that is not known.
+        self.topics: set[str] | None = set(topics) if isinstance(topics, dict) else None
+
+    def check(self, queues: Mapping[tuple[str, int], CheckedQueue]) -> None:
+        """Compares offsets and topics with the queues that have files."""
+        ends = {place: queue.end for place, queue in queues.items() if queue.files.starts}
+        for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
+            self._check_offsets(name, ends)
+        self._check_delays(ends)
+        if self.topics is None:
+            return
+        lost = {topic for topic, _ in ends} - self.topics
+        for topic in sorted(lost):
+            if not topic.startswith(_NO_TOPICS):
+                self._findings.add(
+                    "topic-unknown", "config/topics.json", None,
+                    f"it lacks {topic}, which has queues: create the topic again", Remedy.RESTORE,
+                )  # fmt: skip
+
+    def _check_offsets(self, name: str, ends: Mapping[tuple[str, int], int]) -> None:
+        table = self._read(name).get("offsetTable")
+        for key, queues in table.items() if isinstance(table, dict) else ():
+            topic = str(key).split("@")[0]
+            for queue_id, offset in queues.items() if isinstance(queues, dict) else ():
+                end = ends.get((topic, int(queue_id)))
+                if end is not None and int(offset) > end:
+                    self._findings.add(
+                        "offset-ahead", f"config/{name}", None,
+                        f"{key} goes on at {offset} of queue {queue_id}, which ends at {end}",
+                        Remedy.RESTORE,
+                    )  # fmt: skip
+
+    def _check_delays(self, ends: Mapping[tuple[str, int], int]) -> None:
+        table = self._read("delayOffset.json").get("offsetTable")
+        for level, offset in table.items() if isinstance(table, dict) else ():
+            end = ends.get((SCHEDULE_TOPIC, int(level) - 1))
+            if end is not None and int(offset) > end:
+                self._findings.add(
+                    "offset-ahead", "config/delayOffset.json", None,
+                    f"level {level} goes on at {offset} of its queue, which ends at {end}",
+                    Remedy.RESTORE,
+                )  # fmt: skip
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """Returns what a file has, or else its `.bak`; a damaged one is reported."""
+        for suffix in ("", ".bak"):
+            path = f"{self._root}/config/{name}{suffix}"
+            if not os.path.isfile(path):
+                continue
+            with open(path, "rb") as file:
+                data = file.read()
+            try:
+                value = fastjson.loads(data, len(data) + 1)
+            except (WireError, ValueError) as error:
+                self._damaged(f"{name}{suffix}", str(error))
+                continue
+            if isinstance(value, dict):
+                return value
+            self._damaged(f"{name}{suffix}", "it is no table")
+        return {}
+
+    def _damaged(self, name: str, reason: str) -> None:
+        has_copy = os.path.isfile(f"{self._root}/config/{name}.bak")
+        self._findings.add(
+            "table", f"config/{name}", None, f"it cannot be read: {reason}",
+            Remedy.START if has_copy else Remedy.RESTORE,
+        )  # fmt: skip

@@ -1,0 +1,252 @@
+"""`rmqadmin store`: on stores in a directory of the test, sound and damaged ones."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketmq_tw.admin.main import main
+from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.files.posix import PosixFiles
+from tests.support.damaged_stores import (
+    DAMAGES,
+    MESSAGES,
+    Damage,
+    change,
+    make_store,
+    open_again,
+)
+from tests.support.stores import make_message, put, queues_of, read_all
+from tests.unit.admin.conftest import Outcome
+
+CONFIG = """\
+mappedFileSizeCommitLog=4096
+mappedFileSizeConsumeQueue=200
+maxHashSlotNum=16
+maxIndexNum=40
+"""
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sound") / "store"
+    make_store(root)
+    return root
+
+
+@pytest.fixture
+def root(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "store"))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    config = tmp_path / "broker.conf"
+    config.write_text(CONFIG)
+
+    def run(*words: object) -> Outcome:
+        with pytest.raises(SystemExit) as ended:
+            main(["store", *map(str, words), "-c", str(config)], Tool())
+        return Outcome(ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+def bodies_of(root: Path) -> list[bytes]:
+    """Opens the store as a broker and reads all of it, in the order of the log."""
+    store = open_again(root)
+    found = [message for queue in range(3) for message in read_all(store, queue_id=queue)]
+    store.close()
+    return [m.body for m in sorted(found, key=lambda message: message.physical_offset)]
+
+
+ALL = [b"body %d" % number for number in range(MESSAGES)]
+
+
+def test_check_of_a_sound_store_has_status_0(root: Path, run: Run) -> None:
+    outcome = run("check", root)
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[-1] == "nothing is wrong"
+    checked = run("check", root, "--output", "json").json
+    assert (checked["records"], checked["findings"], checked["closed"]) == (MESSAGES, [], True)
+
+
+def test_check_of_a_damaged_store_has_status_1_and_a_line_for_each(root: Path, run: Run) -> None:
+    change(root / "commitlog" / f"{4096:020}", 4, b"\0\0\0\0")
+    outcome = run("check", root)
+    assert outcome.status == 1
+    assert f"commitlog/{4096:020} at 0: no whole record from 4096 to " in outcome.out
+    assert "restore the file from a replica or a backup" in outcome.out
+    outcome = run("check", root, "--output", "json")
+    found = json.loads(outcome.out)
+    assert outcome.status == 1
+    assert found["findingsTotal"] == len(found["findings"])
+    assert {"log-damage"} <= {finding["kind"] for finding in found["findings"]}
+
+
+@pytest.mark.parametrize("words", [("check",), ("check", "/nowhere"), ("repair", "/nowhere")])
+def test_a_wrong_call_has_status_2(words: tuple[str, ...], run: Run) -> None:
+    assert run(*words).status == 2
+
+
+def test_a_wrong_configuration_is_said(root: Path, tmp_path: Path, run: Run) -> None:
+    wrong = tmp_path / "wrong.conf"
+    wrong.write_text("mappedFileSizeCommitLog=many\n")
+    outcome = run("check", root, "-c", wrong)
+    # The fixture's own -c stands behind it and counts.
+    assert outcome.status == 0
+    with pytest.raises(SystemExit) as ended:
+        main(["store", "check", str(root), "-c", str(wrong)], Tool())
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_store_in_use_is_left_alone(command: str, root: Path, run: Run) -> None:
+    lock = PosixFiles().lock(str(root / "lock"))
+    try:
+        outcome = run(command, root)
+        assert outcome.status == 1
+        assert "is in use by a broker: stop it" in outcome.err
+    finally:
+        lock.close()
+
+
+def test_the_lock_of_another_process_is_noticed(root: Path, run: Run) -> None:
+    # As Java locks: by fcntl alone.
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX, 1);"
+        " print('locked', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(root / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"locked\n"
+        assert "is in use by a broker" in run("repair", root, "--yes").err
+        owner.communicate()
+    assert run("check", root).status == 0
+
+
+@pytest.mark.parametrize(
+    "damage", [damage for damage in DAMAGES if damage.repairable], ids=lambda damage: damage.name
+)
+def test_a_repair_makes_a_store_without_findings(damage: Damage, root: Path, run: Run) -> None:
+    damage.do(root)
+    assert run("check", root).status == 1
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    assert outcome.out.splitlines()[-1] == "nothing is wrong"
+    assert bodies_of(root) == ALL
+    assert run("check", root).status == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [damage for damage in DAMAGES if not damage.repairable],
+    ids=lambda damage: damage.name,
+)
+def test_what_would_lose_records_is_refused_without_cut(
+    damage: Damage, root: Path, run: Run
+) -> None:
+    damage.do(root)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 1
+    assert "restore its" in outcome.err
+    assert "--cut" in outcome.err
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+    run("repair", root, "--yes", "--cut")
+    bodies = bodies_of(root)
+    # All in front of the damage, which is in the second file or the last one.
+    assert bodies == ALL[: len(bodies)]
+    assert len(bodies) >= 4096 // 130
+    assert len(bodies) < MESSAGES
+    left = json.loads(run("check", root, "--output", "json").out)["findings"]
+    # Groups may have been further than that.
+    assert {finding["kind"] for finding in left} <= {"offset-ahead"}
+
+
+def test_a_repair_of_a_copy_leaves_the_store_as_it_is(root: Path, tmp_path: Path, run: Run) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    target = tmp_path / "copy"
+    outcome = run("repair", root, "--to", target)
+    assert outcome.status == 0, outcome
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    assert bodies_of(target) == ALL
+    assert run("repair", root, "--to", target).status == 2
+
+
+def test_a_repair_in_place_asks_first(root: Path, run: Run) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    outcome = run("repair", root)
+    assert outcome.status == 2
+    assert "--yes" in outcome.err
+
+
+def test_a_repair_of_a_sound_store_changes_nothing(root: Path, run: Run) -> None:
+    outcome = run("repair", root, "--yes")
+    assert (outcome.status, outcome.out) == (0, "nothing is wrong, nothing is changed\n")
+
+
+def test_a_repair_keeps_where_queues_end_whose_messages_are_gone(root: Path, run: Run) -> None:
+    store = open_again(root)
+    put(store, *(make_message(b"later", topic="Later") for _ in range(3)))
+    store.close()
+    for start in (0, 4096):
+        (root / "commitlog" / f"{start:020}").unlink()
+    # The queues of Topic go on where they were, one of them after a damage.
+    change(root / "consumequeue/Topic/2" / f"{600:020}", 0, bytes(20))
+    assert run("check", root).status == 1
+    assert run("repair", root, "--yes").status == 1, "Later and its topic are not in topics.json"
+    store = open_again(root)
+    assert queues_of(store) == {"Topic": {0, 1, 2}, "Later": {0}}
+    assert [store.max_queue_offset("Topic", queue) for queue in range(3)] == [34, 33, 33]
+    store.close()
+
+
+def test_stats_count_each_topic(root: Path, run: Run) -> None:
+    counted = run("stats", root, "--output", "json").json
+    (topic,) = counted["topics"]
+    assert (topic["topic"], topic["messages"], topic["queues"]) == ("Topic", MESSAGES, 3)
+    assert counted["messages"] == sum(size["messages"] for size in counted["sizes"]) == MESSAGES
+    lines = run("stats", root).lines
+    assert lines[0][:3] == ["Topic", "Queues", "Messages"]
+
+
+def test_dump_shows_records_units_and_entries(root: Path, run: Run) -> None:
+    outcome = run("dump", "log", root, "--from", 4000, "--count", 2, "--output", "json")
+    first, second = map(json.loads, outcome.out.splitlines())
+    assert first["physicalOffset"] >= 4000
+    assert second["queueOffset"] in (first["queueOffset"], first["queueOffset"] + 1)
+    assert first["properties"]["TAGS"] == "a"
+    assert first["body"].startswith("body ")
+    assert first["bornHost"] == "127.0.0.1:40000"
+    text = run("dump", "log", root, "--count", 1).out
+    assert text.startswith("0 +") and text.endswith("body 0\n")
+
+    units = run("dump", "queue", root, "Topic", 1, "--from", 5, "--output", "json").out
+    unit = json.loads(units.splitlines()[0])
+    assert (unit["queueOffset"], unit["tagsCode"]) == (5, 97)
+    assert len(units.splitlines()) == 28
+
+    words = ("dump", "index", root, "--key", "Topic#k7", "--output", "json")
+    (entry,) = map(json.loads, run(*words).out.splitlines())
+    (record,) = map(
+        json.loads,
+        run("dump", "log", root, "--from", entry["physicalOffset"], "--count", 1,
+            "--output", "json").out.splitlines(),
+    )  # fmt: skip
+    assert record["properties"]["KEYS"] == "k7 both"
+
+
+def test_dump_of_a_queue_that_is_not_there_fails(root: Path, run: Run) -> None:
+    outcome = run("dump", "queue", root, "Topic", 9)
+    assert outcome.status == 1
+    assert "no queue 9 of the topic Topic" in outcome.err

@@ -1,0 +1,138 @@
+"""A sound store has no findings; each damage is found and called by its name."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rocketmq_tw.storecheck.check import Summary, check_store
+from rocketmq_tw.storecheck.findings import Finding, Findings, Remedy
+from rocketmq_tw.storecheck.layout import NoStoreError, Store
+from tests.support.damaged_stores import (
+    DAMAGES,
+    MESSAGES,
+    OTHER_DAMAGES,
+    SIZES,
+    Damage,
+    change,
+    log_end,
+    make_store,
+    open_again,
+)
+from tests.support.stores import make_message, put
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sound") / "store"
+    make_store(root)
+    return root
+
+
+@pytest.fixture
+def root(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "store"))
+
+
+def found_in(root: Path) -> tuple[Summary, list[Finding]]:
+    found: list[Finding] = []
+    summary, findings = check_store(Store(str(root), SIZES), found.append)
+    assert findings.count == len(found) + findings.untold
+    return summary, found
+
+
+def test_a_sound_store_has_no_findings(root: Path) -> None:
+    read = 0
+
+    def advance(count: int) -> None:
+        nonlocal read
+        read += count
+
+    found: list[Finding] = []
+    summary, _ = check_store(Store(str(root), SIZES), found.append, advance)
+    assert found == []
+    assert (summary.records, summary.queues, summary.log_end) == (MESSAGES, 3, log_end(root))
+    assert summary.index_entries == 2 * MESSAGES
+    assert summary.clean
+    assert 0 < read <= 4096 * len(list((root / "commitlog").iterdir()))
+
+
+@pytest.mark.parametrize("damage", DAMAGES + OTHER_DAMAGES, ids=lambda damage: damage.name)
+def test_damage_is_found(damage: Damage, root: Path) -> None:
+    damage.do(root)
+    _, found = found_in(root)
+    assert damage.kinds <= {finding.kind for finding in found}, found
+    for finding in found:
+        assert "\n" not in finding.line
+
+
+def test_a_finding_says_where_and_what_mends_it(root: Path) -> None:
+    change(root / "commitlog" / f"{4096:020}", 4, b"\0\0\0\0")
+    _, found = found_in(root)
+    (damage,) = [finding for finding in found if finding.kind == "log-damage"]
+    assert damage.file == f"commitlog/{4096:020}"
+    assert (damage.offset, damage.remedy) == (0, Remedy.RESTORE)
+    assert damage.line.startswith(f"commitlog/{4096:020} at 0: no whole record from 4096 to ")
+
+
+def test_records_behind_a_damage_are_compared_too(root: Path) -> None:
+    change(root / "commitlog" / f"{4096:020}", 4, b"\0\0\0\0")
+    summary, _ = found_in(root)
+    assert (summary.records, summary.damaged_at) == (MESSAGES - 1, 4096)
+    assert summary.log_end == log_end(root)
+
+
+def test_many_of_a_kind_are_counted(root: Path) -> None:
+    for path in (root / "consumequeue/Topic/0").iterdir():
+        units = bytearray(path.read_bytes())
+        for at in range(19, len(units), 20):
+            units[at] ^= 1
+        path.write_bytes(units)
+    told: list[Finding] = []
+    findings = Findings(told.append, most=2)
+    for number in range(5):
+        findings.add("kind", "file", number, "text")
+    assert (findings.count, findings.untold, len(told)) == (5, 3, 2)
+    _, found = found_in(root)
+    assert {finding.kind for finding in found} == {"unit-code"}
+
+
+def test_a_store_that_was_not_closed_is_mended_by_its_start(root: Path) -> None:
+    (root / "abort").touch()
+    # As after a kill: the queue has not been written.
+    last = max((root / "consumequeue/Topic/0").iterdir())
+    last.unlink()
+    summary, found = found_in(root)
+    assert not summary.clean
+    assert {finding.remedy for finding in found} == {Remedy.START}
+
+
+def test_a_deleted_topic_may_be_in_the_log(root: Path) -> None:
+    store = open_again(root)
+    put(store, *(make_message(b"gone", topic="Gone") for _ in range(3)))
+    store.remove_topics(["Gone"])
+    store.fsync()
+    put(store, make_message(b"new", topic="Gone"))
+    store.close()
+    (root / "config/topics.json").write_text('{"topicConfigTable":{"Topic":{},"Gone":{}}}')
+    assert found_in(root)[1] == []
+    # Stock removes the queues and says nothing of it.
+    (root / "deletedtopics").unlink()
+    assert found_in(root)[1] == []
+    shutil.rmtree(root / "consumequeue/Gone")
+    (root / "config/topics.json").write_text('{"topicConfigTable":{"Topic":{}}}')
+    assert found_in(root)[1] == []
+
+
+def test_messages_in_front_of_the_log_are_no_damage(root: Path) -> None:
+    (root / "commitlog" / f"{0:020}").unlink()
+    summary, found = found_in(root)
+    assert summary.log_start == 4096
+    assert found == []
+
+
+def test_what_is_no_store_is_said(tmp_path: Path) -> None:
+    with pytest.raises(NoStoreError, match="no commitlog"):
+        Store(str(tmp_path), SIZES)
+    with pytest.raises(NoStoreError, match="no directory"):
+        Store(str(tmp_path / "missing"), SIZES)
