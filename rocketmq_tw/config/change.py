@@ -34,6 +34,11 @@ class Change(NamedTuple):
         """The value as a .properties file has it."""
         return format_value(self.value)
 
+    @property
+    def text_before(self) -> str:
+        """The value that the configuration has now."""
+        return format_value(getattr(self.config, self.key.attribute))
+
 
 def change(config: Config, wanted: Mapping[str, str]) -> list[str]:
     """Gives keys of `config` new values, all or none, and tells its subscribers; returns the names

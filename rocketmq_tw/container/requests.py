@@ -76,12 +76,8 @@ class ContainerRequests:
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """25: changes keys of the container, in its file too; fails as `LiveConfig.update`."""
-
-        def answer(changed: dict[str, str]) -> RemotingCommand:
-            log.info("{peer} changed {keys}", peer=peer.address, keys=sorted(changed))
-            return request.response()
-
-        return self._live_config.update(request.body, peer).addCallback(answer)
+        updated = self._live_config.update(request.body, peer)
+        return updated.addCallback(lambda _: request.response())
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """26: every key of the container but secrets, as .properties text."""

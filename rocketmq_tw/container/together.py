@@ -33,6 +33,7 @@ from rocketmq_tw.net.interfaces import (
     IRemotingServer,
     RequestCheck,
 )
+from rocketmq_tw.net.live_config import in_config_file, where_possible
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.replication.links.members import SlaveAddressCheck
 from rocketmq_tw.runtime.threads import InThread
@@ -142,6 +143,9 @@ class BrokersTogether:
                 server=BrokerServer(machine.server, setup.store_config.ha_addresses),
                 in_thread=machine.in_thread,
                 neighbours=self.neighbours,
+                keep_config=where_possible(
+                    in_config_file(machine.files, setup.path, machine.in_thread)
+                ),
             )
         )
 

@@ -102,17 +102,8 @@ class ControllerRequests:
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> "Deferred[RemotingCommand]":
         """1009."""
-
-        def answer(changed: dict[str, str]) -> RemotingCommand:
-            changes = ", ".join(f"{key}={value}" for key, value in changed.items())
-            self.log.info(
-                "{peer} changed the configuration: {changes}",
-                peer=peer.address,
-                changes=changes or "nothing",
-            )
-            return request.response()
-
-        return self._live_config.update(request.body, peer).addCallback(answer)
+        updated = self._live_config.update(request.body, peer)
+        return updated.addCallback(lambda _: request.response())
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """1010."""

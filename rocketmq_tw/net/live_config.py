@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
@@ -35,6 +36,8 @@ from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
+log = Logger()
+
 #: Bytes of one change; all keys together take a tenth of it.
 MAX_BYTES = 64 * 1024
 
@@ -43,6 +46,11 @@ SHOWN_VERSION = "5.3.3"
 
 #: Writes the texts of changed keys to the configuration file; fails with `RequestError`.
 WriteChanges = Callable[[Mapping[str, str]], "Deferred[None]"]
+
+
+def only_until_stop(changes: Mapping[str, str]) -> Deferred[None]:
+    """A `WriteChanges` that keeps nothing: a change holds until the server stops."""
+    return succeed(None)
 
 
 @attrs.frozen
@@ -79,17 +87,15 @@ SERVER_RULES = ConfigRules(
 class LiveConfig:
     """The configurations of one server, together: `config`, and `others`.
 
-    `write` keeps what is changed; without it a change holds until the server stops.
+    `write` keeps what is changed.
     """
-
-    log = Logger()
 
     def __init__(
         self,
         config: BrokerConfig | NamesrvConfig | ControllerConfig | BrokerContainerConfig,
         others: Sequence[Config],
         rules: ConfigRules,
-        write: WriteChanges = lambda changes: succeed(None),
+        write: WriteChanges = only_until_stop,
     ) -> None:
         self._config = config
         self._configs = (config, *others)
@@ -109,23 +115,28 @@ class LiveConfig:
         }
         return write_properties(sorted((values | dict(more or {})).items()))
 
-    def update(self, body: bytes, peer: IPeer) -> Deferred[dict[str, str]]:
-        """Makes the changes of the .properties text in `body` for `peer`, all or none.
+    def update(self, body: bytes, peer: IPeer) -> Deferred[None]:
+        """Makes the changes of the .properties text in `body` for `peer`, all or none, and logs
+        them.
 
-        Fires with the keys whose value is another now, with it. Fails with a `RequestError` that
-        names the key where it may not be changed, not so or not by this peer, and where the changes
-        cannot be written.
+        Fails with a `RequestError` that names the key where it may not be changed, not so or not by
+        this peer, and where the changes cannot be written.
         """
         return self._changing.run(self._update, body, peer)
 
-    def _update(self, body: bytes, peer: IPeer) -> Deferred[dict[str, str]]:
+    def _update(self, body: bytes, peer: IPeer) -> Deferred[None]:
         changes = self._plan(body)
         self._check_who_asks(changes, peer)
         texts = {change.key.name: change.text for change in changes}
 
-        def written(_: None) -> dict[str, str]:
+        def written(_: None) -> None:
+            said = [f"{each.key.name}={each.text} (was {each.text_before})" for each in changes]
             apply_changes(changes)
-            return texts
+            log.info(
+                "{peer} changed the configuration: {changes}",
+                peer=peer.address,
+                changes=", ".join(said) or "nothing",
+            )
 
         return self._write(texts).addCallback(written)
 
@@ -164,7 +175,7 @@ class LiveConfig:
             return
         guarded = sorted({each.key.name for each in changes if each.key.is_for_administrators})
         if guarded:
-            self.log.warn(
+            log.warn(
                 "{peer} wanted to change {keys} and is refused: no administrator",
                 peer=peer.address,
                 keys=guarded,
@@ -197,6 +208,11 @@ def in_config_file(files: IFiles, path: str, in_thread: InThread) -> WriteChange
             return
         try:
             old = files.read(path).decode("latin-1") if files.exists(path) else ""
+            if old.lstrip().startswith("{"):
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    "the change cannot be kept: the server's file is JSON, change it by hand",
+                )
             write_atomic(files, path, change_properties(old, changes).encode("latin-1"))
         except OSError as error:
             raise RequestError(
@@ -204,6 +220,17 @@ def in_config_file(files: IFiles, path: str, in_thread: InThread) -> WriteChange
             ) from error
 
     return lambda changes: in_thread(lambda: write(changes))
+
+
+def where_possible(write: WriteChanges) -> WriteChanges:
+    """Returns a `WriteChanges` that does what `write` does and warns where it fails, as stock's
+    brokers do: the file of a service may be one that only its installer writes."""
+
+    def warn(failure: Failure) -> None:
+        failure.trap(RequestError)
+        log.warn("{reason}; it holds until the broker stops", reason=failure.getErrorMessage())
+
+    return lambda changes: write(changes).addErrback(warn)
 
 
 def kept_config(

@@ -26,11 +26,18 @@ from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import AccessChecks
+from rocketmq_tw.net.live_config import (
+    WriteChanges,
+    in_config_file,
+    only_until_stop,
+    where_possible,
+)
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.replication.links.members import SlaveAddressCheck
+from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
@@ -83,9 +90,11 @@ class BrokerService(service.Service):
         loaded: Loaded,
         supervision: Supervision | None = None,
         proxy: Loaded | None = None,
+        config_path: str | None = None,
     ) -> None:
         """`supervision`: the container, where one has started this process. `proxy`: the
-        configuration of a proxy in this process, where there is to be one."""
+        configuration of a proxy in this process, where there is to be one. `config_path`: the file
+        with the broker's configuration, where there is one."""
         self.setName("rmq-broker")
         self.config = msgspec.structs.replace(
             loaded[BrokerConfig], is_in_broker_container=supervision is not None
@@ -96,6 +105,7 @@ class BrokerService(service.Service):
         self._reactor = reactor
         self._supervision = supervision
         self._proxy_config = proxy
+        self._config_path = config_path
         self._proxy: ProxyServer | None = None
         self._net = loaded[NettyServerConfig]
         self._client_config = loaded[NettyClientConfig]
@@ -135,6 +145,7 @@ class BrokerService(service.Service):
                 server=server,
                 other_configs=[self._client_config],
                 neighbours=NoNeighbours() if supervision is None else supervision.neighbours,
+                keep_config=self._keep_config(),
             )
         )
         self.started = maybeDeferred(self.broker.start)
@@ -201,6 +212,12 @@ class BrokerService(service.Service):
         if self._supervision is not None and self.broker is not None:
             self._supervision.serves(self.broker.addresses.broker)
 
+    def _keep_config(self) -> WriteChanges:
+        path = self._config_path
+        if path is None:
+            return only_until_stop
+        return where_possible(in_config_file(PosixFiles(), path, in_pool(self._reactor)))
+
     def _refuse_to_start(self, error: BaseException | None, keys: KeysToChange) -> None:
         if self._supervision is not None:
             self._supervision.failed(describe_failed_start(error, keys) or type(error).__name__)
@@ -215,6 +232,6 @@ def makeService(options: Options) -> service.Service:
     if options["supervised"]:
         supervision = Supervision(reactor)
         supervision.begin()
-    server = BrokerService(reactor, options.loaded, supervision, options.proxy)
+    server = BrokerService(reactor, options.loaded, supervision, options.proxy, options["config"])
     monitored = with_monitoring(reactor, options.loaded, server)
     return with_start_report(options, monitored, lambda: server.started)

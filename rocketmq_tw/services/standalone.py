@@ -66,13 +66,20 @@ class StandaloneService(service.Service):
 
     log = Logger()
 
-    def __init__(self, reactor: Any, loaded: Loaded, proxy: Loaded | None = None) -> None:
-        """`proxy`: the configuration of a proxy in this process, where there is to be one."""
+    def __init__(
+        self,
+        reactor: Any,
+        loaded: Loaded,
+        proxy: Loaded | None = None,
+        config_path: str | None = None,
+    ) -> None:
+        """`proxy`: the configuration of a proxy in this process, where there is to be one.
+        `config_path`: the file with the configuration, where there is one."""
         self.setName("rmq-standalone")
         self.name_server = NamesrvService(
             reactor, loaded, listen_port=loaded[StandaloneConfig].namesrv_listen_port
         )
-        self.broker = BrokerService(reactor, loaded, proxy=proxy)
+        self.broker = BrokerService(reactor, loaded, proxy=proxy, config_path=config_path)
 
     def startService(self) -> None:
         super().startService()
@@ -131,6 +138,6 @@ def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    server = StandaloneService(reactor, options.loaded, options.proxy)
+    server = StandaloneService(reactor, options.loaded, options.proxy, options["config"])
     monitored = with_monitoring(reactor, options.loaded, server)
     return with_start_report(options, monitored, lambda: server.broker.started)

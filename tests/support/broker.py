@@ -49,6 +49,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.net.administrators import ADMINISTRATOR
 from rocketmq_tw.net.interfaces import Handler, IRemotingClient
+from rocketmq_tw.net.live_config import WriteChanges, only_until_stop
 from rocketmq_tw.net.server import Listener, RemotingServer
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -130,6 +131,7 @@ class BrokerInMemory:
         in_flight_limit: int | None = None,
         started: bool = True,
         neighbours: INeighbours | None = None,
+        keep_config: WriteChanges = only_until_stop,
         kinds: Iterable[type[Part]] = PARTS,
         **store: Any,
     ) -> None:
@@ -159,6 +161,7 @@ class BrokerInMemory:
                 in_thread=self.threads,
                 other_configs=[NettyClientConfig()],
                 neighbours=neighbours or NoNeighbours(),
+                keep_config=keep_config,
             ),
             kinds=kinds,
         )

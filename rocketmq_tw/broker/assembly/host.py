@@ -16,6 +16,7 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IListener, IRemotingClient, IRemotingServer
+from rocketmq_tw.net.live_config import WriteChanges, only_until_stop
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread, in_pool
@@ -61,6 +62,8 @@ class Surroundings:
     client: IRemotingClient
     #: Makes the listeners.
     server: IRemotingServer
+    #: Keeps changes of the configuration that are made while the broker runs.
+    keep_config: WriteChanges = only_until_stop
     #: The masters of the same container.
     neighbours: INeighbours = attrs.field(factory=NoNeighbours)
     now_ms: Callable[[], int] = wall_clock_ms

@@ -75,7 +75,7 @@ class AdminRequests:
         themselves, `shown_keys` the keys whose value now is another than the configured one."""
         self._host = host
         others = (host.store_config, host.net_config, *host.other_configs)
-        self._live_config = LiveConfig(host.config, others, BROKER_RULES)
+        self._live_config = LiveConfig(host.config, others, BROKER_RULES, host.keep_config)
         self._store = store
         self._topics = topics
         self._boot_timestamp = boot_timestamp
@@ -94,17 +94,9 @@ class AdminRequests:
         }
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """25: changes keys until the broker stops; fails as `LiveConfig.update` does."""
-
-        def answer(changed: dict[str, str]) -> RemotingCommand:
-            log.info(
-                "{peer} changed the configuration: {changes}",
-                peer=peer.address,
-                changes=", ".join(f"{key}={value}" for key, value in changed.items()) or "nothing",
-            )
-            return request.response()
-
-        return self._live_config.update(request.body, peer).addCallback(answer)
+        """25: changes keys, in the broker's file too; fails as `LiveConfig.update` does."""
+        updated = self._live_config.update(request.body, peer)
+        return updated.addCallback(lambda _: request.response())
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """26: every key but secrets as .properties text, with its value now."""

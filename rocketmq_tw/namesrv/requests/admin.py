@@ -109,13 +109,8 @@ class NamesrvAdminRequests:
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """318: changes keys; fails as `LiveConfig.update` does."""
-
-        def answer(changed: dict[str, str]) -> RemotingCommand:
-            changes = ", ".join(f"{key}={value}" for key, value in changed.items())
-            self._log_change(peer, f"changed the configuration: {changes or 'nothing'}")
-            return request.response()
-
-        return self._config.update(request.body, peer).addCallback(answer)
+        updated = self._config.update(request.body, peer)
+        return updated.addCallback(lambda _: request.response())
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """319: every key that may be told, as .properties text."""

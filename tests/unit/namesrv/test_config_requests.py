@@ -27,7 +27,9 @@ def test_a_change_holds_and_is_kept_beside_what_the_file_says(namesrv: Any) -> N
             318, {}, b"enableTopicList=false\norderMessageEnable=TRUE\n", peer=administrator
         )
     (log,) = logs
-    assert "enableTopicList=false, orderMessageEnable=true" in formatEvent(log)
+    assert "enableTopicList=false (was true), orderMessageEnable=true (was false)" in formatEvent(
+        log
+    )
     assert not namesrv.config.enable_topic_list
     assert namesrv.config.order_message_enable
     assert namesrv.files.read(path) == (

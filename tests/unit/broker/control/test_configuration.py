@@ -2,11 +2,14 @@
 
 import javaproperties
 import pytest
-from twisted.logger import capturedLogs
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.config.schema import stock_keys
+from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.net.live_config import in_config_file, where_possible
+from rocketmq_tw.runtime.threads import at_once
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.registration import decode_registration
 from rocketmq_tw.wire.bodies.stats import KVTable
@@ -23,7 +26,8 @@ def test_the_configuration_is_changed_by_allow_list(
         plane.ask(
             RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\nbrokerPermission=4\n"
         )
-    assert [log["changes"] for log in logs] == ["fileReservedTime=48, brokerPermission=4"]
+    said = "fileReservedTime=48 (was 72), brokerPermission=4 (was 6)"
+    assert [log["changes"] for log in logs] == [said]
     assert logs[0]["peer"] == plane.peer.address
     assert plane.store_config.file_reserved_time == 48
     assert plane.config.broker_permission == 4
@@ -193,3 +197,25 @@ def test_two_families_may_not_answer_the_same_code(plane: BrokerInMemory) -> Non
     table = {RequestCode.HEART_BEAT: lambda request, peer: None}
     with pytest.raises(ValueError, match="both answer request"):
         merge_handlers([table, table])
+
+
+def test_a_change_is_kept_in_the_brokers_file() -> None:
+    files = MemoryFiles()
+    write_atomic(files, "/b.conf", b"# ours\nfileReservedTime=72\nbrokerName=b\n")
+    broker = BrokerInMemory(keep_config=in_config_file(files, "/b.conf", at_once))
+    body = b"fileReservedTime=48\nbrokerPermission=4\n"
+    assert broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == ResponseCode.SUCCESS
+    kept = b"# ours\nfileReservedTime=48\nbrokerName=b\nbrokerPermission=4\n"
+    assert files.read("/b.conf") == kept
+
+
+def test_a_file_that_cannot_be_changed_keeps_no_change_away() -> None:
+    files = MemoryFiles()
+    write_atomic(files, "/b.json", b'{"brokerName": "b"}')
+    keep = where_possible(in_config_file(files, "/b.json", at_once))
+    broker = BrokerInMemory(keep_config=keep)
+    with capturedLogs() as logs:
+        broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+    assert broker.config.broker_permission == 4
+    assert any("is JSON, change it by hand; it holds" in str(formatEvent(log)) for log in logs)
+    assert files.read("/b.json") == b'{"brokerName": "b"}'
