@@ -3,12 +3,12 @@ while."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from math import inf
 from random import sample
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -26,14 +26,18 @@ from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.clients import GetSubscriptionGroupConfigRequestHeader
 from rocketmq_tw.wire.headers.topics import GetTopicConfigRequestHeader
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 B = TypeVar("B", bound=Body)
 
 #: Seconds for which it is remembered that there is none: it may be made at any time.
 ABSENT_SECONDS = 1.0
 _ASK_SECONDS = 3.0
-#: Brokers that are asked one after the other until one has it.
+#: Brokers of a topic that are asked one after the other until one says what it is.
 _MOST_ASKED = 3
+#: Brokers that are asked for a group together, and topics whose brokers these are.
+_MOST_OF_GROUP = 16
+_MOST_TOPICS = 16
 
 _DEFAULTS = ProxyConfig()
 _log = Logger()
@@ -46,6 +50,14 @@ class _Limits(NamedTuple):
     refresh: int
     expire: int
     most: int
+
+
+class _GroupOnBrokers(NamedTuple):
+    group: str
+    brokers: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.group
 
 
 class Metadata:
@@ -66,16 +78,30 @@ class Metadata:
             config.subscription_group_config_cache_expired_seconds,
             config.subscription_group_config_cache_max_num,
         )
-        self._topics = _Remembered[TopicConfig](clock, self._load_topic, of_topics)
-        self._groups = _Remembered[SubscriptionGroupConfig](clock, self._load_group, of_groups)
+        self._topics = _Remembered[str, TopicConfig](clock, self._load_topic, of_topics)
+        self._groups = _Remembered[_GroupOnBrokers, SubscriptionGroupConfig](
+            clock, self._load_group, of_groups
+        )
 
     def topic(self, topic: str) -> Deferred[TopicConfig | None]:
         """Fires with a topic's configuration; None where there is none, or no broker says it."""
         return self._topics.get(topic)
 
-    def group(self, group: str) -> Deferred[SubscriptionGroupConfig | None]:
-        """Fires with a group's configuration; None where there is none, or no broker says it."""
-        return self._groups.get(group)
+    async def group(self, group: str, topics: Iterable[str]) -> SubscriptionGroupConfig | None:
+        """Returns a group's configuration as the brokers have it that serve its topics: one that
+        consumes in order where any of them has such a one. None where there is none, or no broker
+        says it."""
+        names: set[str] = set()
+        for topic in list(topics)[:_MOST_TOPICS]:
+            try:
+                route = await self._brokers.route(topic)
+            except RequestError as error:
+                _log.warn("no route of {topic}: {error}", topic=topic, error=error)
+                break
+            if route is not None:
+                names.update(queues.broker_name for queues in route.queue_datas)
+        brokers = sorted(names or self._brokers.names())[:_MOST_OF_GROUP]
+        return await self._groups.get(_GroupOnBrokers(group, tuple(brokers)))
 
     async def _load_topic(self, topic: str) -> TopicConfig | None:
         route = await self._brokers.route(topic)
@@ -83,34 +109,44 @@ class Metadata:
             return None
         names = [queues.broker_name for queues in route.queue_datas]
         header = GetTopicConfigRequestHeader(topic=topic)
-        return await self._first(names, RequestCode.GET_TOPIC_CONFIG, header, TopicConfig)
-
-    async def _load_group(self, group: str) -> SubscriptionGroupConfig | None:
-        header = GetSubscriptionGroupConfigRequestHeader(group=group)
-        code, body = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupConfig
-        return await self._first(self._brokers.names(), code, header, body)
-
-    async def _first(
-        self, names: Iterable[str], code: RequestCode, header: Header, body: type[B]
-    ) -> B | None:
-        """Returns what the first of some brokers says that has it; raises `RemotingError` where
-        none can be reached."""
         every = sorted(set(names))
-        answered = False
         error: RemotingError | None = None
         for name in sample(every, min(len(every), _MOST_ASKED)):
-            request = RemotingCommand.request(code, header)
             try:
-                answer = await self._brokers.ask(name, request, _ASK_SECONDS)
+                found = await self._ask(name, RequestCode.GET_TOPIC_CONFIG, header, TopicConfig)
             except RemotingError as failed:
                 error = failed
                 continue
-            if answer.code == ResponseCode.SUCCESS:
-                return decode_body(body, answer.body)
-            answered = True
-        if error is not None and not answered:
+            if found is not None:
+                return found
+        if error is not None:
             raise error
         return None
+
+    async def _load_group(self, place: _GroupOnBrokers) -> SubscriptionGroupConfig | None:
+        header = GetSubscriptionGroupConfigRequestHeader(group=place.group)
+        code, body = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupConfig
+
+        async def ask(name: str) -> SubscriptionGroupConfig | RemotingError | RequestError | None:
+            try:
+                return await self._ask(name, code, header, body)
+            except (RemotingError, RequestError) as error:
+                return error
+
+        answers = await gatherResults([Deferred.fromCoroutine(ask(name)) for name in place.brokers])
+        configs = [found for found in answers if isinstance(found, SubscriptionGroupConfig)]
+        errors = [found for found in answers if isinstance(found, Exception)]
+        if errors and not configs:
+            raise errors[0]
+        in_order = [config for config in configs if config.consume_message_orderly]
+        return next(iter(in_order or configs), None)
+
+    async def _ask(self, name: str, code: RequestCode, header: Header, body: type[B]) -> B | None:
+        """Returns what a broker says; None where it has nothing of the name. Raises
+        `RemotingError`."""
+        request = RemotingCommand.request(code, header)
+        answer = await self._brokers.ask(name, request, _ASK_SECONDS)
+        return decode_body(body, answer.body) if answer.code == ResponseCode.SUCCESS else None
 
 
 class _Entry(Generic[T]):
@@ -123,22 +159,22 @@ class _Entry(Generic[T]):
         self.waiters: Waiters[T | None] | None = None
 
 
-class _Remembered(Generic[T]):
+class _Remembered(Generic[K, T]):
     """Values by name, each of them loaded by one question at a time."""
 
     def __init__(
         self,
         clock: IReactorTime,
-        load: Callable[[str], Coroutine[Any, Any, T | None]],
+        load: Callable[[K], Coroutine[Any, Any, T | None]],
         limits: _Limits,
     ) -> None:
         self._clock = clock
         self._load = load
         self._limits = limits
         #: Those that were loaded last are behind the others.
-        self._entries: dict[str, _Entry[T]] = {}
+        self._entries: dict[K, _Entry[T]] = {}
 
-    def get(self, name: str) -> Deferred[T | None]:
+    def get(self, name: K) -> Deferred[T | None]:
         """Fires with a value; with the last one, or None, where it cannot be loaded."""
         entry = self._entries.get(name)
         if entry is None:
@@ -154,7 +190,7 @@ class _Remembered(Generic[T]):
                 self._begin(name, entry)
         return succeed(entry.value) if waiting is None else waiting
 
-    def _begin(self, name: str, entry: _Entry[T]) -> None:
+    def _begin(self, name: K, entry: _Entry[T]) -> None:
         async def load() -> T | None:
             try:
                 return await self._load(name)
@@ -166,7 +202,7 @@ class _Remembered(Generic[T]):
 
         Deferred.fromCoroutine(load()).addCallback(lambda value: self._loaded(name, entry, value))
 
-    def _loaded(self, name: str, entry: _Entry[T], value: T | None) -> None:
+    def _loaded(self, name: K, entry: _Entry[T], value: T | None) -> None:
         waiters, entry.waiters = entry.waiters, None
         entry.value, entry.loaded_at = value, self._clock.seconds()
         self._entries.pop(name, None)

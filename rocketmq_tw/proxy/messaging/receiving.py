@@ -93,7 +93,7 @@ class Receiving:
         group = check_group(request.group)
         wanted = wanted_messages(request.filter_expression)
         renews = request.auto_renew and self._config.enable_proxy_auto_renew
-        config = await self._metadata.group(group)
+        config = await self._metadata.group(group, [topic])
         is_fifo, max_attempts = self._rules(client_id, config)
         header = PopMessageRequestHeader(
             consumer_group=group,

@@ -334,7 +334,7 @@ class Renewal:
                 # It never said who it is, or is gone since.
                 await self._hide(message, config.invisible_time_millis_when_clear)
             elif self._now() - message.received_at >= config.renew_max_time_millis:
-                group = await self._metadata.group(message.place.group)
+                group = await self._metadata.group(message.place.group, [message.place.topic])
                 await self._hide(message, retry_delay_ms(group, message.retries))
             else:
                 step = STEPS[min(message.renewals, len(STEPS) - 1)]

@@ -102,7 +102,7 @@ class Routes:
         group = check_group(request.group)
         places = endpoints_for(request.endpoints, call, self._config)
         route = await self._route(topic)
-        config = await self._metadata.group(group)
+        config = await self._metadata.group(group, [topic])
         is_fifo = config is not None and bool(config.consume_message_orderly)
         shown = _shown(request.topic)
         assignments = [

@@ -97,7 +97,9 @@ class Telemetry:
         )
 
     async def _answer(self, client: ProxyClient) -> TelemetryCommand:
-        group = await self._metadata.group(client.group) if client.group else None
+        group = None
+        if client.group:
+            group = await self._metadata.group(client.group, client.topics)
         settings = client.settings or Settings()
         return TelemetryCommand(
             status=ok(), settings=answered_settings(settings, self._config, group)

@@ -32,7 +32,7 @@ class Brokers:
         return succeed(TopicRouteData(queue_datas=queues) if names else None)
 
     def names(self) -> list[str]:
-        return ["a", "b"]
+        return ["a", "b", "c", "d", "e"]
 
     def ask(self, name: str, request: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
         self.asked.append((name, request.code))
@@ -60,8 +60,11 @@ class World:
 
     def group(self, name: str = "G") -> SubscriptionGroupConfig | None:
         found: list[SubscriptionGroupConfig | None] = []
-        self.metadata.group(name).addCallback(found.append)
+        self.asked_for(name).addCallback(found.append)
         return found[0]
+
+    def asked_for(self, name: str) -> Deferred[SubscriptionGroupConfig | None]:
+        return Deferred.fromCoroutine(self.metadata.group(name, ["Topic"]))
 
     def topic(self, name: str = "Topic") -> TopicConfig | None:
         found: list[TopicConfig | None] = []
@@ -112,6 +115,29 @@ def test_another_broker_is_asked_where_one_does_not_have_it() -> None:
     assert sorted(tried) == ["a", "b"]
 
 
+def test_a_group_of_the_topics_brokers_that_consumes_in_order_does_so_everywhere() -> None:
+    """Though a broker that was added later does not know it, or has made an ordinary one."""
+    for other in (False, None):
+        world = World()
+
+        def answer(
+            name: str, request: RemotingCommand, found: bool | None = other, world: World = world
+        ) -> Deferred[RemotingCommand]:
+            orderly = True if name == "b" else found
+            if orderly is None:
+                return world.brokers.unknown(name, request)
+            group = SubscriptionGroupConfig(group_name="G", consume_message_orderly=orderly)
+            return succeed(request.response(body=encode_body(group)))
+
+        world.brokers.answer = answer
+        for _ in range(100):
+            group = world.group()
+            assert group is not None and group.consume_message_orderly
+            world.clock.advance(30)
+        # Brokers that do not serve the topic have no say.
+        assert {name for name, _ in world.brokers.asked} == {"a", "b"}
+
+
 def test_it_is_refreshed_while_the_former_one_is_given_out() -> None:
     world = World()
     world.group()
@@ -125,7 +151,7 @@ def test_it_is_refreshed_while_the_former_one_is_given_out() -> None:
     world.brokers.answer = late
     assert world.group() is not None
     assert world.group() is not None
-    assert len(asked) == 1
+    assert len(asked) == 2
 
 
 def test_those_who_ask_meanwhile_share_the_answer() -> None:
@@ -139,9 +165,10 @@ def test_those_who_ask_meanwhile_share_the_answer() -> None:
     world.brokers.answer = late
     found: list[SubscriptionGroupConfig | None] = []
     for _ in range(3):
-        world.metadata.group("G").addCallback(found.append)
-    ((request, answer),) = asked
-    world.brokers.known("a", request).addCallback(answer.callback)
+        world.asked_for("G").addCallback(found.append)
+    assert len(asked) == 2
+    for request, answer in asked:
+        world.brokers.known("a", request).addCallback(answer.callback)
     assert [group.group_name for group in found if group] == ["G"] * 3
 
 
@@ -177,4 +204,4 @@ def test_what_is_remembered_is_bounded() -> None:
     world.group("G9"), world.group("G7")
     assert len(world.brokers.asked) == asked
     world.group("G0")
-    assert len(world.brokers.asked) == asked + 1
+    assert len(world.brokers.asked) == asked + 2

@@ -63,7 +63,7 @@ class Groups:
     def __init__(self) -> None:
         self.groups: dict[str, SubscriptionGroupConfig] = {}
 
-    def group(self, name: str) -> Deferred[SubscriptionGroupConfig | None]:
+    def group(self, name: str, topics: object) -> Deferred[SubscriptionGroupConfig | None]:
         return succeed(self.groups.get(name))
 
 
