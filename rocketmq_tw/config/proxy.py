@@ -17,7 +17,7 @@ from rocketmq_tw.config.base import (
     Positive,
     PositiveLong,
 )
-from rocketmq_tw.config.values import address, choice, delay_levels, or_nothing
+from rocketmq_tw.config.values import address, choice, delay_levels, named_ports, or_nothing
 
 #: Values of `proxyMode`, in any case.
 CLUSTER, LOCAL = "CLUSTER", "LOCAL"
@@ -119,6 +119,9 @@ class ProxyConfig(Config, frozen=True):
     # Ours: stock has no such keys.
     #: `host:port` that routes name for all queues; empty: where the client asked.
     advertised_address: Annotated[str, Format(or_nothing(address))] = ""
+    #: Ports at which clients before 5.0 reach the broker of a name, `name:port` with `;` between:
+    #: they know brokers by their addresses only.
+    remoting_broker_ports: Annotated[str, Format(named_ports)] = ""
     #: Calls that one connection may have open.
     grpc_max_streams: Positive = 1_000
     #: Bytes of the headers of one call.

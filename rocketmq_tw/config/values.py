@@ -75,6 +75,25 @@ def address(text: str) -> str:
     return text.strip()
 
 
+def split_named_ports(text: str) -> dict[str, int]:
+    """Returns the port of each name in `name:port;name:port`; raises `ValueError`."""
+    ports: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, _, port = part.rpartition(":")
+        if not _plain_name(name) or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError("give name:port, several with ';' between them")
+        if name in ports or int(port) in ports.values():
+            raise ValueError(f"{part}: give each name a port of its own")
+        ports[name] = int(port)
+    return ports
+
+
+def named_ports(text: str) -> str:
+    """Reads `name:port`, several of them with `;` between; nothing is accepted too."""
+    split_named_ports(text)
+    return text.strip()
+
+
 def networks(text: str) -> str:
     """Reads IP networks, several with `;` between them; nothing is accepted too."""
     for part in filter(None, (part.strip() for part in text.split(";"))):

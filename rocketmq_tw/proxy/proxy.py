@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.config.values import split_named_ports
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler
@@ -34,6 +35,7 @@ from rocketmq_tw.proxy.messaging.telemetry import Telemetry
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.registration import Registration
+from rocketmq_tw.proxy.remoting.broker_ports import BrokerPorts
 from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.slices import Slices
@@ -79,7 +81,8 @@ class Proxy:
         for service in services:
             self.methods.update(service.methods())
         typed = metadata if config.enable_topic_message_type_check else None
-        self._classic = ClassicRequests(brokers, reactor, _advertised(config), typed)
+        ports = BrokerPorts(split_named_ports(config.remoting_broker_ports))
+        self._classic = ClassicRequests(brokers, reactor, _advertised(config), typed, ports)
         #: Request code -> what answers classic clients.
         self.handlers: dict[int, Handler] = self._classic.handlers()
 

@@ -17,6 +17,7 @@ from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.proxy import LOCAL, ProxyConfig
+from rocketmq_tw.config.values import split_named_ports
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import IRemotingClient
@@ -47,7 +48,9 @@ OWN_DEFAULTS = {"useEndpointPortFromRequest": "true", "tlsTestModeEnable": "fals
 
 
 #: What to change where a proxy cannot listen.
-PROXY_KEYS = KeysToChange(port="the proxy's grpcServerPort or remotingListenPort")
+PROXY_KEYS = KeysToChange(
+    port="the proxy's grpcServerPort, remotingListenPort or remotingBrokerPorts"
+)
 
 
 class Options(NamesrvAddressOptions):
@@ -105,6 +108,8 @@ class ProxyServer:
         remoting_port = self.config.remoting_listen_port
         if remoting_port != grpc_port or not remoting_port:
             remoting_port = listener.listen(remoting_port, accepts=False)
+        for port in split_named_ports(self.config.remoting_broker_ports).values():
+            listener.listen(port, accepts=False)
         self.config = msgspec.structs.replace(
             self.config, grpc_server_port=grpc_port, remoting_listen_port=remoting_port
         )

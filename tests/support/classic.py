@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import Endpoint
 from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.proxy.remoting.broker_ports import NO_PORTS, BrokerPorts
 from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import VERSION_4_9_7, RemotingCommand
@@ -21,11 +22,17 @@ class ClassicPort:
     """`peer` is the client that asks unless another one is named. With `typed` topics take messages
     of their type only."""
 
-    def __init__(self, advertised: Endpoint | None = None, *, typed: bool = False) -> None:
+    def __init__(
+        self,
+        advertised: Endpoint | None = None,
+        *,
+        typed: bool = False,
+        ports: BrokerPorts = NO_PORTS,
+    ) -> None:
         self.clock = Clock()
         self.brokers = PlayedBrokers()
         metadata = Metadata(self.clock, self.brokers) if typed else None
-        self.requests = ClassicRequests(self.brokers, self.clock, advertised, metadata)
+        self.requests = ClassicRequests(self.brokers, self.clock, advertised, metadata, ports)
         self.peer = FakePeer(address="10.0.0.9:40000", local_address="10.0.0.1:8080")
 
     def begin(self, request: RemotingCommand, peer: IPeer | None = None) -> Any:

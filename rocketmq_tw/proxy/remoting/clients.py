@@ -13,6 +13,7 @@ from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.memberships import ASKED_OF_CLIENTS
+from rocketmq_tw.proxy.remoting.broker_ports import BrokerPorts
 from rocketmq_tw.proxy.remoting.passing import answer_to, pass_on
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -28,10 +29,11 @@ MAX_GROUPS = 500_000
 
 @implementer(IProxyClient)
 class ClassicClient:
-    """One connection of a client."""
+    """One connection of a client; `broker_name` is the broker that its port stands for."""
 
-    def __init__(self, peer: IPeer) -> None:
+    def __init__(self, peer: IPeer, broker_name: str | None) -> None:
         self._peer = peer
+        self.broker_name = broker_name
         self.address = peer.address
         #: Empty until its first heartbeat.
         self.client_id = ""
@@ -93,8 +95,9 @@ class ClassicClients:
     """The connected classic clients. A client begins with the first request of its connection and
     ends with the connection."""
 
-    def __init__(self, brokers: IBrokers) -> None:
+    def __init__(self, brokers: IBrokers, ports: BrokerPorts) -> None:
         self._brokers = brokers
+        self._ports = ports
         self._clients: dict[IPeer, ClassicClient] = {}
         self._groups = 0
 
@@ -105,7 +108,8 @@ class ClassicClients:
         """Returns the client at the other end of a connection."""
         client = self._clients.get(peer)
         if client is None:
-            client = self._clients[peer] = ClassicClient(peer)
+            broker_name = self._ports.broker_at(peer.local_address)
+            client = self._clients[peer] = ClassicClient(peer, broker_name)
             peer.when_lost(self._lost)
         return client
 

@@ -83,7 +83,10 @@ class ClassicHeartbeats:
 
     async def _brokers_of(self, client: ClassicClient, data: HeartbeatData) -> list[str]:
         """Returns the brokers that the client knows. It may have learnt of them elsewhere, as
-        before a connection was lost: then those of its topics, or else all."""
+        before a connection was lost: then those of its topics, or else all. At a port that stands
+        for one broker it is that one."""
+        if client.broker_name is not None:
+            return [client.broker_name]
         if client.told_brokers:
             return sorted(client.told_brokers)
         topics = dict.fromkeys(

@@ -9,6 +9,7 @@ from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.proxy.remoting.broker_ports import NO_PORTS, BrokerPorts
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
 from rocketmq_tw.proxy.remoting.groups import ClassicGroups
 from rocketmq_tw.proxy.remoting.heartbeats import ClassicHeartbeats
@@ -51,8 +52,8 @@ _OF_GROUPS = (
 
 class ClassicRequests:
     """Answers classic clients, whose brokers all have the proxy's address. `advertised` is what
-    routes name in place of the address at which a client asked; with `metadata` topics take
-    messages of their type only (enableTopicMessageTypeCheck)."""
+    routes name in place of the address at which a client asked, but for `ports`; with `metadata`
+    topics take messages of their type only (enableTopicMessageTypeCheck)."""
 
     def __init__(
         self,
@@ -60,11 +61,12 @@ class ClassicRequests:
         clock: IReactorTime,
         advertised: Endpoint | None = None,
         metadata: Metadata | None = None,
+        ports: BrokerPorts = NO_PORTS,
     ) -> None:
-        self.clients = ClassicClients(brokers)
+        self.clients = ClassicClients(brokers, ports)
         self._passing = Passing(brokers)
         self._targets = Targets(brokers)
-        self._routes = ClassicRoutes(brokers, self.clients, advertised)
+        self._routes = ClassicRoutes(brokers, self.clients, ports, advertised)
         self._heartbeats = ClassicHeartbeats(brokers, self.clients, clock)
         self._pops = UndeliveredPops(PopClient(brokers))
         self._groups = ClassicGroups(brokers, self.clients, self._passing)
@@ -90,7 +92,7 @@ class ClassicRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Passes a request on to its one broker."""
         timeout = timeout_of(request)
-        name = named_broker(request)
+        name = named_broker(request) or self.clients.of(peer).broker_name
         if name is not None:
             return self._pass_to(name, request, peer, timeout)
         found = Deferred.fromCoroutine(self._targets.find(request))

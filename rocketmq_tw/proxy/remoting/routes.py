@@ -1,12 +1,15 @@
-"""Routes for classic clients (105): all brokers are at the proxy's address."""
+"""Routes for classic clients (105): all brokers are at the proxy's addresses."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from msgspec import structs
 
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
+from rocketmq_tw.proxy.remoting.broker_ports import BrokerPorts
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
@@ -21,9 +24,14 @@ class ClassicRoutes:
     that the client has asked at."""
 
     def __init__(
-        self, brokers: IBrokers, clients: ClassicClients, advertised: Endpoint | None = None
+        self,
+        brokers: IBrokers,
+        clients: ClassicClients,
+        ports: BrokerPorts,
+        advertised: Endpoint | None,
     ) -> None:
         self._brokers = brokers
+        self._ports = ports
         self._clients = clients
         self._advertised = (
             None if advertised is None else join_address(advertised.host, advertised.port)
@@ -43,17 +51,19 @@ class ClassicRoutes:
                 " where brokers create topics by themselves (autoCreateTopicEnable)",
             )
         self._clients.of(peer).told_brokers.update(data.broker_name for data in route.broker_datas)
-        shown = show_route(route, self._advertised or peer.local_address)
+        address = self._advertised or peer.local_address
+        shown = show_route(
+            route, lambda name: self._ports.address_for(request.version, name, address)
+        )
         standard = header.reads_standard_json(request.version)
         return request.response(body=encode_body(shown, standard_json=standard))
 
 
-def show_route(route: TopicRouteData, address: str) -> TopicRouteData:
-    """Returns a route with each broker at `address`: once, as its master where it has one, since
-    clients send heartbeats to each address of it."""
-    return structs.replace(
-        route, broker_datas=[_show_broker(data, address) for data in route.broker_datas]
-    )
+def show_route(route: TopicRouteData, address_of: Callable[[str], str]) -> TopicRouteData:
+    """Returns a route with each broker at the address of its name: once, as its master where it
+    has one, since clients send heartbeats to each address of it."""
+    shown = [_show_broker(data, address_of(data.broker_name)) for data in route.broker_datas]
+    return structs.replace(route, broker_datas=shown)
 
 
 def _show_broker(data: BrokerData, address: str) -> BrokerData:

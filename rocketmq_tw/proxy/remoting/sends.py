@@ -56,7 +56,7 @@ class ClassicSends:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Sends go to the broker that they name, or that has their queue."""
         client = self._clients.of(peer)
-        name = named_broker(request)
+        name = named_broker(request) or client.broker_name
         if name is not None and self._metadata is None:
             return self._passing.to(name, request, client)
         return Deferred.fromCoroutine(self._send(request, client, name))
@@ -67,14 +67,17 @@ class ClassicSends:
         """37: goes to the broker that has the half message."""
         client = self._clients.of(peer)
         transaction_id = request.ext_fields.get("transactionId", "")
-        name = named_broker(request) or client.take_transaction(transaction_id)
+        name = (
+            named_broker(request) or client.broker_name or client.take_transaction(transaction_id)
+        )
         if name is None:
             names = self._brokers.names()
             if len(names) != 1:
                 raise RequestError(
                     ResponseCode.VERSION_NOT_SUPPORTED,
                     f"which of {len(names)} brokers has transaction {transaction_id[:40]} is not"
-                    " known here: decide when the broker asks, or use a client of 5.0 or later",
+                    " known here: decide when the broker asks, use a client of 5.0 or later, or"
+                    " give each broker a port of its own (remotingBrokerPorts)",
                 )
             name = names[0]
         return self._passing.to(name, request, client)

@@ -83,8 +83,8 @@ class Targets:
             raise RequestError(
                 ResponseCode.VERSION_NOT_SUPPORTED,
                 f"several brokers have that queue of {topic} ({', '.join(names[:5])}), and request"
-                f" {request.code} names none (bname): use a client of 5.0 or later, or a topic with"
-                " queues on one broker only",
+                f" {request.code} names none (bname): use a client of 5.0 or later, or give each"
+                " broker a port of its own (remotingBrokerPorts)",
             )
         return names[0]
 

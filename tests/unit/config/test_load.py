@@ -66,6 +66,7 @@ OURS = {
     # Stock's setter has this name, its listing the other one.
     "processReadEvent",
     "refuseTakenBrokerIds",
+    "remotingBrokerPorts",
 }
 #: Ports that a server sets by itself: its own one, and the one for slaves next to it.
 PORTS = {"listenPort", "haListenPort"}
