@@ -20,7 +20,7 @@ from rocketmq_tw.message.names import (
 from rocketmq_tw.message.names import check_group as check_group_name
 from rocketmq_tw.message.names import check_topic as check_topic_name
 from rocketmq_tw.message.types import MESSAGE_TYPE, MIXED_TYPE, has_type, topic_type
-from rocketmq_tw.proxy.messaging.messages import RESERVED_PROPERTIES, milliseconds, wire_name
+from rocketmq_tw.proxy.messaging.messages import RESERVED_PROPERTIES, milliseconds
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -35,6 +35,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Types of messages that newer clients have. They have fields that this protocol does not know.
 _NOT_SERVED = {5: "lite topics", 6: "priorities"}
+#: Characters of a namespace.
+_MAX_NAMESPACE = 255
 #: Characters of a wrong text that a refusal repeats.
 _SHOWN = 100
 
@@ -52,8 +54,9 @@ _control_character = re.compile("[\x00-\x1f\x7f-\x9f]").search
 
 
 def check_topic(resource: Resource) -> str:
-    """Returns the name of a client's topic for brokers; raises `StatusError` (ILLEGAL_TOPIC)."""
-    name = wire_name(resource)
+    """Returns the name of a client's topic, without its namespace; raises `StatusError`
+    (ILLEGAL_TOPIC)."""
+    name = _name(resource, Code.ILLEGAL_TOPIC)
     try:
         check_topic_name(name)
     except RequestError as error:
@@ -64,9 +67,9 @@ def check_topic(resource: Resource) -> str:
 
 
 def check_group(resource: Resource) -> str:
-    """Returns the name of a client's consumer group for brokers; raises `StatusError`
+    """Returns the name of a client's consumer group, without its namespace; raises `StatusError`
     (ILLEGAL_CONSUMER_GROUP)."""
-    name = wire_name(resource)
+    name = _name(resource, Code.ILLEGAL_CONSUMER_GROUP)
     try:
         check_group_name(name)
     except RequestError as error:
@@ -76,6 +79,14 @@ def check_group(resource: Resource) -> str:
             Code.ILLEGAL_CONSUMER_GROUP, f"{name} is a group of the servers: use your own"
         )
     return name
+
+
+def _name(resource: Resource, code: Code) -> str:
+    # Stock's proxies pass over the namespace; routes repeat it for each queue.
+    length = len(resource.resource_namespace)
+    if length > _MAX_NAMESPACE:
+        raise StatusError(code, f"a namespace of {length} characters: use at most {_MAX_NAMESPACE}")
+    return resource.name
 
 
 class MessageChecks:

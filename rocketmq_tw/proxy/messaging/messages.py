@@ -17,10 +17,6 @@ from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import COMPRESSED, StoredMessage
 from rocketmq_tw.message.names import (
     DLQ_PREFIX,
-    RETRY_PREFIX,
-    SYSTEM_GROUP_PREFIX,
-    SYSTEM_TOPIC_PREFIX,
-    SYSTEM_TOPICS,
 )
 from rocketmq_tw.message.types import message_type
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -34,7 +30,6 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     SystemProperties,
 )
 
-_NAMESPACE_SEPARATOR = "%"
 _TRANSACTION = MessageType.TRANSACTION
 #: Packed bodies of at most so many bytes are given out unpacked, where that makes no more than
 #: `_MOST_UNPACKED`: not every client reads zlib, and larger ones would hold up the reactor.
@@ -105,28 +100,6 @@ RESERVED_PROPERTIES = frozenset(
         props.WAIT,
     }
 )
-
-
-def wire_name(resource: Resource) -> str:
-    """Returns the name of a topic or group for brokers: `namespace%name`, behind the prefix of a
-    retry or dead-letter topic; the name alone where there is no namespace, or it has it already."""
-    namespace, name = resource.resource_namespace, resource.name
-    if not namespace or not name or _is_system(name):
-        return name
-    prefix, bare = _split_prefix(name)
-    head = namespace + _NAMESPACE_SEPARATOR
-    return name if bare.startswith(head) else prefix + head + bare
-
-
-def resource_of(name: str) -> Resource:
-    """Returns what clients see of a name as brokers have it."""
-    if _is_system(name):
-        return Resource(name=name)
-    prefix, bare = _split_prefix(name)
-    namespace, separator, rest = bare.partition(_NAMESPACE_SEPARATOR)
-    if not separator or not namespace:
-        return Resource(name=name)
-    return Resource(resource_namespace=namespace, name=prefix + rest)
 
 
 def milliseconds(timestamp: Timestamp) -> int:
@@ -220,7 +193,7 @@ def message_of(
     )
     _add_optional(system, stored, properties)
     return Message(
-        topic=resource_of(topic or stored.topic),
+        topic=Resource(name=topic or stored.topic),
         user_properties={
             name: value for name, value in properties.items() if name not in RESERVED_PROPERTIES
         },
@@ -272,14 +245,3 @@ def _body(stored: StoredMessage) -> tuple[bytes, Encoding]:
         return decompress(stored.body, kind), Encoding.IDENTITY
     except ValueError:
         return stored.body, Encoding.GZIP
-
-
-def _is_system(name: str) -> bool:
-    return name in SYSTEM_TOPICS or name.startswith((SYSTEM_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX))
-
-
-def _split_prefix(name: str) -> tuple[str, str]:
-    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
-        if name.startswith(prefix):
-            return prefix, name[len(prefix) :]
-    return "", name

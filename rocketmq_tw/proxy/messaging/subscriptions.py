@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rocketmq_tw.message.tags import SQL92_TYPE, SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.proxy.clients import ProxyClient
-from rocketmq_tw.proxy.messaging.messages import wire_name
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     PUSH_CONSUMER,
@@ -67,9 +66,7 @@ def check_expressions(settings: Settings) -> None:
 
 def _subscription(entry: SubscriptionEntry, since_ms: int) -> SubscriptionData:
     expression = entry.expression.expression or SUBSCRIBE_ALL
-    wanted = SubscriptionData(
-        topic=wire_name(entry.topic), sub_string=expression, sub_version=since_ms
-    )
+    wanted = SubscriptionData(topic=entry.topic.name, sub_string=expression, sub_version=since_ms)
     if entry.expression.type == SQL:
         wanted.expression_type = SQL92_TYPE
         return wanted

@@ -15,9 +15,7 @@ from rocketmq_tw.proxy.messaging.messages import (
     message_of,
     milliseconds,
     properties_of,
-    resource_of,
     timestamp_of,
-    wire_name,
 )
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     DigestType,
@@ -43,37 +41,6 @@ def stored(body: bytes = b"hello", **fields: object) -> StoredMessage:
         "physical_offset": 4096,
     }
     return StoredMessage(body=body, **(values | fields))
-
-
-@pytest.mark.parametrize(
-    ("namespace", "name", "on_wire"),
-    [
-        ("", "T", "T"),
-        ("ns", "T", "ns%T"),
-        ("ns", "ns%T", "ns%T"),
-        ("ns", "%RETRY%G", "%RETRY%ns%G"),
-        ("ns", "%DLQ%G", "%DLQ%ns%G"),
-        ("ns", "rmq_sys_wheel_timer", "rmq_sys_wheel_timer"),
-        ("ns", "", ""),
-    ],
-)
-def test_a_resource_is_one_name_on_the_wire(namespace: str, name: str, on_wire: str) -> None:
-    assert wire_name(Resource(resource_namespace=namespace, name=name)) == on_wire
-
-
-@pytest.mark.parametrize(
-    ("on_wire", "namespace", "name"),
-    [
-        ("T", "", "T"),
-        ("ns%T", "ns", "T"),
-        ("%RETRY%ns%G", "ns", "%RETRY%G"),
-        ("%DLQ%G", "", "%DLQ%G"),
-        ("%LMQ%q", "", "%LMQ%q"),
-        ("rmq_sys_a%b", "", "rmq_sys_a%b"),
-    ],
-)
-def test_a_name_is_a_resource(on_wire: str, namespace: str, name: str) -> None:
-    assert resource_of(on_wire) == Resource(resource_namespace=namespace, name=name)
 
 
 def test_times_and_durations_are_milliseconds() -> None:
@@ -139,7 +106,7 @@ def test_a_stored_message_is_shown_to_its_consumer() -> None:
     }
     shown = message_of(stored(properties=properties, reconsume_times=2), topic="ns%T")
     system = shown.system_properties
-    assert shown.topic == Resource(resource_namespace="ns", name="T")
+    assert shown.topic == Resource(name="ns%T")
     assert dict(shown.user_properties) == {"colour": "red"}
     assert shown.body == b"hello"
     assert (system.message_id, system.tag, list(system.keys)) == ("ID", "a", ["k1", "k2"])
