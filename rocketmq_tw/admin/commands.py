@@ -4,14 +4,18 @@ rmqadmin waits for its own imports only."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 import rich_click as click
 
+from rocketmq_tw.admin.common_options import common_options, output_option
+
 #: Module of this package to the commands that stand in it.
 MODULES: Mapping[str, Sequence[str]] = {
     "cluster": ("clusterList",),
+    "context": ("context",),
+    "store.commands": ("store",),
     "topic": ("topicList", "topicRoute", "topicStatus", "updateTopic", "deleteTopic"),
     "topic_use": ("updateTopicPerm", "topicClusterList", "allocateMQ"),
     "lists": ("updateTopicList", "updateSubGroupList"),
@@ -119,9 +123,7 @@ def load(name: str) -> click.Command | None:
 
 
 class CommandGroup(click.RichGroup):
-    """All commands of rmqadmin; `common_options` makes the options that each of them has too."""
-
-    common_options: Callable[[], list[click.Parameter]]
+    """All commands of rmqadmin."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted(_MODULE_OF)
@@ -131,8 +133,8 @@ class CommandGroup(click.RichGroup):
         if command is None:
             command = load(name)
             if command is not None:
-                command.params.extend(self.common_options())
                 self.add_command(command)
+                _extend(command)
         return command
 
     def resolve_command(
@@ -145,3 +147,22 @@ class CommandGroup(click.RichGroup):
             hint = f": did you mean {folded[close[0]]}?" if close else ""
             context.fail(f"No such command {name!r}{hint}")
         return super().resolve_command(context, arguments)
+
+
+def _extend(command: click.Command) -> None:
+    """Adds the options that all commands have, but those that a command has in another sense. The
+    commands of groups ask no server: only the form of output is for them."""
+    if isinstance(command, click.Group):
+        for member in command.commands.values():
+            _extend_with(member, [output_option()])
+    else:
+        _extend_with(command, common_options(of_group=False))
+
+
+def _extend_with(command: click.Command, options: Sequence[click.Parameter]) -> None:
+    if isinstance(command, click.Group):
+        for member in command.commands.values():
+            _extend_with(member, options)
+    else:
+        own = {name for option in command.params for name in option.opts}
+        command.params += [option for option in options if own.isdisjoint(option.opts)]

@@ -137,6 +137,10 @@ def _short(body: str | None) -> str:
     return f"{plain(body[:_BODY_SHOWN])}... ({len(body)} characters)"
 
 
+def _whole(body: str | None) -> str:
+    return _short(None) if body is None else plain(body)
+
+
 _RECEIVED = (
     Column("Broker", "brokerName"),
     Column("Queue", "queueId"),
@@ -145,7 +149,7 @@ _RECEIVED = (
     Column("Message ID", "messageId"),
     Column("Tags", "tags"),
     Column("Keys", "keys", lambda keys: plain(" ".join(keys))),
-    Column("Body", "body", _short),
+    Column("Body", "body", _short, _whole),
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.output import plain
+from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.net.address import split_address
 
 _change_of_attribute = re.compile(r"\+[^+=,\s-][^=,\s]*=[^=,]+|-[^+=,\s-][^=,\s]*").fullmatch
@@ -60,9 +61,11 @@ def check_attributes(
 
 
 def ask_first(yes: bool, question: str) -> None:
-    """Asks for a confirmation at a terminal, unless `yes`; ends the command where the answer is no,
-    or where there is no terminal."""
-    if yes:
+    """Asks for a confirmation at a terminal, unless `yes` or `--dry-run`; ends the command where
+    the answer is no, or where there is no terminal."""
+    context = click.get_current_context(silent=True)
+    tool = None if context is None else context.find_object(Tool)
+    if yes or (tool is not None and tool.dry_run):
         return
     if not sys.stdin.isatty():
         raise click.UsageError(f"{plain(question)} Nobody can be asked here: give --yes")

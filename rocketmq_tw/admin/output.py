@@ -55,11 +55,13 @@ def local_time(timestamp_ms: int | None) -> str:
 
 
 class Column(NamedTuple):
-    """A column: its title, the row's key, and how its value is shown."""
+    """A column: its title, the row's key, and how its value is shown, in a table and in a wide
+    one."""
 
     title: str
     key: str
     show: Callable[[Any], str] = plain
+    show_wide: Callable[[Any], str] | None = None
 
 
 @attrs.frozen
@@ -79,6 +81,17 @@ class Report:
     lines: Sequence[str] = ()
 
 
+def show(report: Report, form: str | None) -> None:
+    """Prints a report as a table, the default, or as `form` says."""
+    match form:
+        case "json":
+            show_json(report)
+        case "yaml":
+            show_yaml(report)
+        case _:
+            show_tables(report, wide=form == "wide")
+
+
 def show_json(report: Report) -> None:
     """Writes one line. The encoder escapes what stands in front of the space; the other characters
     that act on a terminal stand in strings only, so they can be escaped behind it."""
@@ -86,12 +99,47 @@ def show_json(report: Report) -> None:
     click.echo(_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
-def show_tables(report: Report) -> None:
+def show_yaml(report: Report) -> None:
+    """Writes a document of YAML; characters that act on a terminal are escaped."""
+    import yaml
+
+    value = msgspec.to_builtins(report.data, str_keys=True)
+
+    def dumped(allow_unicode: bool) -> str:
+        text: str = yaml.safe_dump(
+            value,
+            sort_keys=False,
+            explicit_start=True,
+            width=_UNBOUNDED,
+            allow_unicode=allow_unicode,
+        )
+        return text
+
+    text = dumped(allow_unicode=True)
+    click.echo(dumped(allow_unicode=False) if _CONTROLS.search(text) else text, nl=False)
+
+
+def show_tables(report: Report, *, wide: bool = False) -> None:
+    """Writes tables with lines beneath them; wide ones have all values of their rows."""
     console = Console(file=sys.stdout, highlight=False, width=_UNBOUNDED)
     for listing in report.listings:
-        console.print(_table(listing))
+        console.print(_table(_widened(listing) if wide else listing))
     for line in report.lines:
         click.echo(plain(line))
+
+
+def _widened(listing: Listing) -> Listing:
+    """Adds a column for each value that has none, and shows long ones whole."""
+    columns = [column._replace(show=column.show_wide or column.show) for column in listing.columns]
+    shown = {column.key for column in columns}
+    more = dict.fromkeys(key for row in listing.rows for key in row if key not in shown)
+    return Listing([*columns, *(Column(key, key, _compact) for key in more)], listing.rows)
+
+
+def _compact(value: Any) -> str:
+    if isinstance(value, str | int | float | None):
+        return plain(value)
+    return plain(msgspec.json.encode(value).decode())
 
 
 def _table(listing: Listing) -> Table:

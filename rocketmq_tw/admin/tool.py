@@ -4,16 +4,21 @@ reactor, and one clear line for whatever goes wrong."""
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
 import rich_click as click
+from click.exceptions import Exit
 from twisted.internet.defer import Deferred
-from twisted.internet.task import react
+from twisted.internet.task import deferLater, react
 
-from rocketmq_tw.admin.output import Report, plain, show_json, show_tables
+from rocketmq_tw.admin.output import Report, plain, show
+from rocketmq_tw.admin.planning import OnlyLooks, PlannedChanges, Unanswered
+from rocketmq_tw.admin.settings import Settings
+from rocketmq_tw.admin.settings import read as read_contexts
 from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.admin.container import ContainerClient
 from rocketmq_tw.client.controller import ControllerClient
@@ -23,6 +28,7 @@ from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.client.settings import ProducerSettings
 from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
@@ -115,47 +121,108 @@ class Tool:
     """One call of rmqadmin; click hands it from the group to the command."""
 
     def __init__(self, runner: Runner = run_reactor) -> None:
-        self.name_servers = ""
-        self.json = False
-        self.tls: TlsConfig | None = None
+        self.given = Settings()
+        self.environment = Settings()
+        #: The name of the context that is to be taken, where one is named.
+        self.context: str | None = None
+        self.dry_run = False
+        #: Seconds between two looks; None for one look.
+        self.watch: int | None = None
         self._runner = runner
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings that count: what is given, then the named context, the environment, the
+        current context."""
+        if self.context is not None:
+            named = read_contexts().named(self.context)
+            return self.given.over(named).over(self.environment)
+        known = self.given.over(self.environment)
+        if known.name_servers is not None:
+            return known
+        contexts = read_contexts()
+        if contexts.current is None:
+            return known
+        return known.over(contexts.named(contexts.current))
 
     def run(self, work: Work[T], *, needs_names: bool = True) -> T:
         """Returns the result of `work`. Raises `ClickException` with one line that says what went
         wrong."""
+        if self.watch is not None:
+            raise click.UsageError("--watch: this command goes on by itself, see its own options")
+        return self._run(self._planned(work) if self.dry_run else work, needs_names)
+
+    def _run(self, work: Work[T], needs_names: bool) -> T:
+        names = self.settings.name_servers or ""
         if needs_names:
-            self._check_names()
+            _check_names(names)
         try:
-            result: T = self._runner(self.name_servers, work, self.tls)
+            result: T = self._runner(names, work, self.settings.tls())
         except NoRouteError as error:
-            others = f"(name servers: {self.name_servers}; -n names others)"
+            others = f"(name servers: {names}; -n names others)"
             fail(f"{explain(error)} {others}", error)
         except RequestError as error:
             fail(error.remark, error)
-        except (ClientError, RemotingError, WireError, TlsConfigError) as error:
+        except (ClientError, RemotingError, WireError, TlsConfigError, ConfigError) as error:
             fail(explain(error), error)
         return result
 
-    def _check_names(self) -> None:
-        if not self.name_servers.strip():
-            raise click.UsageError(
-                "no name server is given: add -n host:port or set NAMESRV_ADDR,"
-                " several with ';' between them"
-            )
-        try:
-            name_server_addresses(self.name_servers)
-        except ValueError as error:
-            raise click.UsageError(f"-n: {error}") from error
-
     def show(self, report: Report) -> None:
-        if self.json:
-            show_json(report)
-        else:
-            show_tables(report)
+        """Prints a report in the form that is wanted."""
+        show(report, self.settings.output)
 
     def report(self, work: Work[Report], *, needs_names: bool = True) -> None:
-        """Runs `work` and shows what it found."""
-        self.show(self.run(work, needs_names=needs_names))
+        """Runs `work` and shows what it found, again and again where that is wanted."""
+        if self.watch is None:
+            self.show(self.run(work, needs_names=needs_names))
+            return
+        interval = self.watch
+
+        async def again(servers: Servers) -> None:
+            servers.remoting = OnlyLooks(servers.remoting)
+            while True:
+                try:
+                    report = await work(servers)
+                except (ClientError, RemotingError) as error:
+                    # The next look may find the server again.
+                    warn(explain(error))
+                else:
+                    if sys.stdout.isatty():
+                        click.clear()
+                    self.show(report)
+                await deferLater(servers.reactor, interval)
+
+        self._run(again, needs_names)
+
+    def _planned(self, work: Work[T]) -> Work[T]:
+        """Makes work that shows what it would change, and ends the command then."""
+
+        async def planned(servers: Servers) -> T:
+            plan = PlannedChanges(servers.remoting)
+            servers.remoting = plan
+            try:
+                result = await work(servers)
+            except Unanswered:
+                self.show(plan.report())
+                raise Exit from None
+            if plan.requests:
+                self.show(plan.report())
+                raise Exit
+            return result
+
+        return planned
+
+
+def _check_names(names: str) -> None:
+    if not names.strip():
+        raise click.UsageError(
+            "no name server is given: add -n host:port or set NAMESRV_ADDR, several with ';'"
+            " between them, or make a context with rmqadmin context add"
+        )
+    try:
+        name_server_addresses(names)
+    except ValueError as error:
+        raise click.UsageError(f"-n: {error}") from error
 
 
 def explain(error: Exception) -> str:

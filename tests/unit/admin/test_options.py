@@ -21,14 +21,14 @@ STOCK: dict[str, dict[str, list[tuple[str | None, str, bool, bool]]]] = json.loa
     Path(__file__).with_name("mqadmin.json").read_text()
 )
 #: What all commands have, the way around a question, and long names that stock has no letter for.
-COMMON = {"-n", "--output", "--tls", "--tls-config"}
+COMMON = {"-n", "--context", "--output", "--tls", "--tls-config", "--dry-run", "--watch"}
 OURS = COMMON | {"-y"}
 #: Options of our own.
 MORE = {"clusterRT": {"--rounds"}, "startMonitoring": {"--interval", "--rounds"}}
 #: Options of one version that mean something else in the other, and the new meaning is ours.
 OTHERWISE = {("4.9.7", "resetOffsetByTime", "c")}
 #: Commands of our own.
-OWN = {"decodeMessageId"}
+OWN = {"context", "decodeMessageId", "store"}
 
 NAMES = {name for names in MODULES.values() for name in names}
 CASES = [(version, name) for version in STOCK for name in STOCK[version] if name in NAMES]
@@ -89,8 +89,9 @@ def test_a_command_that_is_not_there_is_told_with_one_like_it(world) -> None:
 def test_help_is_shown(arguments: list[str]) -> None:
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0
-    assert "--namesrvAddr" in result.output
-    assert "--output" in result.output
+    if arguments[:1] not in (["context"], ["store"]):
+        assert "--namesrvAddr" in result.output
+        assert "--output" in result.output
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""The options that may stand before or behind every command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import rich_click as click
+from click.core import ParameterSource
+
+from rocketmq_tw.admin.settings import FORMS, Settings
+from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.config.properties import ConfigError
+
+Callback = Callable[[click.Context, click.Parameter, Any], None]
+
+
+def _setting(field: str) -> Callback:
+    """Makes the callback of an option that is a setting. A command's own option wins over the
+    group's, which stands before it."""
+
+    def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+        if not value:
+            return
+        if field == "tls_file":
+            try:
+                Settings(tls_file=value).tls()
+            except ConfigError as error:
+                raise click.BadParameter(str(error)) from error
+        tool = context.ensure_object(Tool)
+        assert option.name is not None
+        if context.get_parameter_source(option.name) is ParameterSource.ENVIRONMENT:
+            tool.environment = attrs.evolve(tool.environment, **{field: value})
+        else:
+            tool.given = attrs.evolve(tool.given, **{field: value})
+
+    return keep
+
+
+def _attribute(name: str) -> Callback:
+    """Makes the callback of an option that a `Tool` has an attribute for."""
+
+    def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+        if value:
+            setattr(context.ensure_object(Tool), name, value)
+
+    return keep
+
+
+def output_option() -> click.Parameter:
+    """Makes the option for the form of output."""
+    return click.Option(
+        ["--output"],
+        type=click.Choice(FORMS),
+        expose_value=False,
+        callback=_setting("output"),
+        help="Tables (the default), tables with all there is, one line of JSON, or YAML.",
+    )
+
+
+def common_options(*, of_group: bool) -> list[click.Parameter]:
+    """Makes the options, of the group or of a command; environment variables count once."""
+
+    def variable(name: str) -> str | None:
+        return name if of_group else None
+
+    return [
+        click.Option(
+            ["-n", "--namesrvAddr"],
+            metavar="HOST:PORT;...",
+            envvar=variable("NAMESRV_ADDR"),
+            show_envvar=True,
+            expose_value=False,
+            callback=_setting("name_servers"),
+            help="The name servers.",
+        ),
+        click.Option(
+            ["--context"],
+            metavar="NAME",
+            envvar=variable("RMQADMIN_CONTEXT"),
+            show_envvar=True,
+            expose_value=False,
+            callback=_attribute("context"),
+            help="Take what is not given from this context (rmqadmin context).",
+        ),
+        output_option(),
+        click.Option(
+            ["--tls"],
+            envvar=variable("TLS_ENABLE"),
+            show_envvar=True,
+            is_flag=True,
+            expose_value=False,
+            callback=_setting("use_tls"),
+            help="Speak TLS, without a look at who answers.",
+        ),
+        click.Option(
+            ["--tls-config"],
+            envvar=variable("TLS_CONFIG_FILE"),
+            show_envvar=True,
+            metavar="FILE",
+            expose_value=False,
+            callback=_setting("tls_file"),
+            help="Speak TLS as the tls.client keys of this .properties file say.",
+        ),
+        click.Option(
+            ["--dry-run"],
+            is_flag=True,
+            expose_value=False,
+            callback=_attribute("dry_run"),
+            help="Change no server: show the requests that would.",
+        ),
+        click.Option(
+            ["--watch"],
+            type=click.IntRange(min=1),
+            metavar="SECONDS",
+            expose_value=False,
+            callback=_attribute("watch"),
+            help="Show it again and again, until Ctrl-C; not for what changes something.",
+        ),
+    ]

@@ -1,0 +1,109 @@
+"""`rmqadmin context`: settings that are kept by name."""
+
+from __future__ import annotations
+
+import attrs
+import rich_click as click
+
+from rocketmq_tw.admin import settings
+from rocketmq_tw.admin.options import ask_first, yes_option
+from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.settings import FORMS, Contexts, Settings
+from rocketmq_tw.admin.tool import Tool
+
+_name = click.argument("name")
+_CONTEXTS = (
+    Column("Current", "current", lambda current: "*" if current else ""),
+    Column("Name", "name"),
+    Column("Name servers", "nameServers"),
+    Column("TLS", "tls"),
+    Column("TLS file", "tlsConfig"),
+    Column("Output", "output"),
+)
+
+
+@click.group("context")
+def context() -> None:
+    """Keeps name servers, TLS and the form of output under names."""
+
+
+@context.command("list")
+@click.pass_obj
+def list_contexts(tool: Tool) -> None:
+    """Shows all contexts; a star marks the current one."""
+    contexts = settings.read()
+    rows = [
+        {
+            "name": name,
+            "current": name == contexts.current,
+            "nameServers": each.name_servers,
+            "tls": each.use_tls,
+            "tlsConfig": each.tls_file,
+            "output": each.output,
+        }
+        for name, each in sorted(contexts.by_name.items())
+    ]
+    tool.show(Report({"file": settings.path(), "contexts": rows}, [Listing(_CONTEXTS, rows)]))
+
+
+@context.command("add")
+@_name
+@click.option(
+    "-n", "--namesrvAddr", "name_servers", metavar="HOST:PORT;...", required=True,
+    help="The name servers.",
+)  # fmt: skip
+@click.option("--output", type=click.Choice(FORMS), help="The form of output.")
+@click.option("--tls", "use_tls", is_flag=True, default=None, help="Speak TLS.")
+@click.option("--tls-config", "tls_file", metavar="FILE", help="The file with keys of TLS.")
+@click.pass_obj
+def add_context(
+    tool: Tool,
+    name: str,
+    name_servers: str,
+    output: str | None,
+    use_tls: bool | None,
+    tls_file: str | None,
+) -> None:
+    """Makes a context, or gives one other settings; the first one becomes the current one."""
+    made = Settings(name_servers, use_tls, tls_file, output)
+    try:
+        settings.check(made)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    contexts = settings.read()
+    by_name = {**contexts.by_name, name: made}
+    _write(tool, attrs.evolve(contexts, by_name=by_name, current=contexts.current or name))
+
+
+@context.command("use")
+@_name
+@click.pass_obj
+def use_context(tool: Tool, name: str) -> None:
+    """Makes a context the current one, which every call takes its settings from."""
+    contexts = settings.read()
+    contexts.named(name)
+    _write(tool, attrs.evolve(contexts, current=name))
+
+
+@context.command("remove")
+@_name
+@yes_option
+@click.pass_obj
+def remove_context(tool: Tool, name: str, yes: bool) -> None:
+    """Removes a context."""
+    contexts = settings.read()
+    contexts.named(name)
+    ask_first(yes, f"Remove the context {name}?")
+    by_name = {each: value for each, value in contexts.by_name.items() if each != name}
+    current = None if contexts.current == name else contexts.current
+    _write(tool, Contexts(by_name, current))
+
+
+def _write(tool: Tool, contexts: Contexts) -> None:
+    settings.write(contexts)
+    tool.show(
+        Report(
+            {"current": contexts.current, "contexts": sorted(contexts.by_name)},
+            lines=[f"the current context is {contexts.current or 'none'}"],
+        )
+    )

@@ -1,0 +1,152 @@
+"""What every call needs: name servers, TLS, the form of output; and the contexts in which they are
+kept by name, in a file of YAML."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import rich_click as click
+
+from rocketmq_tw.config.load import read_tls_config
+from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.net.address import name_server_addresses
+
+#: The forms of output, the first one is the default.
+FORMS = ("table", "wide", "json", "yaml")
+#: The environment variable that names another file of contexts.
+FILE_VARIABLE = "RMQADMIN_CONTEXTS"
+_NAME_SERVERS, _TLS, _TLS_CONFIG, _OUTPUT = "name-servers", "tls", "tls-config", "output"
+
+
+@attrs.frozen
+class Settings:
+    """Settings of a call or of a context; None leaves it to others."""
+
+    name_servers: str | None = None
+    #: Whether TLS is spoken, without a look at who answers where no file says otherwise.
+    use_tls: bool | None = None
+    #: The file with keys of TLS.
+    tls_file: str | None = None
+    output: str | None = None
+
+    def over(self, others: Settings) -> Settings:
+        """Returns these settings, and the others where these leave it to them."""
+        values = {name: value for name, value in attrs.asdict(self).items() if value is not None}
+        return attrs.evolve(others, **values)
+
+    def tls(self) -> TlsConfig | None:
+        """Returns how TLS is spoken, None without TLS; raises `ConfigError` for a wrong file."""
+        if self.tls_file is not None:
+            return read_tls_config(self.tls_file)
+        return TlsConfig() if self.use_tls else None
+
+    def to_file(self) -> dict[str, Any]:
+        """Returns the settings as they stand in the file."""
+        values = {
+            _NAME_SERVERS: self.name_servers,
+            _TLS: self.use_tls,
+            _TLS_CONFIG: self.tls_file,
+            _OUTPUT: self.output,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@attrs.frozen
+class Contexts:
+    """Contexts by name, and the name of the current one."""
+
+    by_name: Mapping[str, Settings] = attrs.Factory(dict)
+    current: str | None = None
+
+    def named(self, name: str) -> Settings:
+        """Returns a context; raises `UsageError` where there is none of the name."""
+        if name not in self.by_name:
+            known = ", ".join(sorted(self.by_name)) or "none: rmqadmin context add makes one"
+            raise click.UsageError(f"there is no context {name}; there are: {known}")
+        return self.by_name[name]
+
+
+def path() -> str:
+    """Returns where contexts are kept."""
+    return os.environ.get(FILE_VARIABLE) or os.path.join(
+        click.get_app_dir("rmqadmin"), "contexts.yaml"
+    )
+
+
+def read() -> Contexts:
+    """Returns the contexts of the file; none where there is no file. Raises `UsageError` for a file
+    that cannot be read."""
+    where = path()
+    try:
+        with open(where, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, UnicodeError) as error:
+        raise click.UsageError(f"{where}: {error}") from error
+    import yaml
+
+    try:
+        value = yaml.safe_load(text) or {}
+        contexts = {str(name): _from_file(settings) for name, settings in value["contexts"].items()}
+        current = value.get("current")
+        if current is not None and current not in contexts:
+            raise ValueError(f"the current context {current!r} is not among them")
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise click.UsageError(f"{where} has no contexts, mend or remove it: {reason}") from error
+    return Contexts(contexts, current)
+
+
+def write(contexts: Contexts) -> None:
+    """Writes the file, which only its owner may read; raises `ClickException` where that fails."""
+    import yaml
+
+    value = {
+        "current": contexts.current,
+        "contexts": {name: one.to_file() for name, one in sorted(contexts.by_name.items())},
+    }
+    where = path()
+    try:
+        os.makedirs(os.path.dirname(where) or ".", exist_ok=True)
+        new = f"{where}.new"
+        with open(new, "w", encoding="utf-8", opener=_private) as file:
+            yaml.safe_dump(value, file, sort_keys=False)
+        os.replace(new, where)
+    except OSError as error:
+        raise click.ClickException(f"{where}: {error.strerror}") from error
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
+def _from_file(values: Mapping[str, Any]) -> Settings:
+    """Returns the settings of an entry; raises `ValueError` for what is none."""
+    unknown = set(values) - {_NAME_SERVERS, _TLS, _TLS_CONFIG, _OUTPUT}
+    if unknown:
+        raise ValueError(f"{sorted(unknown)[0]!r} is no setting of a context")
+    settings = Settings(
+        name_servers=values.get(_NAME_SERVERS),
+        use_tls=values.get(_TLS),
+        tls_file=values.get(_TLS_CONFIG),
+        output=values.get(_OUTPUT),
+    )
+    check(settings)
+    return settings
+
+
+def check(settings: Settings) -> None:
+    """Raises `ValueError` that says what is wrong with settings."""
+    if settings.output not in (None, *FORMS):
+        raise ValueError(f"output {settings.output!r}: give one of {', '.join(FORMS)}")
+    if settings.name_servers is not None:
+        name_server_addresses(settings.name_servers)
+    try:
+        settings.tls()
+    except ConfigError as error:
+        raise ValueError(str(error)) from error

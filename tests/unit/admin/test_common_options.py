@@ -1,0 +1,225 @@
+"""What every command has: forms of output, contexts, plans of changes, looks again and again."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rocketmq_tw.admin.output import Column, Listing, Report, show_yaml
+from rocketmq_tw.admin.settings import FILE_VARIABLE
+from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.config.net import TlsConfig
+
+NOWHERE = "10.9.9.9:9876"
+
+
+@pytest.fixture
+def contexts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where contexts are kept; there are none."""
+    file = tmp_path / "folder" / "contexts.yaml"
+    monkeypatch.setenv(FILE_VARIABLE, str(file))
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    return file
+
+
+def call(world: Any, command: str) -> Any:
+    return world.bare(command.split(), Tool(world.run))
+
+
+def test_the_version_is_shown(world) -> None:
+    outcome = call(world, "--version")
+    assert outcome.status == 0
+    assert outcome.out.startswith("rmqadmin 0.")
+
+
+# Output
+
+
+def test_yaml_says_what_json_says(world) -> None:
+    for command in ("clusterList", "getNamesrvConfig", "topicRoute -t BenchmarkTest"):
+        first, second = (world.rmqadmin(f"{command} --output {form}") for form in ("yaml", "json"))
+        assert first.out.startswith("---\n")
+        found, wanted = yaml.safe_load(first.out), second.json
+        if command == "clusterList":
+            for rows in (found, wanted):
+                rows["brokers"][0]["hours"] = None
+        assert found == wanted
+
+
+def test_yaml_acts_on_no_terminal_and_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("a\x1b[31m\x9b31m\x7f\u202eü🚀", "ü🚀", "true", "- no list", "two\nlines"):
+        show_yaml(Report({"text": text}))
+        out = capsys.readouterr().out
+        assert "".join(out.split("\n")).isprintable()
+        assert yaml.safe_load(out) == {"text": text}
+
+
+def test_a_wide_table_has_everything(world) -> None:
+    world.rmqadmin("sendMessage", "-t", "T", "-p", "x" * 500, "-k", "key")
+    narrow = world.rmqadmin("consumeMessage -t T").out
+    wide = world.rmqadmin("consumeMessage -t T --output wide").out
+    assert "x" * 500 not in narrow and "offsetMessageId" not in narrow
+    assert "x" * 500 in wide and "offsetMessageId" in wide
+    assert '"KEYS":"key"' in wide
+
+
+def test_a_wide_table_of_rows_with_different_keys(world) -> None:
+    rows = [{"a": 1}, {"a": 2, "b": [1, 2], "c": None}]
+    tool = Tool(world.run)
+    tool.given = tool.given.over(type(tool.given)(output="wide"))
+    tool.show(Report(rows, [Listing([Column("A", "a")], rows)]))
+    out = world._capsys.readouterr().out
+    assert out.split("\n")[0].split() == ["A", "b", "c"]
+    assert "[1,2]" in out
+
+
+# Contexts
+
+
+def test_a_context_names_servers_tls_and_output(world, contexts: Path) -> None:
+    assert "no name server is given" in call(world, "topicList").err
+    made = call(world, f"context add test -n {world.names} --tls --output json")
+    assert json.loads(made.out) == {"current": "test", "contexts": ["test"]}
+    assert stat.S_IMODE(contexts.stat().st_mode) == 0o600
+    outcome = call(world, "topicList")
+    assert json.loads(outcome.out)["topics"]
+    assert world.tls == TlsConfig()
+    # What is given wins.
+    assert call(world, "topicList --output table").out.startswith("BenchmarkTest\n")
+
+
+def test_contexts_are_chosen_and_removed(world, contexts: Path, monkeypatch) -> None:
+    call(world, f"context add away -n {NOWHERE}")
+    call(world, f"context add here -n {world.names}")
+    assert "cannot connect" in call(world, "topicList").err or (
+        "no name server answers" in call(world, "topicList").err
+    )
+    assert call(world, "topicList --context here").status == 0
+    assert call(world, "--context here topicList").status == 0
+    monkeypatch.setenv("NAMESRV_ADDR", world.names)
+    # A variable counts more than the current context, and less than one that is named.
+    assert call(world, "topicList").status == 0
+    assert call(world, "topicList --context away").status == 1
+    monkeypatch.delenv("NAMESRV_ADDR")
+    monkeypatch.setenv("RMQADMIN_CONTEXT", "here")
+    assert call(world, "topicList").status == 0
+    monkeypatch.delenv("RMQADMIN_CONTEXT")
+    assert call(world, "context use here").out == "the current context is here\n"
+    assert call(world, "topicList").status == 0
+    listed = json.loads(call(world, "context list --output json").out)
+    assert [(one["name"], one["current"], one["nameServers"]) for one in listed["contexts"]] == [
+        ("away", False, NOWHERE),
+        ("here", True, world.names),
+    ]
+    outcome = call(world, "context remove here")
+    assert (outcome.status, "give --yes" in outcome.err) == (2, True)
+    assert call(world, "context remove here --yes").out == "the current context is none\n"
+    outcome = call(world, "context use here")
+    assert "there is no context here; there are: away" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[", "while parsing"),
+        ("contexts: 1", "has no contexts, mend or remove it"),
+        ("contexts: {a: {nameservers: x}}", "'nameservers' is no setting of a context"),
+        ("contexts: {a: {output: xml}}", "give one of table, wide, json, yaml"),
+        ("contexts: {a: {name-servers: nowhere}}", "give host:port"),
+        ("contexts: {}\ncurrent: a", "the current context 'a' is not among them"),
+    ],
+)
+def test_a_wrong_file_of_contexts_is_told(world, contexts: Path, text: str, reason: str) -> None:
+    contexts.parent.mkdir()
+    contexts.write_text(text)
+    outcome = call(world, "topicList")
+    assert outcome.status == 2
+    assert outcome.err.count("\n") == 1
+    assert str(contexts) in outcome.err and reason in outcome.err
+
+
+def test_a_wrong_context_is_not_made(world, contexts: Path) -> None:
+    assert "give host:port" in call(world, "context add x -n nowhere").err
+    assert "No such file" in call(world, "context add x -n a:1 --tls-config /no/file").err
+    assert not contexts.exists()
+
+
+# Plans
+
+
+def test_a_plan_shows_what_would_be_sent_and_changes_nothing(world) -> None:
+    outcome = world.rmqadmin("updateTopic -t T -c DefaultCluster -o true --dry-run --output json")
+    plan = outcome.json
+    assert (plan["dryRun"], plan["complete"]) == (True, True)
+    assert [(one["request"], one["address"]) for one in plan["requests"]] == [
+        ("UPDATE_AND_CREATE_TOPIC", "10.0.0.2:10911"),
+        ("PUT_KV_CONFIG", "10.0.0.1:9876"),
+    ]
+    assert plan["requests"][0]["fields"]["topic"] == "T"
+    assert "T" not in world.rmqadmin("topicList").out.split()
+    lines = world.rmqadmin("updateBrokerConfig -c DefaultCluster -k a -v b --dry-run").out
+    assert "a=b" in lines
+    assert "nothing is changed; this would be sent\n" in lines
+
+
+def test_a_plan_of_deleting_asks_nothing(world) -> None:
+    world.rmqadmin("updateTopic -t T -c DefaultCluster")
+    plan = world.rmqadmin("deleteTopic -t T -c DefaultCluster --dry-run --output json").json
+    assert {one["request"] for one in plan["requests"]} == {
+        "DELETE_TOPIC_IN_BROKER",
+        "DELETE_TOPIC_IN_NAMESRV",
+    }
+    assert "T" in world.rmqadmin("topicList").out.split()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["sendMessage -t T -p x", "wipeWritePerm -b broker-a", "checkMsgSendRT -t T -a 2"],
+)
+def test_a_plan_ends_where_it_needs_an_answer(world, command: str) -> None:
+    world.rmqadmin("updateTopic -t T -c DefaultCluster")
+    plan = world.rmqadmin(f"{command} --dry-run --output json").json
+    assert (len(plan["requests"]), plan["complete"]) == (1, False)
+    assert world.rmqadmin("consumeMessage -t T").out.splitlines()[-1] == "0 messages"
+
+
+def test_a_plan_of_looking_looks(world) -> None:
+    assert world.rmqadmin("topicList --dry-run").out == world.rmqadmin("topicList").out
+
+
+# Again and again
+
+
+class _Enough(Tool):
+    """Ends after three reports."""
+
+    def __init__(self, runner: Any) -> None:
+        super().__init__(runner)
+        self.shown = 0
+
+    def show(self, report: Report) -> None:
+        super().show(report)
+        self.shown += 1
+        if self.shown == 3:
+            raise SystemExit(0)
+
+
+def test_a_look_is_taken_again_and_again(world) -> None:
+    tool = _Enough(world.run)
+    arguments = ["-n", world.names, "topicStatus", "-t", "BenchmarkTest", "--watch", "1"]
+    outcome = world.bare([*arguments, "--output", "json"], tool)
+    assert len(outcome.out.splitlines()) == 3
+
+
+def test_what_changes_something_is_not_done_again_and_again(world) -> None:
+    outcome = world.rmqadmin("updateTopic -t T -c DefaultCluster --watch 1")
+    assert outcome.status == 2
+    assert "--watch is for commands that only look: this one sends UPDATE_AND_CREATE" in outcome.err
+    assert "T" not in world.rmqadmin("topicList").out.split()
+    outcome = world.rmqadmin("printMsg -t T --watch 1")
+    assert "this command goes on by itself" in outcome.err
