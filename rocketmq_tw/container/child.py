@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import select
+import signal
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -26,6 +30,9 @@ from rocketmq_tw.container.messages import (
 )
 from rocketmq_tw.container.neighbours import NamedNeighbours
 
+#: Seconds that the process may take to stop before the container has said how many.
+STOP_SECONDS = 60.0
+
 log = Logger()
 
 
@@ -38,7 +45,8 @@ def read_settings(descriptor: int = ORDERS) -> list[Setting]:
 
 class Supervision(LineOnlyReceiver):
     """Hears the container, and stops this process cleanly once it is gone or says so by closing the
-    pipe."""
+    pipe. A process that does not stop in time is killed by its own alarm: a container that is gone
+    kills nobody."""
 
     delimiter = b"\n"
     MAX_LENGTH = MAX_LINE
@@ -47,6 +55,8 @@ class Supervision(LineOnlyReceiver):
         self.neighbours = NamedNeighbours()
         self._reactor = reactor
         self._is_connected = False
+        #: How long this process may take to stop.
+        self._stop_seconds = STOP_SECONDS
 
     def begin(self) -> None:
         """Listens to the container, in a session of its own: Ctrl-C at the container's terminal is
@@ -54,6 +64,8 @@ class Supervision(LineOnlyReceiver):
         with contextlib.suppress(PermissionError):
             os.setsid()
         self._is_connected = True
+        # Not on the reactor's thread, which may be what hangs.
+        Thread(target=self._limit_stop, args=(os.dup(ORDERS),), daemon=True).start()
         StandardIO(self, ORDERS, REPORTS, self._reactor)  # type: ignore[call-arg]
 
     def serves(self, address: str) -> None:
@@ -66,6 +78,8 @@ class Supervision(LineOnlyReceiver):
 
     def lineReceived(self, line: bytes) -> None:
         orders = msgspec.json.decode(line, type=Orders)
+        if orders.stop_timeout_millis is not None:
+            self._stop_seconds = orders.stop_timeout_millis / 1000
         if orders.masters is not None:
             self.neighbours.names = orders.masters
 
@@ -74,6 +88,15 @@ class Supervision(LineOnlyReceiver):
         log.info("the container ends this broker, or is gone")
         with contextlib.suppress(ReactorNotRunning):
             self._reactor.stop()
+
+    def _limit_stop(self, descriptor: int) -> None:
+        """Waits for the end of the orders; from then on the time runs."""
+        ends = select.poll()
+        # Their end alone: what they say is for the reactor.
+        ends.register(descriptor, 0)
+        ends.poll()
+        # The system does it, whatever this process is busy with.
+        signal.alarm(math.ceil(self._stop_seconds))
 
     def _report(self, report: ChildReport) -> None:
         """Writes at once: the process may end before its reactor would."""

@@ -12,12 +12,14 @@ from twisted.python.failure import Failure
 from rocketmq_tw.container.broker_files import BrokerFiles, FileRefused
 from rocketmq_tw.container.interface import (
     BrokerIdentity,
+    BrokerSetup,
     IBrokerHosting,
     IHostedBroker,
     StartFailed,
 )
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.runtime.waiters import Waiters
 
 log = Logger()
 
@@ -31,8 +33,8 @@ class NoSuchBroker(Exception):
 
 
 class BrokerContainer:
-    """Adds and removes brokers, one after the other. What happens to one broker is nothing to the
-    others."""
+    """Adds and removes brokers. What happens to one broker is nothing to the others: while one
+    starts, be it for ever, others come and go."""
 
     def __init__(self, files: BrokerFiles, hosting: IBrokerHosting, in_thread: InThread) -> None:
         """`in_thread` reads the brokers' files."""
@@ -41,6 +43,8 @@ class BrokerContainer:
         self._in_thread = in_thread
         self._changing = Serial()
         self._brokers: dict[BrokerIdentity, IHostedBroker] = {}
+        #: Who waits for the end of a start that is under way.
+        self._starting: dict[BrokerIdentity, Waiters[None]] = {}
         self._is_stopped = False
 
     @property
@@ -51,48 +55,77 @@ class BrokerContainer:
     def add(self, path: str) -> Deferred[BrokerIdentity]:
         """Starts the broker that the file at `path` describes and fires once it serves; fails with
         `NotAdded`."""
-        return self._changing.run(self._add, path)
+        return self._changing.run(self._read, path).addCallback(self._add)
 
     def remove(self, identity: BrokerIdentity) -> Deferred[None]:
-        """Stops a broker and fires once all that it accepted is on disk; fails with
-        `NoSuchBroker`."""
-        return self._changing.run(self._remove, identity)
-
-    def stop(self) -> Deferred[None]:
-        """Stops all brokers, slaves before masters; none is added any more. Never fails."""
-        self._is_stopped = True
-        return self._changing.run(self._stop)
+        """Stops a broker, also one that still starts, and fires once all that it accepted is on
+        disk; fails with `NoSuchBroker`."""
+        return self._give_up([identity]).addCallback(
+            lambda given_up: self._changing.run(self._remove, identity, bool(given_up))
+        )
 
     @inlineCallbacks
-    def _add(self, path: str) -> Generator[Any, Any, BrokerIdentity]:
-        if self._is_stopped:
-            raise NotAdded("the container stops")
+    def stop(self) -> Generator[Any, Any, None]:
+        """Stops all brokers, slaves before masters, and starts that are under way; none is added
+        any more. Never fails."""
+        self._is_stopped = True
+        given_up = self._give_up(list(self._starting))
+        yield self._changing.run(self._stop)
+        yield given_up
+        # Those that served before they could be given up.
+        yield self._changing.run(self._stop)
+
+    def _give_up(self, identities: Iterable[BrokerIdentity]) -> Deferred[Any]:
+        """Ends starts that are under way; fires with a list as long as there were such, once they
+        are over."""
+        starts = {each: self._starting[each] for each in identities if each in self._starting}
+        waiting = [start.wait() for start in starts.values()]
+        for identity in starts:
+            self._hosting.give_up(identity)
+        return DeferredList(waiting)
+
+    @inlineCallbacks
+    def _read(self, path: str) -> Generator[Any, Any, BrokerSetup]:
+        """Reads a broker's file, and keeps its place."""
         try:
             setup = yield self._in_thread(lambda: self._files.read(path))
         except FileRefused as error:
             raise NotAdded(str(error)) from error
         identity: BrokerIdentity = setup.identity
-        if identity in self._brokers:
+        if self._is_stopped:
+            raise NotAdded("the container stops")
+        if identity in self._brokers or identity in self._starting:
             raise NotAdded(
                 f"{identity.canonical_name} has already been added to current broker container"
             )
+        self._starting[identity] = Waiters()
+        return setup
+
+    @inlineCallbacks
+    def _add(self, setup: BrokerSetup) -> Generator[Any, Any, BrokerIdentity]:
+        identity = setup.identity
         try:
-            broker = yield self._hosting.start(setup)
+            if self._is_stopped:
+                raise NotAdded("the container stops")
+            self._brokers[identity] = yield self._hosting.start(setup)
         except StartFailed as error:
             log.error(
                 "{broker} of {path} did not start: {why}",
                 broker=identity.canonical_name,
-                path=path,
+                path=setup.path,
                 why=str(error),
             )
             raise NotAdded(f"start broker failed, {error}") from error
-        self._brokers[identity] = broker
-        log.info("{broker} of {path} is added", broker=identity.canonical_name, path=path)
+        finally:
+            self._starting.pop(identity).fire(None)
+        log.info("{broker} of {path} is added", broker=identity.canonical_name, path=setup.path)
         return identity
 
     @inlineCallbacks
-    def _remove(self, identity: BrokerIdentity) -> Generator[Any, Any, None]:
+    def _remove(self, identity: BrokerIdentity, was_given_up: bool) -> Generator[Any, Any, None]:
         broker = self._brokers.pop(identity, None)
+        if broker is None and was_given_up:
+            return
         if broker is None:
             raise NoSuchBroker(identity.canonical_name)
         yield self._end([broker])

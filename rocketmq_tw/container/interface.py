@@ -69,3 +69,6 @@ class IBrokerHosting(Interface):
 
     def start(setup: BrokerSetup) -> Deferred[IHostedBroker]:
         """Fires with the broker once it serves; fails with `StartFailed`."""
+
+    def give_up(identity: BrokerIdentity) -> None:
+        """Has a start that is under way end soon, where that is possible."""

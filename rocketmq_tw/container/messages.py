@@ -21,6 +21,8 @@ class Orders(msgspec.Struct, omit_defaults=True):
 
     #: Keys and values that win over those of the broker's file; in the first line only.
     settings: dict[str, str] | None = None
+    #: How long the process may take to stop, in ms.
+    stop_timeout_millis: int | None = None
     #: Names of the masters that the container has now, the broker's own among them.
     masters: list[str] | None = None
 

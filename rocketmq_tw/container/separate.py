@@ -23,6 +23,7 @@ from rocketmq_tw.config.container import BrokerContainerConfig
 from rocketmq_tw.config.schema import keys_of
 from rocketmq_tw.config.values import format_value
 from rocketmq_tw.container.interface import (
+    BrokerIdentity,
     BrokerSetup,
     IBrokerHosting,
     IHostedBroker,
@@ -156,15 +157,24 @@ class SupervisedBroker:
         self._begin()
         return starting
 
+    def give_up(self) -> None:
+        """Ends a start that is under way; it fails then."""
+        if self._starting is not None and self._run is not None:
+            self._why = "it was removed while it started"
+            self._end(self._run)
+
     def stop(self) -> Deferred[None]:
         self._is_stopping = True
         self._again.cancel()
         if self._run is None:
             self._over()
             return succeed(None)
-        self._run.end()
-        self._too_late.set(self._config.broker_stop_timeout_millis / 1000)
+        self._end(self._run)
         return self._ended_for_good.wait()
+
+    def _end(self, run: BrokerRun) -> None:
+        run.end()
+        self._too_late.set(self._config.broker_stop_timeout_millis / 1000)
 
     def tell_masters(self, names: Sequence[str]) -> None:
         """Tells the process which masters the container has."""
@@ -182,6 +192,8 @@ class SupervisedBroker:
             self._ended("no process")
             return
         run.order(Orders(settings=self._settings))
+        # Where the container is gone, nobody else ends a process that does not stop.
+        run.order(Orders(stop_timeout_millis=self._config.broker_stop_timeout_millis))
 
     def _told(self, report: ChildReport) -> None:
         if report.failed is not None:
@@ -270,6 +282,12 @@ class BrokersApart:
             return failure
 
         return broker.start().addCallbacks(lambda _: broker, failed)
+
+    def give_up(self, identity: BrokerIdentity) -> None:
+        """See `IBrokerHosting`."""
+        for broker in self._brokers:
+            if broker.setup.identity == identity:
+                broker.give_up()
 
     def _changed(self) -> None:
         self._brokers = [broker for broker in self._brokers if not broker.is_over]

@@ -18,6 +18,7 @@ from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.container.interface import (
+    BrokerIdentity,
     BrokerSetup,
     IBrokerHosting,
     IHostedBroker,
@@ -126,6 +127,9 @@ class BrokersTogether:
             raise StartFailed(self._machine.describe(error, setup)) from error
         self.brokers.append(broker)
         return InnerBroker(setup, broker, lambda: self.brokers.remove(broker))
+
+    def give_up(self, identity: BrokerIdentity) -> None:
+        """Does nothing: what hangs in this process is not ended without it."""
 
     def _make(self, setup: BrokerSetup) -> Broker:
         machine = self._machine
