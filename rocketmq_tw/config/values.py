@@ -17,7 +17,8 @@ _address = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})").fullm
 #: Java and Python look up labels of at most 63 characters.
 _host_name = re.compile(r"[\w-]{1,63}(?:\.[\w-]{1,63})*\.?").fullmatch
 _plain_name = re.compile(r"[^\s/\\\x00-\x1f\x7f]+").fullmatch
-_delay = re.compile(r"[0-9]+[smhd]").fullmatch
+_delay = re.compile(r"([0-9]+)([smhd])", re.ASCII).fullmatch
+_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Parse = Callable[[str], Any]
 
@@ -149,9 +150,17 @@ def hours_of_day(text: str) -> str:
 
 def delay_levels(text: str) -> str:
     """Reads durations such as `1s 5m 2h 1d`, one for each level."""
-    if not text.split() or not all(map(_delay, text.split())):
-        raise ValueError("give durations with s, m, h or d, blanks between them, as in 1s 5m 2h")
+    delay_levels_ms(text)
     return text.strip()
+
+
+def delay_levels_ms(text: str) -> tuple[int, ...]:
+    """Returns the milliseconds of each delay level, of level 1 first; raises `ValueError`."""
+    found = [_delay(word) for word in text.split()]
+    levels = tuple(int(each[1]) * _UNITS[each[2]] for each in found if each is not None)
+    if not levels or len(levels) < len(found):
+        raise ValueError("give durations with s, m, h or d, blanks between them, as in 1s 5m 2h")
+    return levels
 
 
 def any_text(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -71,9 +71,6 @@ class IBrokers(Interface):
 
     def names() -> Sequence[str]:
         """Returns the names of all brokers of the cluster that are known."""
-
-    def on_change(callback: Callable[[], None]) -> None:
-        """Calls `callback` whenever brokers come or go."""
 
 
 @attrs.frozen

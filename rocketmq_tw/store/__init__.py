@@ -2,6 +2,6 @@
 
 Public, for the rooms above: `message_store.MessageStore`; what it answers and what it asks of its
 log (`interface`); what can go wrong (`errors`); where it keeps what (`paths`); files of metadata
-(`metadata`); the delay levels (`dispatch_entries.parse_delay_levels`). `segments`, with `handles`
-and `unsynced`, are the files that a DLedger member is made of as well. All else is the store's own.
+(`metadata`). `segments`, with `handles` and `unsynced`, are the files that a DLedger member is made
+of as well. All else is the store's own.
 """

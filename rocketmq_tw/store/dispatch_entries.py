@@ -22,7 +22,6 @@ _UNIQUE_ID = b"UNIQ_KEY\x01"
 _wanted = re.compile(rb"\x02(TAGS|UNIQ_KEY|KEYS)\x01([^\x02]*)").findall
 #: Keys of messages of a batch that go into the index in one go; with more each goes by itself.
 MOST_BATCH_KEYS = 8192
-_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class DispatchEntry(msgspec.Struct, gc=False):
@@ -102,21 +101,6 @@ class BatchEntry(msgspec.Struct, gc=False):
 
 
 AnyDispatchEntry = DispatchEntry | BatchEntry
-
-
-def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Milliseconds by level, level 1 first, of `1s 5s 1m 2h 1d`; raises `ValueError`."""
-    levels = []
-    for word in text.split():
-        number, unit = word[:-1], word[-1:]
-        if unit not in _UNITS or not (number.isascii() and number.isdigit()):
-            raise ValueError(
-                f"messageDelayLevel has {word!r}: write a number and s, m, h or d, as in `1s 5m`"
-            )
-        levels.append(int(number) * _UNITS[unit])
-    if not levels:
-        raise ValueError("messageDelayLevel is empty: name at least one level, as in `1s 5s`")
-    return tuple(levels)
 
 
 def property_value(properties: bytes, name: bytes) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from zope.interface import implementer
 
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.config.values import delay_levels_ms
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import ReservingFiles
 from rocketmq_tw.message.batch import Batch
@@ -21,7 +22,7 @@ from rocketmq_tw.store.checkpointing import Checkpointing, CheckpointWrite
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.cutting import Cutting
 from rocketmq_tw.store.deleted_topics import DeletedTopics
-from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
+from rocketmq_tw.store.dispatch_entries import EntryMaker
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
@@ -60,7 +61,7 @@ class MessageStore(StoreReads):
         open_files: int = HANDLES,
     ) -> None:
         try:
-            self.delay_levels = parse_delay_levels(config.message_delay_level)
+            self.delay_levels = delay_levels_ms(config.message_delay_level)
         except ValueError as error:
             raise StoreError(str(error)) from error
         self.config = config

@@ -142,7 +142,6 @@ class PlayedBrokers:
         #: Names of brokers that cannot be reached.
         self.gone: set[str] = set()
         self._answers: dict[int, Answer] = {}
-        self._listeners: list[Callable[[], None]] = []
 
     def add_topic(
         self, topic: str, queues: Mapping[str, int], *, perm: int = 6, message_type: str = ""
@@ -173,11 +172,6 @@ class PlayedBrokers:
             self._answers[code] = lambda _: fail(error)
         else:
             self._answers[code] = answer
-
-    def change(self) -> None:
-        """Brokers come or go."""
-        for callback in self._listeners:
-            callback()
 
     # IBrokers
 
@@ -226,9 +220,6 @@ class PlayedBrokers:
 
     def names(self) -> Sequence[str]:
         return sorted({data.broker_name for r in self.routes.values() for data in r.broker_datas})
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        self._listeners.append(callback)
 
     def _topic_config(self, request: RemotingCommand) -> RemotingCommand:
         topic = request.header(GetTopicConfigRequestHeader).topic

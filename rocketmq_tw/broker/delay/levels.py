@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from rocketmq_tw.broker.writing.redirects import Draft
+from rocketmq_tw.config.values import delay_levels_ms
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import (
@@ -19,7 +20,6 @@ from rocketmq_tw.message.properties import (
     parse_properties,
 )
 from rocketmq_tw.message.record import RecordHead
-from rocketmq_tw.store.dispatch_entries import parse_delay_levels
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -30,7 +30,7 @@ class DelayLevels:
 
     def __init__(self, text: str) -> None:
         """Parses `messageDelayLevel`, such as `1s 5s 10s 1m 2h 1d`; raises `ValueError`."""
-        self._delays = parse_delay_levels(text)
+        self._delays = delay_levels_ms(text)
 
     @property
     def max_level(self) -> int:

@@ -113,9 +113,6 @@ class ClusterBrokers:
     def names(self) -> Sequence[str]:
         return self._known.names()
 
-    def on_change(self, callback: Callable[[], None]) -> None:
-        self._known.on_change(callback)
-
     # Lanes
 
     def _connection(

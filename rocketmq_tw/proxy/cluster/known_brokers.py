@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -12,7 +12,6 @@ from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.name_servers import NameServers
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.runtime.fairness import Coalesced
-from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo, TopicRouteData
@@ -38,7 +37,6 @@ class KnownBrokers:
         #: Name of a known broker -> since when name servers do not have it.
         self._gone: dict[str, float] = {}
         self._brokers: dict[str, BrokerData] = {}
-        self._changed: Listeners[()] = Listeners("brokers came or went")
         self._look = Coalesced(lambda: Deferred.fromCoroutine(self._ask()))
         self._periodic = PeriodicCall(
             clock, "asking for brokers", SECONDS, self._look.request, may_hang=True
@@ -73,16 +71,12 @@ class KnownBrokers:
                 return name
         return None
 
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` whenever brokers come or go, or others serve."""
-        self._changed.add(callback)
-
     def learn(self, route: TopicRouteData) -> None:
         """Takes the brokers of a route that came."""
         found = {data.broker_name: data for data in route.broker_datas}
         for name in found:
             self._gone.pop(name, None)
-        self._use({**self._brokers, **found})
+        self._brokers = {**self._brokers, **found}
 
     async def _ask(self) -> None:
         try:
@@ -94,7 +88,7 @@ class KnownBrokers:
             # Those that are known stay in use: they may well be there.
             self.log.warn("the brokers of the cluster: {error}", error=error)
             return
-        self._use({**self._kept(info.broker_addr_table), **info.broker_addr_table})
+        self._brokers = {**self._kept(info.broker_addr_table), **info.broker_addr_table}
 
     def _kept(self, found: Mapping[str, BrokerData]) -> dict[str, BrokerData]:
         """Returns the known brokers that stay in use where a name server has those of `found`."""
@@ -107,8 +101,3 @@ class KnownBrokers:
             for name, data in self._brokers.items()
             if now - self._gone.get(name, now) < KEEP_SECONDS
         }
-
-    def _use(self, brokers: dict[str, BrokerData]) -> None:
-        if brokers != self._brokers:
-            self._brokers = brokers
-            self._changed.tell()

@@ -10,14 +10,14 @@ from typing import Any
 from google.protobuf.descriptor import FileDescriptor
 
 from rocketmq_tw.proxy.grpc.interfaces import SMALL_REQUEST, BothStreams, GrpcStatus, ICall, Methods
-from rocketmq_tw.proxy.proto import reflection_pb2, reflection_v1alpha_pb2
+from rocketmq_tw.proxy.proto import health_pb2, reflection_pb2, reflection_v1alpha_pb2
 
 
 class ReflectionService:
-    """Tells what `files` declare, and what they are made of."""
+    """Tells what `files` declare, and what they are made of; health and reflection as well."""
 
     def __init__(self, files: Sequence[FileDescriptor]) -> None:
-        own = (reflection_pb2.DESCRIPTOR, reflection_v1alpha_pb2.DESCRIPTOR)
+        own = (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR, reflection_v1alpha_pb2.DESCRIPTOR)
         #: All files by name, and the file of each symbol; those that a file needs stand before it.
         self._files: dict[str, FileDescriptor] = {}
         self._symbols: dict[str, FileDescriptor] = {}

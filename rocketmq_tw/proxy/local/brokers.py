@@ -3,7 +3,7 @@ the network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -86,9 +86,6 @@ class LocalBrokers:
     def names(self) -> Sequence[str]:
         names = self._others.names()
         return names if self._name in names else [*names, self._name]
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        self._others.on_change(callback)
 
     def _is_here(self, broker_name: str) -> bool:
         return broker_name == self._name and self._broker.role.role is Role.MASTER

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.preparing import Prepared, properties_text
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.config.values import delay_levels_ms
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.compression import CompressionType, compression_flag, gzip_to_zlib
@@ -21,7 +22,6 @@ from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code, Encoding, Message
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
-from rocketmq_tw.store.dispatch_entries import parse_delay_levels
 
 _GZIP = Encoding.GZIP
 #: Up to here a message that is too large is told so by the status of its entry.
@@ -56,7 +56,7 @@ class OutgoingMessages:
         self._now_ms = now_ms
         self._in_thread = in_thread
         self._checks = MessageChecks(config, now_ms)
-        self._delays = parse_delay_levels(config.message_delay_level)
+        self._delays = delay_levels_ms(config.message_delay_level)
         self._unpacking = Serial()
         most = config.max_message_size
         largest = max(_LEAST_LARGEST, 2 * most) if most else config.grpc_max_inbound_message_size

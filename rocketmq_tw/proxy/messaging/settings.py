@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.address import split_address
+from rocketmq_tw.proxy.messaging.backoff import DEFAULT_DELAYS
 from rocketmq_tw.proxy.messaging.messages import duration_of
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Address,
@@ -22,15 +23,6 @@ from rocketmq_tw.wire.bodies.groups import (
     SubscriptionGroupConfig,
 )
 
-_MINUTE = 60_000
-#: Delays in ms before each retry of a group whose policy says none.
-RETRY_DELAYS = (
-    1_000,
-    5_000,
-    10_000,
-    30_000,
-    *(minutes * _MINUTE for minutes in (*range(1, 11), 20, 30, 60, 120)),
-)
 #: Delays that clients are told at most.
 _MOST_DELAYS = 1_000
 
@@ -86,7 +78,8 @@ def _backoff_of_retries(group: SubscriptionGroupConfig) -> RetryPolicy:
     policy.customized_backoff.CopyFrom(
         CustomizedBackoff(
             next=[
-                duration_of(max(0, delay)) for delay in (delays.next or RETRY_DELAYS)[:_MOST_DELAYS]
+                duration_of(max(0, delay))
+                for delay in (delays.next or DEFAULT_DELAYS)[:_MOST_DELAYS]
             ]
         )
     )

@@ -26,7 +26,7 @@ from rocketmq_tw.config.properties import (
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.schema import all_stock_names, keys_of, stock_keys
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.config.values import format_value
+from rocketmq_tw.config.values import delay_levels_ms, format_value
 
 TYPES = (BrokerConfig, MessageStoreConfig, NettyServerConfig, TlsConfig)
 ALL_TYPES = (
@@ -327,3 +327,10 @@ def test_an_empty_json_file_has_the_defaults() -> None:
 def test_the_mode_of_a_proxy_is_read_in_any_case(mode: str) -> None:
     config = load((ProxyConfig,), [Setting("proxyMode", mode, "-o")], "/home/me")[ProxyConfig]
     assert config.proxy_mode == "LOCAL"
+
+
+def test_delay_levels_are_milliseconds() -> None:
+    assert delay_levels_ms("1s 2m 3h 1d") == (1_000, 120_000, 10_800_000, 86_400_000)
+    for wrong in ("", "1", "s", "-1s", "1s 5y", "٣s"):
+        with pytest.raises(ValueError, match="durations with s, m, h or d"):
+            delay_levels_ms(wrong)

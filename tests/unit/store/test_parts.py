@@ -15,7 +15,6 @@ from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_c
 from rocketmq_tw.store.dispatch_entries import (
     BatchEntry,
     DispatchEntry,
-    parse_delay_levels,
     property_value,
 )
 from rocketmq_tw.store.errors import DamagedStoreError
@@ -312,13 +311,6 @@ def test_messages_of_a_batch_are_indexed_with_all_their_keys() -> None:
 def test_index_name_has_milliseconds() -> None:
     name = index_name(1_700_000_000_007)
     assert len(name) == 17 and name.endswith("007")
-
-
-def test_delay_levels() -> None:
-    assert parse_delay_levels("1s 2m 3h 1d") == (1_000, 120_000, 10_800_000, 86_400_000)
-    for wrong in ("", "1", "s", "-1s", "1s 5y"):
-        with pytest.raises(ValueError, match="messageDelayLevel"):
-            parse_delay_levels(wrong)
 
 
 def test_one_property_of_many() -> None:

@@ -11,7 +11,6 @@ from rocketmq_tw.proxy.grpc.health import HealthService
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.grpc.reflection import ReflectionService
 from rocketmq_tw.proxy.proto import (
-    health_pb2,
     messaging_pb2,
     reflection_pb2,
     reflection_v1alpha_pb2,
@@ -83,7 +82,7 @@ class Tool:
 
     def __init__(self, version: Any) -> None:
         self.version = version
-        reflection = ReflectionService([messaging_pb2.DESCRIPTOR, health_pb2.DESCRIPTOR])
+        reflection = ReflectionService([messaging_pb2.DESCRIPTOR])
         self.server = GrpcInMemory(reflection.methods())
         client = self.server.connect()
         service = version.DESCRIPTOR.services_by_name["ServerReflection"].full_name

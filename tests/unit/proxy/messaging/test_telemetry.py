@@ -17,9 +17,9 @@ from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.messaging.asked_clients import MAX_OPEN, AskedClients
+from rocketmq_tw.proxy.messaging.backoff import DEFAULT_DELAYS
 from rocketmq_tw.proxy.messaging.heartbeats import Heartbeats
 from rocketmq_tw.proxy.messaging.methods import path
-from rocketmq_tw.proxy.messaging.settings import RETRY_DELAYS
 from rocketmq_tw.proxy.messaging.telemetry import Telemetry
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.wire.bodies.base import decode_body
@@ -150,7 +150,7 @@ def test_a_consumer_is_told_its_groups_configuration() -> None:
     assert answer.subscription.long_polling_timeout == Duration(seconds=20)
     assert answer.backoff_policy.max_attempts == 17
     delays = answer.backoff_policy.customized_backoff.next
-    assert [delay.ToMilliseconds() for delay in delays] == list(RETRY_DELAYS)
+    assert [delay.ToMilliseconds() for delay in delays] == list(DEFAULT_DELAYS)
 
     growing = GroupRetryPolicy(
         type="EXPONENTIAL",
