@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.admin.known_names import topic_hint
 from rocketmq_tw.admin.tool import Servers, explain, fail
 from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
@@ -18,7 +19,8 @@ async def known_route(servers: Servers, topic: str) -> TopicRouteData:
     """Returns the topic's route; raises `UnknownTopicError` where it has none."""
     route = await servers.admin.topic_route(topic)
     if route is None:
-        raise UnknownTopicError(f"no name server knows the topic {topic}: topicList shows all")
+        hint = await topic_hint(servers, topic)
+        raise UnknownTopicError(f"no name server knows the topic {topic}: {hint}")
     return route
 
 

@@ -9,6 +9,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import addresses_of, brokers_of
 from rocketmq_tw.admin.group import named_group_option
+from rocketmq_tw.admin.known_names import group_hint
 from rocketmq_tw.admin.options import broker_option, check_broker
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
@@ -108,7 +109,8 @@ def consumer_connection(tool: Tool, group: str, broker: str | None) -> None:
                 continue
             found |= {each.client_id or "": each for each in state.connection_set}
         if not found:
-            fail(f"no consumer of group {group} is connected: consumerProgress shows all groups")
+            hint = await group_hint(servers, group)
+            fail(f"no consumer of group {group} is connected: {hint}")
         return _group_report(group, _rows(found.values()), state)
 
     tool.report(work)

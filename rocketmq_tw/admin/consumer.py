@@ -7,19 +7,17 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import addresses_of
+from rocketmq_tw.admin.known_names import group_hint, group_names, topic_hint
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
-from rocketmq_tw.message.names import RETRY_PREFIX, retry_topic
+from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection
 from rocketmq_tw.wire.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import version_name
-
-#: In the retry topics of pop consumers of 5.x it stands between group and topic.
-_POP_SEPARATOR = "+"
 
 
 @click.command("consumerProgress")
@@ -115,10 +113,11 @@ async def _brokers_of(
         if route is not None:
             return addresses_of(route.broker_datas)
     if topic is not None:
-        raise NoRouteError(f"no name server knows the topic {topic}: topicList shows all")
+        hint = await topic_hint(servers, topic)
+        raise NoRouteError(f"no name server knows the topic {topic}: {hint}")
     raise NoRouteError(
         f"no name server knows the group {group}, which has no retry topic:"
-        " consumerProgress without -g shows all, and -t names a topic that it reads"
+        f" {await group_hint(servers, group)}, and -t names a topic that it reads"
     )
 
 
@@ -189,18 +188,6 @@ _GROUPS = (
 async def _all_groups(servers: Servers) -> Report:
     rows = [await group_row(servers, group) for group in await group_names(servers)]
     return Report({"groups": rows}, [Listing(_GROUPS, rows)])
-
-
-async def group_names(servers: Servers) -> list[str]:
-    """Returns the groups that have a retry topic, sorted: all that have ever consumed."""
-    topics = (await servers.admin.topic_list()).topic_list
-    return sorted(
-        {
-            topic.removeprefix(RETRY_PREFIX).partition(_POP_SEPARATOR)[0]
-            for topic in topics
-            if topic.startswith(RETRY_PREFIX)
-        }
-    )
 
 
 async def group_row(servers: Servers, group: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, master_addresses
+from rocketmq_tw.admin.known_names import is_of_users
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
@@ -20,7 +21,6 @@ from rocketmq_tw.message.names import (
     HALF_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
-    SYSTEM_GROUP_PREFIX,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
 )
@@ -31,15 +31,6 @@ from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.command import version_name
 
-#: Groups that clients and tools of stock have by themselves.
-_BUILT_IN_GROUPS = frozenset(
-    (
-        "DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "TOOLS_CONSUMER", "SCHEDULE_CONSUMER",
-        "FILTERSRV_CONSUMER", "__MONITOR_CONSUMER", "CLIENT_INNER_PRODUCER", "SELF_TEST_P_GROUP",
-        "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
-        "CID_ONSAPI_PULL",
-    )
-)  # fmt: skip
 #: The keys of brokers that stock's exportConfigs writes.
 _KEYS = (
     "brokerClusterName", "brokerId", "brokerName", "brokerRole", "fileReservedTime",
@@ -132,11 +123,7 @@ async def _topics_of(servers: Servers, address: str, special: bool) -> dict[str,
 async def _groups_of(servers: Servers, address: str) -> dict[str, SubscriptionGroupConfig]:
     """Returns the groups that users made."""
     table = (await servers.admin.groups(address)).subscription_group_table
-    return {
-        name: group
-        for name, group in table.items()
-        if name not in _BUILT_IN_GROUPS and not name.startswith(SYSTEM_GROUP_PREFIX)
-    }
+    return {name: group for name, group in table.items() if is_of_users(name)}
 
 
 def _add_topics(topics: dict[str, TopicConfig], more: Mapping[str, TopicConfig]) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, master_addresses, on_each, unfinished
+from rocketmq_tw.admin.known_names import group_hint
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
@@ -230,7 +231,7 @@ def get_group(tool: Tool, group: str) -> None:
                     where = {"cluster": cluster, "brokerName": data.broker_name}
                     rows.append(where | _settings(known[group]))
         if not rows:
-            fail(f"no broker has a group {group}: consumerProgress shows all")
+            fail(f"no broker has a group {group}: {await group_hint(servers, group)}")
         return Report({"group": group, "brokers": rows}, [Listing(_CONFIGS, rows)])
 
     tool.report(work)
@@ -282,7 +283,7 @@ async def _delete(
     topics = [] if cluster is None else [retry_topic(group), dlq_topic(group)]
     if not await _is_known(servers, group, targets, topics):
         where = targets[0] if cluster is None else f"cluster {cluster}"
-        fail(f"there is no group {group} at {where}: consumerProgress shows all")
+        fail(f"there is no group {group} at {where}: {await group_hint(servers, group)}")
     done = await on_each(
         targets, lambda address: admin.delete_group(address, group, clean_offset=remove_offset)
     )

@@ -54,9 +54,10 @@ cli.params.append(
 def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> NoReturn:
     """Runs a command (of the command line where none is given) and exits: a failure is told in one
     line on stderr and has status 1, a wrong call 2."""
-    status = 0
     try:
-        cli.main(arguments, "rmqadmin", obj=tool, standalone_mode=False)
+        # A number where a command ends with a status of its own.
+        ended = cli.main(arguments, "rmqadmin", obj=tool, standalone_mode=False)
+        status = ended if isinstance(ended, int) else 0
     except click.UsageError as error:
         command = "rmqadmin" if error.ctx is None else error.ctx.command_path
         _complain(f"{error.format_message()} ({command} -h shows the options)")

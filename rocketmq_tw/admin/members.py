@@ -8,6 +8,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import addresses_of, brokers_of
 from rocketmq_tw.admin.group import named_group_option
+from rocketmq_tw.admin.known_names import group_hint
 from rocketmq_tw.admin.options import broker_option, check_broker
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
@@ -155,7 +156,8 @@ async def members_of(
         for connection in connected.connection_set:
             found.setdefault(connection.client_id or "", (address, connection))
     if not found:
-        fail(f"no consumer of group {group} is connected: consumerProgress shows all groups")
+        hint = await group_hint(servers, group)
+        fail(f"no consumer of group {group} is connected: {hint}")
     return [found[client_id] for client_id in sorted(found)]
 
 

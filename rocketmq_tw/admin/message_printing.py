@@ -8,6 +8,7 @@ from typing import Any
 
 import rich_click as click
 
+from rocketmq_tw.admin.brokers import known_route
 from rocketmq_tw.admin.message_reading import (
     ALL_TAGS,
     TOOLS_GROUP,
@@ -77,6 +78,7 @@ def print_messages(
 
     async def work(servers: Servers) -> None:
         reader = servers.reader(TOOLS_GROUP)
+        await known_route(servers, parent or topic)
         queues = await reader.queues(parent or topic)
         if parent is not None:
             queues = subscribe_queues(topic, await reader.session.route(parent))
@@ -124,6 +126,7 @@ def print_messages_of_queue(
 
     async def work(servers: Servers) -> None:
         reader = servers.reader(TOOLS_GROUP)
+        await known_route(servers, topic)
         queues = choose(await reader.queues(topic), topic, broker, queue_id)
         tags: Counter[str] = Counter()
         async for message in _messages(reader, queues, span, expression):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import brokers_of
+from rocketmq_tw.admin.brokers import brokers_of, known_route
 from rocketmq_tw.admin.message_by_id import check_member, consumed_once_more
 from rocketmq_tw.admin.message_reading import (
     MOST,
@@ -121,6 +121,7 @@ def query_by_offset(
 
     async def work(servers: Servers) -> Report:
         reader = servers.reader(TOOLS_GROUP)
+        await known_route(servers, topic)
         (queue,) = choose(await reader.queues(topic), topic, broker, queue_id)
         pulled = await reader.pull(queue, offset, max_messages=1)
         found = [message for message in pulled.messages if message.queue_offset == offset]

@@ -7,7 +7,8 @@ from typing import Any
 import rich_click as click
 from twisted.internet.task import deferLater
 
-from rocketmq_tw.admin.consumer import group_names, group_row
+from rocketmq_tw.admin.consumer import group_row
+from rocketmq_tw.admin.known_names import group_names
 from rocketmq_tw.admin.members import members_of
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool

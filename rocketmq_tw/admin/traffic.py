@@ -7,8 +7,9 @@ from typing import Any
 
 import rich_click as click
 
+from rocketmq_tw.admin.brokers import known_route
 from rocketmq_tw.admin.output import Column, Listing, Report
-from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
 from rocketmq_tw.net.errors import RemotingError
@@ -39,7 +40,7 @@ def stats_all(tool: Tool, active: bool, wanted: str | None) -> None:
     async def work(servers: Servers) -> Report:
         topics = sorted((await servers.admin.topic_list()).topic_list)
         if wanted is not None and wanted not in topics:
-            fail(f"no name server knows the topic {wanted}: topicList shows all")
+            await known_route(servers, wanted)
         rows: list[dict[str, Any]] = []
         for topic in topics:
             if wanted in (None, topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):

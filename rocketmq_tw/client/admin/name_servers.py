@@ -35,6 +35,10 @@ class NameServerAdmin(ServerRequests):
         """Clusters, broker names and addresses."""
         return self._names_body(RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfo)
 
+    def cluster_info_of(self, name_server: str) -> Deferred[ClusterInfo]:
+        """Fires with what one name server says of clusters, broker names and addresses."""
+        return self._body(name_server, RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfo)
+
     def topic_list(self) -> Deferred[TopicList]:
         """Fires with all topics that name servers know."""
         return self._names_body(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList)

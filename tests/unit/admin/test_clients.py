@@ -52,9 +52,14 @@ def test_connected_consumers(topic) -> None:
     lines = world.rmqadmin("consumerConnection -g billing").lines
     assert ["T", "*", "TAG"] in lines
     world.result(consumer.stop())
-    for arguments in ("-g billing", "-g nix"):
-        outcome = world.rmqadmin(f"consumerConnection {arguments}")
-        assert "is connected: consumerProgress shows all groups" in outcome.err
+    for group, hint in (
+        ("billing", "start a consumer of it"),
+        ("biling", "did you mean billing?"),
+        ("nix", "consumerProgress shows all"),
+    ):
+        for command in ("consumerConnection", "consumerStatus"):
+            outcome = world.rmqadmin(f"{command} -g {group}")
+            assert outcome.err == f"rmqadmin: no consumer of group {group} is connected: {hint}\n"
 
 
 def test_what_members_say(topic) -> None:
@@ -77,6 +82,15 @@ def test_what_members_say(topic) -> None:
     assert outcome.status == 1
     assert "no consumer of group nix is connected" in outcome.err
     world.result(consumer.stop())
+
+
+def test_groups_that_have_never_consumed_are_listed(world) -> None:
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
+    listed = world.rmqadmin("consumerProgress --output json").json["groups"]
+    assert [(row["group"], row["count"]) for row in listed] == [("billing", 0)]
+    outcome = world.rmqadmin("deleteSubGroup -g Biling -c DefaultCluster --yes")
+    assert outcome.err.endswith("at cluster DefaultCluster: did you mean billing?\n")
+    assert "did you mean billing?" in world.rmqadmin("getConsumerConfig -g bill").err
 
 
 def test_groups_are_monitored(topic) -> None:

@@ -1,4 +1,9 @@
-from rocketmq_tw.admin.message import Moment
+import io
+import json
+
+import pytest
+
+from rocketmq_tw.admin.message_reading import Moment
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.session import Session
@@ -124,3 +129,86 @@ def test_reading_consumes_nothing(world) -> None:
     broker = world.brokers["broker-a"]
     assert broker.clients.consumer_group("billing") is None
     assert broker.offsets.topics_of("billing") == set()
+
+
+def test_a_topic_that_is_like_the_one_named_is_told(world) -> None:
+    world.rmqadmin("updateTopic -t Orders -c DefaultCluster")
+    for command in (
+        "topicRoute -t orders",
+        "topicStatus -t Order",
+        "consumeMessage -t Ordrs",
+        "printMsg -t order",
+        "statsAll -t order",
+        "consumerProgress -g G -t order",
+        "queryMsgByKey -t order -k k",
+    ):
+        assert ": did you mean Orders?" in world.rmqadmin(command).err
+    assert "topicList shows all" in world.rmqadmin("topicRoute -t xyz").err
+
+
+def test_a_body_comes_from_a_file_or_what_is_piped_in(world, tmp_path, monkeypatch) -> None:
+    file = tmp_path / "body"
+    file.write_bytes(b"two\nlines\n")
+    world.rmqadmin(f"sendMessage -t T --body-file {file}")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"piped")))
+    world.rmqadmin("sendMessage -t T --body-file -")
+    assert sorted(bodies(world)) == ["piped", "two\nlines\n"]
+
+
+def test_each_line_of_a_file_becomes_a_message(world, tmp_path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"one\r\ntwo\nthree")
+    outcome = world.rmqadmin(
+        f"sendMessage -t T --body-file {file} --lines -b broker-a -i 1 -c tag -k k"
+        " --property shop=7 --property text=a=b --output json"
+    )
+    sent = [json.loads(line) for line in outcome.out.splitlines()]
+    assert [row["queueOffset"] for row in sent] == [0, 1, 2]
+    found = read(world)
+    assert [one["body"] for one in found] == ["one", "two", "three"]
+    assert {(one["tags"], *one["keys"]) for one in found} == {("tag", "k")}
+    assert {(one["properties"]["shop"], one["properties"]["text"]) for one in found} == {
+        ("7", "a=b")
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("", "give one of -p, the body, and --body-file"),
+        ("-p x --body-file -", "give one of -p, the body, and --body-file"),
+        ("-p x --lines", "--lines is about a file"),
+        ("-p x --property x", "'x': give NAME=VALUE"),
+        ("--body-file /no/file", "does not exist"),
+    ],
+)
+def test_a_wrong_send_is_told(world, arguments: str, line: str) -> None:
+    outcome = world.rmqadmin(f"sendMessage -t T {arguments}")
+    assert outcome.status == 2
+    assert line in outcome.err
+
+
+def test_a_message_that_no_slave_has_is_a_failure(world) -> None:
+    world.add_broker("broker-s", "10.0.0.4", store={"broker_role": "SYNC_MASTER"})
+    world.rmqadmin("updateTopic -t S -b 10.0.0.4:10911")
+    outcome = world.rmqadmin("sendMessage -t S -p x --output json")
+    assert outcome.status == 1
+    assert json.loads(outcome.out)["sendStatus"] == "SLAVE_NOT_AVAILABLE"
+    assert "the message is stored, but there is no slave that has it" in outcome.err
+
+
+def test_messages_are_shown_as_they_come(world) -> None:
+    world.rmqadmin("updateTopic -t T -c DefaultCluster")
+    send(world, "-p", "before")
+    session = Session(world.reactor, world.names, remoting=world.network.client())
+    producer = Producer(world.reactor, world.names, "p", session=session)
+    for number in range(3):
+        world.reactor.callLater(
+            number + 0.2, lambda number=number: producer.send(Message("T", b"%d" % number))
+        )
+    outcome = world.rmqadmin("consumeMessage -t T --follow -c 3 --output json")
+    assert [json.loads(line)["body"] for line in outcome.out.splitlines()] == ["0", "1", "2"]
+    since = min(message["storeTimestamp"] for message in read(world))
+    outcome = world.rmqadmin(f"consumeMessage -t T --follow -s {since} -c 4")
+    assert len(outcome.out.splitlines()) == 4
+    assert "leave -e out" in world.rmqadmin("consumeMessage -t T --follow -e 0").err

@@ -1,0 +1,70 @@
+"""The names of topics and groups that a cluster has, and which of them was meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from rocketmq_tw.admin.tool import Servers
+from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.message.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.route import MASTER_ID
+
+#: In the retry topics of pop consumers of 5.x it stands between group and topic.
+_POP_SEPARATOR = "+"
+#: Groups that clients and tools of stock have by themselves.
+BUILT_IN_GROUPS = frozenset(
+    (
+        "DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "TOOLS_CONSUMER", "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER", "__MONITOR_CONSUMER", "CLIENT_INNER_PRODUCER", "SELF_TEST_P_GROUP",
+        "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PULL",
+    )
+)  # fmt: skip
+
+
+def is_of_users(group: str) -> bool:
+    """Returns whether a group is one that users made."""
+    return group not in BUILT_IN_GROUPS and not group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+async def group_names(servers: Servers) -> list[str]:
+    """Returns the groups that have a retry topic or settings on a master, sorted: also those that
+    have never consumed."""
+    names = {
+        topic.removeprefix(RETRY_PREFIX).partition(_POP_SEPARATOR)[0]
+        for topic in (await servers.admin.topic_list()).topic_list
+        if topic.startswith(RETRY_PREFIX)
+    }
+    info = await servers.admin.cluster_info()
+    for data in info.broker_addr_table.values():
+        if MASTER_ID not in data.broker_addrs:
+            continue
+        try:
+            table = await servers.admin.groups(data.broker_addrs[MASTER_ID])
+        except (ClientError, RemotingError):
+            # What it has is left out: other commands say that it does not answer.
+            continue
+        names.update(filter(is_of_users, table.subscription_group_table))
+    return sorted(names)
+
+
+async def topic_hint(servers: Servers, topic: str) -> str:
+    """Returns what to do about a topic that is not there, to stand behind a colon."""
+    names = (await servers.admin.topic_list()).topic_list
+    return _like(topic, names) or "topicList shows all"
+
+
+async def group_hint(servers: Servers, group: str) -> str:
+    """Returns what to do about a group that is not there, to stand behind a colon."""
+    names = await group_names(servers)
+    if group in names:
+        return "start a consumer of it"
+    return _like(group, names) or "consumerProgress shows all"
+
+
+def _like(name: str, names: Iterable[str]) -> str | None:
+    folded = {each.lower(): each for each in names}
+    close = difflib.get_close_matches(name.lower(), folded, 1)
+    return f"did you mean {folded[close[0]]}?" if close else None

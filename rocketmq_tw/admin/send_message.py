@@ -1,0 +1,171 @@
+"""sendMessage: a message, or one for each line of a file."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import rich_click as click
+
+from rocketmq_tw.admin.message_reading import choose
+from rocketmq_tw.admin.options import SWITCH
+from rocketmq_tw.admin.output import Column, Listing, Report, Row, plain
+from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.admin.topic import topic_option
+from rocketmq_tw.client.message import Message, SendStatus
+from rocketmq_tw.client.producer import Producer
+from rocketmq_tw.message.names import check_topic
+from rocketmq_tw.runtime.clock import wall_clock_ms
+from rocketmq_tw.wire.errors import RequestError
+
+#: The name that stands for what is typed or piped in.
+_STDIN = "-"
+_NOT_SAFE = {
+    SendStatus.FLUSH_DISK_TIMEOUT: "it was not flushed to the disk in time",
+    SendStatus.FLUSH_SLAVE_TIMEOUT: "no slave had it in time",
+    SendStatus.SLAVE_NOT_AVAILABLE: "there is no slave that has it",
+}
+_SENT = (
+    Column("Broker", "brokerName"),
+    Column("Queue", "queueId"),
+    Column("Result", "sendStatus"),
+    Column("Message ID", "messageId"),
+    Column("Queue offset", "queueOffset"),
+)
+
+
+@attrs.frozen
+class Sample:
+    """What all messages of a call have in common."""
+
+    topic: str
+    tags: str | None
+    keys: str
+    properties: dict[str, str]
+
+    def message(self, body: bytes) -> Message:
+        return Message(
+            self.topic, body, tags=self.tags, keys=self.keys or (), properties=dict(self.properties)
+        )
+
+
+def _properties(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise click.BadParameter(f"{text!r}: give NAME=VALUE")
+        found[name] = value
+    return found
+
+
+@click.command("sendMessage")
+@topic_option
+@click.option("-p", "--body", metavar="TEXT", help="The body; sent as UTF-8.")
+@click.option(
+    "--body-file", "path", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="The body is in this file; - is what is typed or piped in.",
+)  # fmt: skip
+@click.option("--lines", "by_line", is_flag=True, help="Send a message for each line of the file.")
+@click.option("-k", "--key", "keys", metavar="KEYS", help="Keys, with blanks between them.")
+@click.option("-c", "--tags", metavar="TAG", help="The tag.")
+@click.option(
+    "--property", "properties", metavar="NAME=VALUE", multiple=True, callback=_properties,
+    help="A property; may be given several times.",
+)  # fmt: skip
+@click.option("-b", "--broker", metavar="NAME", help="Only this broker, by name.")
+@click.option("-i", "--qid", type=click.IntRange(min=0), help="Only this queue; wants -b.")
+@click.option(
+    "-m",
+    "--msgTraceEnable",
+    "trace",
+    **SWITCH,
+    default=False,
+    help="Only false: messages are not traced.",
+)
+@click.pass_obj
+def send_message(
+    tool: Tool,
+    topic: str,
+    body: str | None,
+    path: str | None,
+    by_line: bool,
+    keys: str | None,
+    tags: str | None,
+    properties: dict[str, str],
+    broker: str | None,
+    qid: int | None,
+    trace: bool,
+) -> None:
+    """Sends a message, or one for each line of a file."""
+    if (body is None) == (path is None):
+        raise click.UsageError("give one of -p, the body, and --body-file, where it is")
+    if by_line and path is None:
+        raise click.UsageError("--lines is about a file: name it with --body-file, - is stdin")
+    if qid is not None and broker is None:
+        raise click.UsageError("-i names a queue of one broker: name that with -b")
+    if trace:
+        raise click.UsageError("-m true: messages cannot be traced, leave it out")
+    try:
+        check_topic(topic)
+    except RequestError as error:
+        raise click.UsageError(error.remark) from error
+    sample = Sample(topic, tags or None, keys or "", properties)
+    bodies = iter([body.encode()]) if body is not None else _bodies(path or _STDIN, by_line)
+
+    async def work(servers: Servers) -> None:
+        producer = servers.producer(f"rmqadmin-{wall_clock_ms()}")
+        for each in bodies:
+            row = await _send(producer, sample.message(each), broker, qid)
+            line = "  ".join(plain(row[column.key]) for column in _SENT)
+            tool.show(
+                Report(row, lines=[line]) if by_line else Report(row, [Listing(_SENT, [row])])
+            )
+            reason = _NOT_SAFE.get(SendStatus[row["sendStatus"]])
+            if reason is not None:
+                fail(f"the message is stored, but {reason} ({row['sendStatus']})")
+
+    tool.run(work)
+
+
+def _bodies(path: str, by_line: bool) -> Iterator[bytes]:
+    """Yields a file as it is, or its lines without their ends."""
+    try:
+        with sys.stdin.buffer if path == _STDIN else open(path, "rb") as file:
+            if by_line:
+                for line in file:
+                    yield line.rstrip(b"\r\n")
+            else:
+                yield file.read()
+    except OSError as error:
+        fail(f"{path}: {error.strerror}", error)
+
+
+async def _send(
+    producer: Producer, message: Message, broker: str | None, queue_id: int | None
+) -> Row:
+    queue = None
+    if broker is not None:
+        queues = await producer.queues(message.topic)
+        queue = random.choice(choose(queues, message.topic, broker, queue_id))
+    try:
+        sending = producer.send(message, queue=queue)
+    except (ValueError, RequestError) as error:
+        fail(error.remark if isinstance(error, RequestError) else str(error), error)
+    result = await sending
+    row: dict[str, Any] = {
+        "topic": message.topic,
+        "brokerName": result.queue.broker_name,
+        "queueId": result.queue.queue_id,
+        "queueOffset": result.queue_offset,
+        "sendStatus": result.status.name,
+        "messageId": result.message_id,
+        "offsetMessageId": result.offset_message_id,
+    }
+    return row
