@@ -14,7 +14,7 @@ from rocketmq_tw.storecheck.long_file import directories
 from rocketmq_tw.storecheck.marks import CheckpointCheck, check_epochs, deleted_topics
 from rocketmq_tw.storecheck.queues import QueueCheck
 from rocketmq_tw.storecheck.records import further_places, key_hashes, tags_code_of
-from rocketmq_tw.storecheck.tables import Tables
+from rocketmq_tw.storecheck.tables import TableCheck
 from rocketmq_tw.storecheck.timers import TimerCheck
 
 
@@ -49,7 +49,7 @@ def check_store(
     findings = Findings(report)
     summary = Summary(clean=store.was_closed, log_start=store.log_start)
     checkpoint = CheckpointCheck(store.root, findings)
-    tables = Tables(store.root, findings)
+    tables = TableCheck(store.root, findings)
     summary.passed_over = list(directories(f"{store.root}/batchconsumequeue"))
     is_group = bool(store.member) or os.path.exists(f"{store.root}/epochFileCheckpoint")
     known = Known(

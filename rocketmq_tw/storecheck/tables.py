@@ -14,7 +14,7 @@ from rocketmq_tw.wire.errors import WireError
 _NO_TOPICS = ("rmq_sys_", "RMQ_SYS_", "%LMQ%", "SCHEDULE_TOPIC_", "TRANS_CHECK_", "OFFSET_MOVED_")
 
 
-class Tables:
+class TableCheck:
     """The tables of the store at `root`."""
 
     def __init__(self, root: str, findings: Findings) -> None:
