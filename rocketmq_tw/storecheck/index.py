@@ -111,7 +111,8 @@ class IndexCheck:
         header = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
         begin_time, _, begin, end, _, count = header
         if not 0 <= count <= self._capacity or begin > end or begin_time < 0:
-            self._findings.add("index-header", file, 0, f"its header cannot be: {header}")
+            text = f"its header cannot be: {header}"
+            self._findings.add("index-header", file, 0, text, self._known.tail_remedy)
             return
         # A file without an entry has count 0 or 1.
         if count > 1 and self._begin is None:

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
+from rocketmq_tw.storecheck.findings import Remedy
 from tests.support.cluster import OURS, Cluster, make_brokers_of_one_store, make_name_server
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.java_client import JavaClients, Json
 from tests.support.processes import BrokerProcess
-from tests.support.storecheck import check_store
+from tests.support.storecheck import check_store, findings_of
 from tests.support.wait import wait_until
 
 NEWEST = STOCK_VERSIONS[-1]
@@ -128,6 +129,9 @@ def test_a_store_changes_hands(
             consumer.wait_bodies(wanted(ROUND))
             producer.send({"topic": later, "body": "delayed", "delayLevel": DELAY_LEVEL})
             end(writer)
+            # What a kill leaves unwritten is brought by the start.
+            left = {found.remedy for found in findings_of(store)}
+            assert left <= ({Remedy.START} if end is BrokerProcess.kill else set())
             if end is BrokerProcess.stop:
                 check_extension(store, topic, group, ROUND - 20)
 
@@ -152,6 +156,7 @@ def test_a_store_changes_hands(
             assert shown.count("eval=true") == 4 and shown.count("eval=false") == 6, shown
         reader.stop()
         check_store(store)
+        assert findings_of(store) == []
         # A kill takes what the extension had in memory, or the file that says what a group asks.
         rounds = 2 if end is BrokerProcess.stop else 1
         check_extension(store, topic, group, rounds * (ROUND - 40))

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_tw.storecheck.findings import Remedy
 from tests.support.cluster import OURS, Cluster, make_brokers_of_one_store
 from tests.support.java_client import JavaClients, Json, PullConsumer
 from tests.support.processes import BrokerProcess, NameServerProcess
-from tests.support.storecheck import check_store
+from tests.support.storecheck import check_store, findings_of
 from tests.support.wait import wait_until
 
 STOCK = "5.3.3"
@@ -57,6 +58,9 @@ def test_the_second_broker_serves_what_the_first_one_stored(
                 producer.send({"topic": later, "body": "delayed", "delayLevel": DELAY_LEVEL})
             end(writer)
             assert (store / "abort").exists() == (end is BrokerProcess.kill)
+            # What a kill leaves unwritten is brought by the start.
+            left = {found.remedy for found in findings_of(store)}
+            assert left <= ({Remedy.START} if end is BrokerProcess.kill else set())
 
             reader.start()
             assert _places(puller.wait_drained(topic, len(written))) == _places(written)
@@ -67,6 +71,7 @@ def test_the_second_broker_serves_what_the_first_one_stored(
             assert {m["body"] for m in puller.wait_drained(later, 1)} == {"delayed"}
         reader.stop()
         check_store(store)
+        assert findings_of(store) == []
     finally:
         for broker in brokers:
             broker.close()

@@ -10,19 +10,32 @@ from collections import defaultdict
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
-from struct import Struct
 from typing import NamedTuple
 
-MESSAGE_MAGIC = 0xDAA320A7
-MESSAGE_MAGIC_V2 = 0xDAA320AB
-BLANK_MAGIC = 0xCBD43194
+from rocketmq_tw.formats.flat import flat
+from rocketmq_tw.formats.queue import FILLER_SIZE, UNIT
+from rocketmq_tw.formats.record import (
+    BLANK,
+    BLANK_MAGIC,
+    BORN_HOST_V6,
+    FIXED,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+from rocketmq_tw.storecheck.check import check_store as check_files
+from rocketmq_tw.storecheck.findings import Finding
+from rocketmq_tw.storecheck.layout import Sizes, Store
+from tests.support.processes import TEST_SETTINGS
 
-_BORN_IPV6 = 1 << 4
-_STORE_IPV6 = 1 << 5
-_TRANSACTION_MASK = 3 << 2
-_COMMITTED = 2 << 2
-_QUEUE_UNIT = Struct(">qiq")
-_HEAD = Struct(">IIIiiqqiq")
+_QUEUE_UNIT = flat(UNIT)
+_BEGIN = flat(BLANK)
+_FIXED = {flags: flat(declaration) for flags, declaration in FIXED.items()}
+#: Behind size, magic, CRC, queue, flag, queue offset and physical offset.
+_FLAGS_AT = 36
 
 
 class StoreDamaged(AssertionError):
@@ -45,7 +58,8 @@ class Record(NamedTuple):
     @property
     def queued(self) -> bool:
         """Whether a consume queue has it: half and rolled-back messages are in none."""
-        return self.sys_flag & _TRANSACTION_MASK in (0, _COMMITTED)
+        transaction = self.sys_flag & TRANSACTION_MASK
+        return transaction not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
 def parse_records(data: bytes) -> Iterator[Record]:
@@ -55,33 +69,34 @@ def parse_records(data: bytes) -> Iterator[Record]:
     """
     position = 0
     while len(data) - position >= 8:
-        size = int.from_bytes(data[position : position + 4], "big")
-        magic = int.from_bytes(data[position + 4 : position + 8], "big")
+        size, magic = _BEGIN.unpack_from(data, position)
         if size == 0 or magic == BLANK_MAGIC:
             return
-        if magic not in (MESSAGE_MAGIC, MESSAGE_MAGIC_V2) or position + size > len(data):
+        if magic not in (MAGIC_V1, MAGIC_V2) or position + size > len(data):
             raise StoreDamaged(f"no record at byte {position}: size {size}, magic {magic:#x}")
         yield _record(data, position, size, magic)
         position += size
 
 
 def _record(data: bytes, start: int, size: int, magic: int) -> Record:
-    _, _, _, queue, _, offset, physical, sys_flag, _ = _HEAD.unpack_from(data, start)
-    position = start + _HEAD.size
-    position += 20 if sys_flag & _BORN_IPV6 else 8
-    position += 8
-    width = 20 if sys_flag & _STORE_IPV6 else 8
-    host = ip_address(data[position : position + width - 4])
-    port = int.from_bytes(data[position + width - 4 : position + width], "big")
-    position += width
-    position += 4 + 8
-    length = int.from_bytes(data[position : position + 4], "big")
-    body = data[position + 4 : position + 4 + length]
-    position += 4 + length
-    width = 1 if magic == MESSAGE_MAGIC else 2
-    length = int.from_bytes(data[position : position + width], "big")
-    topic = data[position + width : position + width + length].decode()
-    return Record(physical, size, topic, queue, offset, body, sys_flag, f"{host}:{port}")
+    sys_flag = int.from_bytes(data[start + _FLAGS_AT : start + _FLAGS_AT + 4], "big")
+    fixed = _FIXED[sys_flag & (BORN_HOST_V6 | STORE_HOST_V6)]
+    fields = fixed.unpack_from(data, start)
+    _, _, _, queue_id, _, offset, physical, _, _, _, _, _, host, port, _, _, length = fields
+    body_at = start + fixed.size
+    topic_at = body_at + length
+    width = 1 if magic == MAGIC_V1 else 2
+    end = topic_at + width + int.from_bytes(data[topic_at : topic_at + width], "big")
+    return Record(
+        position=physical,
+        size=size,
+        topic=data[topic_at + width : end].decode(),
+        queue=queue_id,
+        offset=offset,
+        body=data[body_at:topic_at],
+        sys_flag=sys_flag,
+        stored_by=f"{ip_address(host)}:{port}",
+    )
 
 
 def read_log(store: Path) -> Iterator[Record]:
@@ -154,4 +169,16 @@ def _units(queue: Path) -> dict[int, tuple[int, int]]:
             if size > 0:
                 units[first + number] = (position, size)
     # Stock fills what lies before a queue's first message with units of the size of the maximum.
-    return {offset: unit for offset, unit in units.items() if unit[1] != 0x7FFFFFFF}
+    return {offset: unit for offset, unit in units.items() if unit[1] != FILLER_SIZE}
+
+
+def findings_of(store: Path) -> list[Finding]:
+    """Everything that `rmqadmin store check` finds in the store of a broker with `TEST_SETTINGS`,
+    which is not running."""
+    found: list[Finding] = []
+    sizes = Sizes(
+        index_slots=int(TEST_SETTINGS["maxHashSlotNum"]),
+        index_entries=int(TEST_SETTINGS["maxIndexNum"]),
+    )
+    check_files(Store(str(store), sizes), found.append)
+    return found

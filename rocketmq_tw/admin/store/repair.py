@@ -47,7 +47,7 @@ def repair(
         tool.show(Report({"before": before.data(store.root), "after": None, "notes": []},
                          lines=["nothing is wrong, nothing is changed"]))  # fmt: skip
         return
-    _refuse_what_loses(store, before, cut=cut)
+    _refuse_what_loses(store, before, cut=cut, configured=config is not None)
     try:
         if target is None:
             ask_first(yes, f"Repair {store.root}? --to DIR would repair a copy.")
@@ -70,13 +70,18 @@ def repair(
         raise SystemExit(1)
 
 
-def _refuse_what_loses(store: Store, before: Checked, *, cut: bool) -> None:
+def _refuse_what_loses(store: Store, before: Checked, *, cut: bool, configured: bool) -> None:
     """Ends the command where a repair would lose records, or spoil what it does not know."""
     summary, kinds = before.summary, before.findings.kinds
     if store.member:
         fail(
             f"{store.root} belongs to a DLedger group: a member repairs itself when it starts, or"
             " copies the log from its leader (docs/raft.md)"
+        )
+    if kinds["index-size"] and not configured:
+        raise click.UsageError(
+            "files of the index have another size than stock's: give the broker's configuration"
+            " with -c, so that new ones get that size"
         )
     if summary.passed_over:
         fail(f"{store.root} has topics with queues of another kind: {summary.passed_over[0]}")

@@ -190,6 +190,13 @@ def test_a_repair_in_place_asks_first(root: Path, run: Run) -> None:
     assert "--yes" in outcome.err
 
 
+def test_a_repair_makes_no_index_of_a_guessed_size(root: Path, run: Run) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["store", "repair", str(root), "--yes"], Tool())
+    assert ended.value.code == 2
+    assert run("check", root).status == 0
+
+
 def test_a_repair_of_a_sound_store_changes_nothing(root: Path, run: Run) -> None:
     outcome = run("repair", root, "--yes")
     assert (outcome.status, outcome.out) == (0, "nothing is wrong, nothing is changed\n")

@@ -136,3 +136,10 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
         Store(str(tmp_path), SIZES)
     with pytest.raises(NoStoreError, match="no directory"):
         Store(str(tmp_path / "missing"), SIZES)
+
+
+def test_groups_may_be_where_the_log_has_messages_that_the_queue_lacks(root: Path) -> None:
+    (root / "abort").touch()
+    max((root / "consumequeue/Topic/0").iterdir()).unlink()
+    (root / "config/consumerOffset.json").write_text('{"offsetTable":{"Topic@group":{0:34}}}')
+    assert {finding.remedy for finding in found_in(root)[1]} == {Remedy.START}
