@@ -94,6 +94,8 @@ class PreOnline(Part):
         #: While slaves may connect: since when, and those that were told of this broker.
         self._opened_at: float | None = None
         self._told: set[str] = set()
+        #: Of these, those that cannot copy the log.
+        self._unable: set[str] = set()
         #: When they are asked again to follow.
         self._open_from = 0.0
         #: Why it waits, and since when the log says so.
@@ -220,11 +222,14 @@ class PreOnline(Part):
                 yield self._check_log(address)
             yield self._replicas.open_links(state)
             self._opened_at, self._told = self._host.reactor.seconds(), set()
+            self._unable = set()
         # One that was away may not know it any more.
         self._told &= set(slaves.values())
         master = Master(self._addresses.broker, self._addresses.ha)
         for address in set(slaves.values()) - self._told:
-            yield calls.announce(address, master, self._replicas.flushed_offset)
+            if not (yield calls.announce(address, master, self._replicas.flushed_offset)):
+                log.error("the slave {slave} cannot write its disk", slave=address)
+                self._unable.add(address)
             self._told.add(address)
         yield self._check_links(slaves)
         for address in slaves.values():
@@ -249,11 +254,14 @@ class PreOnline(Part):
 
     @inlineCallbacks
     def _check_links(self, slaves: Mapping[int, str]) -> Generator[Deferred[Any], Any, None]:
-        """Fires once each slave has a link of its own; fails with the first that has none."""
+        """Fires once each slave that can copy the log has a link of its own; fails with the first
+        that has none."""
         hosts = yield find_hosts(self._host, slaves.values())
         reported = self._replicas.reported()
         trusted = Networks(self._host.store_config.ha_addresses)
         for number, address in slaves.items():
+            if address in self._unable:
+                continue
             link = next((one for one in reported if one in hosts[address] or one in trusted), None)
             if link is None:
                 raise NotYetError(f"slave {number} at {address} does not copy this broker's log")

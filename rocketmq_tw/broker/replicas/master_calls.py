@@ -127,17 +127,20 @@ class MasterCalls:
         header = ExchangeHAInfoRequestHeader()
         return self._ask(address, RequestCode.EXCHANGE_BROKER_HA_INFO, header).addCallback(read)
 
-    def announce(self, slave: str, master: Master, flushed: int) -> Deferred[None]:
+    def announce(self, slave: str, master: Master, flushed: int) -> Deferred[bool]:
         """Tells a slave that `master`, whose log is durable up to `flushed`, is about to be back
-        (906); fires once the slave acts for it no more."""
+        (906); fires once the slave acts for it no more, with False where it says that it cannot
+        copy its log."""
+
+        def read(response: RemotingCommand) -> bool:
+            return not response.header(ExchangeHAInfoResponseHeader).cannot_copy
+
         header = ExchangeHAInfoRequestHeader(
             master_ha_address=master.ha_address,
             master_flush_offset=flushed,
             master_address=master.address,
         )
-        return self._ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, header).addCallback(
-            lambda _: None
-        )
+        return self._ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, header).addCallback(read)
 
     def until_stop(self, address: str) -> Deferred[bool]:
         """Fires with whether the master stops: when it does, where it tells, else at once."""

@@ -34,7 +34,10 @@ from rocketmq_tw.replication.links.settings import HASettings, ha_settings
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.broker import ExchangeHAInfoRequestHeader
+from rocketmq_tw.wire.headers.broker import (
+    ExchangeHAInfoRequestHeader,
+    ExchangeHAInfoResponseHeader,
+)
 
 #: Seconds between a slave's copies of what its master decides, and between its questions to the
 #: name servers while it has no master.
@@ -296,7 +299,9 @@ class Replicas(Part):
     def _return_of(self, master: Master, request: RemotingCommand) -> RemotingCommand:
         self.hold_tables()
         self.follow(master)
-        return request.response()
+        # Its master does not wait for a copy that does not come.
+        cannot_copy = bool(self._writing.health.cannot_write) or None
+        return request.response(header=ExchangeHAInfoResponseHeader(cannot_copy=cannot_copy))
 
     def forget_master(self) -> None:
         """Has name servers asked for the master, since another broker leads the DLedger group

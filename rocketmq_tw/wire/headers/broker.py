@@ -43,12 +43,13 @@ class ExchangeHAInfoRequestHeader(Header):
 
 
 class ExchangeHAInfoResponseHeader(Header):
-    """Answer to 906. `stops` is ours: the master stops."""
+    """Answer to 906. Of ours: `stops`, the master stops; `cannot_copy`, the slave cannot write."""
 
     master_ha_address: str | None = None
     master_flush_offset: Long | None = None
     master_address: str | None = None
     stops: bool | None = None
+    cannot_copy: bool | None = None
 
 
 class ResetMasterFlushOffsetHeader(Header):

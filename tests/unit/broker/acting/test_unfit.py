@@ -97,3 +97,33 @@ def test_a_master_whose_disk_failed_for_good_may_write_after_a_restart() -> None
     cluster.kill("a", 0)
     cluster.start("a", 0)
     cluster.run_until(lambda: permission(cluster) == 6, SOON)
+
+
+@pytest.mark.parametrize("is_well_again", [False, True])
+def test_a_slave_that_cannot_write_keeps_no_master_away(is_well_again: bool) -> None:
+    """What it did counts; its log ends no later than the master's."""
+    cluster = ActingCluster(total_replicas=2)
+    master = cluster.start_group("a")
+    master.add_topic("Topic")
+    send(cluster, b"first")
+    cluster.run(8)
+    disk = cluster.processes["a", 1].disk
+    disk.faults = [
+        Fault("fsync", "", errno.EIO),
+        Fault("create", "", errno.EROFS),
+        Fault("pwrite", "", errno.EROFS),
+    ]
+    send(cluster, b"not copied")
+    cluster.run(8)
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.broker("a", 1).offsets.commit("G", "Topic", 0, 1)
+    cluster.run(20)
+    if is_well_again:
+        disk.faults.clear()
+    cluster.start("a", 0)
+    cluster.run_until(lambda: cluster.role("a", 0) is Role.MASTER, 120)
+    assert cluster.broker("a", 0).offsets.query("G", "Topic", 0) == 1
+    cluster.run_until(lambda: not cluster.acts("a", 1), SOON)
+    told = send(cluster, b"goes on")
+    cluster.run_until(lambda: told, SOON)
