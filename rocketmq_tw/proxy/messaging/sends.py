@@ -25,6 +25,7 @@ from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.outgoing import Outgoing, OutgoingMessages
 from rocketmq_tw.proxy.messaging.queues import WriteQueues
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, overall, status
+from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
@@ -89,7 +90,7 @@ class Sends:
         await self._types.check(outgoing.prepared.topic, outgoing.types)
         result = await self._deliver(outgoing, queues, call)
         if outgoing.is_half:
-            self._remember(outgoing, result)
+            result = self._noted(outgoing, result)
         entries = _entries(outgoing, result)
         return SendMessageResponse(status=overall(each.status for each in entries), entries=entries)
 
@@ -145,20 +146,23 @@ class Sends:
         answer = await self._brokers.ask(queue.broker_name, command, timeout)
         return read_send(queue.broker_name, answer, prepared, queue)
 
-    def _remember(self, outgoing: Outgoing, result: SendResult) -> None:
+    def _noted(self, outgoing: Outgoing, result: SendResult) -> SendResult:
+        """Notes where a half message stands, and returns the result with that in its transaction's
+        id."""
         prepared = outgoing.prepared
         try:
             place = parse_offset_message_id(result.offset_message_id)
         except ValueError as error:
             _log.error("half message of {topic}: {error}", topic=prepared.topic, error=error)
-            return
-        self._halves.remember(
-            prepared.topic,
+            return result
+        noted = TransactionId(
             result.transaction_id or prepared.message_id,
             result.queue.broker_name,
             result.queue_offset,
             place.offset,
         )
+        self._halves.remember(prepared.topic, *noted)
+        return result._replace(transaction_id=str(noted))
 
 
 def _may_repeat(error: RemotingError, outgoing: Outgoing) -> bool:

@@ -1,7 +1,8 @@
 """Transactions: where half messages stand, the decisions about them, and the questions of brokers.
 
-A client decides by the id of its transaction alone, so a proxy remembers for a while where the
-half message stands: since it was sent by way of this proxy, or its broker asked about it.
+A client decides by the id of its transaction, which names the place of the half message. A broker
+that asks stores the half message anew, so the proxy that hands the question on remembers the new
+place for a while: the client's first id may be what its decision comes with.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from rocketmq_tw.net.address import join_address
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
+from rocketmq_tw.proxy.messaging.broker_names import check_broker
 from rocketmq_tw.proxy.messaging.checks import check_topic
 from rocketmq_tw.proxy.messaging.messages import message_of
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_status, ok
+from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId, parse_transaction_id
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     EndTransactionRequest,
@@ -121,13 +124,7 @@ class Transactions:
         if decision is None:
             # Not decided yet: the broker asks again.
             return EndTransactionResponse(status=ok())
-        place = self._halves.find(topic, transaction_id)
-        if place is None:
-            raise StatusError(
-                Code.INVALID_TRANSACTION_ID,
-                f"this proxy does not know the transaction {transaction_id[:100]} of {topic}, or"
-                " no more: decide when the broker asks about it",
-            )
+        place = self._place_of(topic, transaction_id)
         header = EndTransactionRequestHeader(
             producer_group=topic,
             tran_state_table_offset=place.queue_offset,
@@ -136,13 +133,28 @@ class Transactions:
             msg_id=request.message_id,
             topic=topic,
             from_transaction_check=request.source == TransactionSource.SOURCE_SERVER_CHECK,
-            transaction_id=transaction_id,
+            transaction_id=place.unique_id,
             bname=place.broker_name,
         )
         command = RemotingCommand.request(RequestCode.END_TRANSACTION, header)
         timeout = seconds_left(call, self._clock, DECIDE_SECONDS)
         answer = await self._brokers.ask(place.broker_name, command, timeout)
         return EndTransactionResponse(status=broker_status(answer.code, answer.remark))
+
+    def _place_of(self, topic: str, transaction_id: str) -> TransactionId:
+        named = parse_transaction_id(transaction_id)
+        unique_id = transaction_id if named is None else named.unique_id
+        found = self._halves.find(topic, unique_id)
+        if found is not None:
+            return TransactionId(unique_id, *found[:3])
+        if named is None:
+            raise StatusError(
+                Code.INVALID_TRANSACTION_ID,
+                f"this proxy does not know the transaction {transaction_id[:100]} of {topic}, or"
+                " no more: decide when the broker asks about it",
+            )
+        check_broker(self._brokers, named.broker_name)
+        return named
 
     def recover(self, client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
         """Asks a client about a transaction whose decision did not come, as a broker wants to know
@@ -166,15 +178,11 @@ class Transactions:
                 ResponseCode.SYSTEM_ERROR,
                 "the question names no transaction, or comes from an unknown broker",
             )
-        self._halves.remember(
-            topic,
-            transaction_id,
-            broker_name,
-            header.tran_state_table_offset,
-            header.commit_log_offset,
-        )
+        queue_offset, log_offset = header.tran_state_table_offset, header.commit_log_offset
+        self._halves.remember(topic, transaction_id, broker_name, queue_offset, log_offset)
+        told_id = TransactionId(transaction_id, broker_name, queue_offset, log_offset)
         command = RecoverOrphanedTransactionCommand(
-            message=message_of(half, properties), transaction_id=transaction_id
+            message=message_of(half, properties), transaction_id=str(told_id)
         )
         if not client.tell(TelemetryCommand(recover_orphaned_transaction_command=command)):
             raise RequestError(

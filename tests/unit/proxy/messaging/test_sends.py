@@ -13,6 +13,7 @@ from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RequestTimeout
 from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of
+from rocketmq_tw.proxy.messaging.transaction_ids import parse_transaction_id
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     Encoding,
@@ -166,7 +167,10 @@ def test_a_half_message_is_remembered() -> None:
     properties = parse_properties(header.properties)
     assert (properties["TRAN_MSG"], properties["PGROUP"]) == ("true", "T")
     assert properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] == "45"
-    place = proxy.halves.find("T", entry.transaction_id)
+    # Every proxy learns from the id where it stands.
+    told = parse_transaction_id(entry.transaction_id)
+    assert told == ("ID", header.broker_name, 7, 4096)
+    place = proxy.halves.find("T", "ID")
     assert place is not None
     assert (place.broker_name, place.queue_offset) == (header.broker_name, 7)
     assert place.log_offset == 4096

@@ -10,6 +10,7 @@ from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.renewal import Renewal
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     Encoding,
@@ -163,6 +164,24 @@ def test_an_orphan_is_asked_about_and_decided(resolution: int, count: int) -> No
     assert end(proxy, command.transaction_id, resolution, source=source) == Code.OK
     let(proxy.broker, 1)
     assert proxy.bodies() == [b"hello"] * count
+
+
+@pytest.mark.parametrize(("resolution", "count"), [(COMMIT, 1), (ROLLBACK, 0)])
+def test_a_late_decision_at_another_proxy_counts_once(resolution: int, count: int) -> None:
+    proxy = Proxy()
+    (entry,) = proxy.entries(message(message_type=MessageType.TRANSACTION))
+    peer = connect(proxy.broker, group="T")
+    # The broker asks meanwhile, for which it stores the half message anew.
+    let(proxy.broker, 90)
+    assert any(each.code == RequestCode.CHECK_TRANSACTION_STATE for each in peer.oneways)
+    other = Transactions(proxy.clock, proxy.brokers, HalfPlaces(proxy.clock, 30))
+    proxy.methods.update(other.methods())
+    assert end(proxy, entry.transaction_id, resolution) == Code.OK
+    let(proxy.broker, 1)
+    assert proxy.bodies() == [b"hello"] * count
+    asked = len(peer.oneways)
+    let(proxy.broker, 300)
+    assert (proxy.bodies(), len(peer.oneways)) == ([b"hello"] * count, asked)
 
 
 def test_a_timed_message_comes_at_its_time_unless_it_is_recalled() -> None:

@@ -8,6 +8,7 @@ from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.messaging import transactions
+from rocketmq_tw.proxy.messaging.transaction_ids import parse_transaction_id
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
@@ -163,6 +164,34 @@ def test_a_half_message_is_forgotten_after_its_time() -> None:
     assert proxy.end().status.code == Code.INVALID_TRANSACTION_ID
 
 
+def test_a_decision_at_another_proxy_or_much_later_finds_the_half_message() -> None:
+    proxy = Proxy()
+    proxy.clock.advance(3600)
+    assert proxy.end(transaction_id="A/TX/a/7/4096").status.code == Code.OK
+    (header,) = proxy.headers
+    assert proxy.brokers.asked[0].broker_name == "a"
+    assert (header.tran_state_table_offset, header.commit_log_offset) == (7, 4096)
+    assert header.transaction_id == "A/TX"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["TX", "a/7/1", "TX/a/7", "TX//7/1", "/a/7/1", "TX/a/-7/1", "TX/a/7/x", "TX/a/7/1" * 500],
+)
+def test_ids_that_name_no_place(text: str) -> None:
+    assert parse_transaction_id(text) is None
+    proxy = Proxy()
+    proxy.clock.advance(3600)
+    assert proxy.end(transaction_id=text).status.code == Code.INVALID_TRANSACTION_ID
+    assert proxy.brokers.asked == []
+
+
+def test_a_broker_that_only_the_id_names_is_not_asked() -> None:
+    proxy = Proxy()
+    assert proxy.end(transaction_id="TX2/elsewhere/7/4096").status.code == Code.BAD_REQUEST
+    assert proxy.brokers.asked == []
+
+
 def test_the_longest_remembered_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "MOST_HALVES", 3)
     clock = Clock()
@@ -179,16 +208,20 @@ def test_a_client_is_asked_about_an_orphan_and_its_decision_finds_the_way() -> N
     proxy, client = Proxy(), FakeClient()
     answer_of(proxy.service.recover(client, question()), proxy.clock)
     ((command),) = (told.recover_orphaned_transaction_command for told in client.told)
-    assert command.transaction_id == "TX"
+    assert command.transaction_id == "TX/b/8/9000"
     assert command.message.body == b"half"
     assert command.message.topic.name == "T"
     assert dict(command.message.user_properties) == {"n": "1"}
     assert command.message.system_properties.message_id == "TX"
     assert command.message.system_properties.message_type == MessageType.TRANSACTION
-    proxy.end(source=TransactionSource.SOURCE_SERVER_CHECK)
-    (header,) = proxy.headers
-    assert proxy.brokers.asked[0].broker_name == "b"
-    assert (header.tran_state_table_offset, header.commit_log_offset) == (8, 9000)
+    source = TransactionSource.SOURCE_SERVER_CHECK
+    proxy.end(source=source, transaction_id=command.transaction_id)
+    # A decision that was late counts for the copy that the broker asked about.
+    proxy.end(transaction_id="TX/a/7/4096")
+    assert {asked.broker_name for asked in proxy.brokers.asked} == {"b"}
+    for header in proxy.headers:
+        assert (header.tran_state_table_offset, header.commit_log_offset) == (8, 9000)
+        assert header.transaction_id == "TX"
 
 
 def test_an_old_broker_is_known_by_its_address() -> None:
