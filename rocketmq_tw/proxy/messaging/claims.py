@@ -55,6 +55,12 @@ class Claims:
         renewed = await self._renewal.claim(group, topic, handle)
         if renewed is not None:
             return Claim(renewed.handle, self._renewal, renewed)
+        if self._renewal.was_left(group, topic, handle):
+            raise StatusError(
+                Code.INVALID_RECEIPT_HANDLE,
+                "the client had gone, or its receive was cut off, so the message is delivered once"
+                " more",
+            )
         late = self._now_ms() - handle.visible_at
         if late >= 0:
             raise StatusError(

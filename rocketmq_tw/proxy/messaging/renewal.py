@@ -19,6 +19,7 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.messaging.backoff import retry_delay_ms
+from rocketmq_tw.proxy.messaging.left_messages import LeftMessages
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.statuses import StatusError
@@ -70,6 +71,8 @@ class RenewedMessage:
         "due",
         "failures",
         "handle",
+        "handle_ends",
+        "hidden_until",
         "is_busy",
         "is_left",
         "is_queued",
@@ -92,6 +95,8 @@ class RenewedMessage:
         self.popped_at = handle.info.pop_time
         #: In ms of the clock: when it was received, and when it is renewed next.
         self.received_at = self.due = now
+        #: In ms of the clock: when the client's handle is over, and until when it is hidden.
+        self.handle_ends = self.hidden_until = now + handle.info.invisible_time
         self.renewals = 0
         self.failures = 0
         #: Requests of the client about the message that are under way.
@@ -138,7 +143,9 @@ class Renewal:
         self._messages: dict[_Place, RenewedMessage] = {}
         self._of_client: dict[str, dict[_Place, RenewedMessage]] = {}
         self._due = LazyHeap[RenewedMessage](self._is_renewed)
-        #: Those that nobody works on any more: they are to come back.
+        #: Those that nobody works on any more, though their handles are not over.
+        self._left = LeftMessages[RenewedMessage]()
+        #: Those of them that brokers are to be asked about: they come back.
         self._released: deque[RenewedMessage] = deque()
         self._alarm = Alarm(clock, self._go_on)
         self._under_way = 0
@@ -154,7 +161,8 @@ class Renewal:
     def room(self, client_id: str) -> int:
         """Returns how many messages more of a client can be renewed."""
         of_client = len(self._of_client.get(client_id, ()))
-        return max(0, min(MAX_OF_CLIENT - of_client, MAX_RENEWED - len(self)))
+        room = MAX_RENEWED - len(self) - len(self._left)
+        return max(0, min(MAX_OF_CLIENT - of_client, room))
 
     def add(
         self, client_id: str, group: str, topic: str, handle: ReceiptHandle, retries: int
@@ -173,19 +181,32 @@ class Renewal:
 
     async def claim(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
         """Returns the message that a client's handle stands for, whose renewals pause until it is
-        settled or given back; None where it is not renewed: the client's handle counts then."""
+        settled or given back; None where it is not renewed: the client's handle counts then, unless
+        it `was_left`."""
         message = self._find(group, topic, handle)
+        if message is None:
+            message = self._find_left(group, topic, handle)
         if message is None:
             return None
         message.claims += 1
         # Its handle changes with the answer.
-        await message.when_idle()
+        while message.is_busy:
+            await message.when_idle()
+        if message.is_left and message.hidden_until <= self._now():
+            message.claims -= 1
+            return None
         return message
+
+    def was_left(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
+        """Returns whether a client's handle stands for no message any more, although it is not
+        over: the message has come back."""
+        return self._find_left(group, topic, handle) is not None
 
     def settle(self, message: RenewedMessage) -> None:
         """Ends a claim and the renewals with it: the client is done with the message."""
         message.claims -= 1
         message.is_left = False
+        self._left.discard(message)
         self._forget(message)
 
     def give_back(self, message: RenewedMessage) -> None:
@@ -202,7 +223,7 @@ class Renewal:
         message = self._find(group, topic, handle)
         if message is not None and not message.claims:
             self._forget(message)
-            self._release(message)
+            self._leave(message)
 
     def renews(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
         """Returns whether a message is kept hidden still."""
@@ -212,6 +233,10 @@ class Renewal:
         """Returns the message of a client's handle; None where it is not renewed, or delivered once
         more."""
         message = self._messages.get(_place(group, topic, handle))
+        return None if message is None or message.popped_at != handle.info.pop_time else message
+
+    def _find_left(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
+        message = self._left.get(_place(group, topic, handle), self._now())
         return None if message is None or message.popped_at != handle.info.pop_time else message
 
     def _client_gone(self, client: IProxyClient) -> None:
@@ -276,6 +301,7 @@ class Renewal:
     def _leave(self, message: RenewedMessage) -> None:
         """Has a message come back, at once or when a claim comes to nothing."""
         message.is_left = True
+        self._left.add(message, self._now())
         if not message.claims:
             self._release(message)
 
@@ -296,7 +322,10 @@ class Renewal:
                 if self._is_renewed(message) and not message.claims:
                     self._begin(message, is_released=False)
             elif self._released:
-                self._begin(self._released.popleft(), is_released=True)
+                message = self._released.popleft()
+                # Its client may be asking about it, or be done with it.
+                if message.is_left and not message.claims:
+                    self._begin(message, is_released=True)
             else:
                 break
         else:
@@ -320,9 +349,15 @@ class Renewal:
         done.addCallback(over)
 
     async def _bring_back(self, message: RenewedMessage) -> None:
-        await message.when_idle()
-        if message.place.broker_name not in self._out_of_reach:
-            await self._hide(message, self._config.invisible_time_millis_when_clear)
+        while message.is_busy:
+            await message.when_idle()
+        # What its client asks about meanwhile comes back when that comes to nothing.
+        if message.place.broker_name not in self._out_of_reach and not message.claims:
+            message.is_busy = True
+            try:
+                await self._hide(message, self._config.invisible_time_millis_when_clear)
+            finally:
+                message.set_idle()
 
     async def _renew(self, message: RenewedMessage) -> None:
         """Hides a message for longer; queues it for its next renewal, or gives it up."""
@@ -370,6 +405,7 @@ class Renewal:
         except (StatusError, RequestError) as error:
             _log.info("a message is renewed no more, {place}: {error}", place=place, error=error)
             return None
+        message.hidden_until = self._now() + invisible_ms
         message.renewals += 1
         message.failures = 0
         return invisible_ms

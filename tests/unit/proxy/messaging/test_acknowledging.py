@@ -187,6 +187,44 @@ class TestBatches:
         assert RequestCode.BATCH_ACK_MESSAGE not in asked(world)
 
 
+class TestClientsThatWent:
+    """As the Java client, which says that it goes and acknowledges what it was at work on."""
+
+    @pytest.mark.parametrize("seconds", [0, 0.25, 0.75])
+    def test_what_they_acknowledge_at_once_does_not_come_back(self, seconds: float) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        world.clients.remove("client")
+        world.clock.advance(seconds)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(100)
+        assert world.receive(long_polling_timeout={"seconds": 5}).messages == []
+        assert len(world.renewal) == 0
+
+    @pytest.mark.parametrize("seconds", [2, 30, 100])
+    def test_they_are_told_what_has_come_back(self, seconds: float) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        world.clients.remove("client")
+        world.pass_time(seconds)
+        assert world.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
+
+    def test_what_comes_to_nothing_comes_back(self) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        world.brokers.answer(
+            RequestCode.ACK_MESSAGE, RequestTimeout("broker-a:1", RequestCode.ACK_MESSAGE, 3)
+        )
+        world.clients.remove("client")
+        assert world.ack(message).status.code == Code.PROXY_TIMEOUT
+        world.pass_time(5)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
+
+
 class TestRenewedMessages:
     def test_the_clients_handle_counts_after_a_renewal(self) -> None:
         world = ReceivingWorld()

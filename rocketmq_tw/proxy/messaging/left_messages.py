@@ -1,0 +1,59 @@
+"""Messages that come back although the receipt handles of their clients are not over: brokers take
+an acknowledgement with such a handle, which comes to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, Protocol, TypeVar
+
+from rocketmq_tw.runtime.lazy_heap import LazyHeap
+
+
+class Left(Protocol):
+    """A message that was left by its client."""
+
+    @property
+    def place(self) -> Hashable:
+        """Where it is; a later delivery of it is there too."""
+
+    @property
+    def handle_ends(self) -> int:
+        """When the client's receipt handle is over, in ms."""
+
+
+L = TypeVar("L", bound=Left)
+
+
+class LeftMessages(Generic[L]):
+    """Remembers messages as long as the handles of their clients."""
+
+    def __init__(self) -> None:
+        self._messages: dict[Hashable, L] = {}
+        self._ends = LazyHeap[L](self._is_kept)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def add(self, message: L, now: int) -> None:
+        """Takes in a message, where its client's handle is not over."""
+        self._forget_over(now)
+        if message.handle_ends > now:
+            self._messages[message.place] = message
+            self._ends.push(message.handle_ends, message)
+
+    def get(self, place: Hashable, now: int) -> L | None:
+        """Returns the message at a place; None where none was left there."""
+        self._forget_over(now)
+        return self._messages.get(place)
+
+    def discard(self, message: L) -> None:
+        """Forgets a message."""
+        if self._is_kept(message):
+            del self._messages[message.place]
+
+    def _is_kept(self, message: L) -> bool:
+        return self._messages.get(message.place) is message
+
+    def _forget_over(self, now: int) -> None:
+        while (message := self._ends.take(now)) is not None:
+            self.discard(message)
