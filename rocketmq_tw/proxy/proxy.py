@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from socket import gethostname
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -100,13 +99,8 @@ class Proxy:
 
     def metrics(self) -> Iterable[Metric]:
         """Yields the proxy's figures."""
-        labels = {
-            "cluster": self._config.proxy_cluster_name,
-            "node_type": "proxy",
-            "node_id": self._config.proxy_name or gethostname(),
-            "proxy_mode": self._config.proxy_mode.lower(),
-        }
-        yield gauge("rocketmq_proxy_up", 1, labels)
+        yield gauge("rocketmq_proxy_up", 1)
+        yield gauge("rocketmq_proxy_renewed_messages", len(self._renewal))
         yield gauge("rocketmq_proxy_clients", len(self.clients), {"protocol_type": "grpc"})
         classic = len(self._classic.clients)
         yield gauge("rocketmq_proxy_clients", classic, {"protocol_type": "remoting"})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from itertools import chain
+from socket import gethostname
 from typing import Any, ClassVar
 
 import msgspec
@@ -18,15 +20,17 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConf
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.proxy import LOCAL, ProxyConfig
 from rocketmq_tw.config.values import split_named_ports
-from rocketmq_tw.metrics.instruments import Metric
+from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.server_metrics import MetricsLog, request_latency
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.grpc.health import HealthService
+from rocketmq_tw.proxy.grpc.latency import call_latency
 from rocketmq_tw.proxy.grpc.reflection import ReflectionService
 from rocketmq_tw.proxy.grpc.server import GrpcConfig, GrpcServer
 from rocketmq_tw.proxy.http2.limits import Http2Limits
@@ -94,6 +98,8 @@ class ProxyServer:
         self._proxy: Proxy | None = None
         self._cluster: ClusterBrokers | None = None
         self._health = HealthService([SERVICE])
+        self._calls, self._requests = call_latency(), request_latency()
+        self._metrics_log = MetricsLog(reactor, self.metrics)
 
     def start(self) -> None:
         """Serves from now on; raises `CannotListenError`, `ConfigError`, `TlsConfigError`."""
@@ -124,9 +130,11 @@ class ProxyServer:
             **self._health.methods(),
             **ReflectionService([messaging_pb2.DESCRIPTOR]).methods(),
         }
-        grpc = GrpcServer(self._reactor, _grpc_config(self.config), methods)
+        grpc = GrpcServer(self._reactor, _grpc_config(self.config), methods, self._calls.record)
+        listener.observe(self._requests.record)
         listener.serve(self._proxy.handlers)
         self._proxy.start()
+        self._metrics_log.start()
         listener.accept()
         self.log.info(
             "proxy: gRPC on port {grpc}, classic clients on {remoting}; either takes both",
@@ -138,6 +146,7 @@ class ProxyServer:
     def stop(self) -> Generator[Any, Any, None]:
         """Serves no more; fires when all connections are closed."""
         self._health.stop()
+        self._metrics_log.stop()
         try:
             if self._proxy is not None and self._server is not None:
                 yield self._proxy.stop(self._server.stop)
@@ -149,7 +158,17 @@ class ProxyServer:
 
     def metrics(self) -> Iterable[Metric]:
         """Yields the proxy's figures."""
-        return () if self._proxy is None else self._proxy.metrics()
+        if self._proxy is None or self._server is None:
+            return ()
+        held = gauge("rocketmq_proxy_in_flight", self._server.bytes_in_flight, unit="bytes")
+        labels = {
+            "cluster": self.config.proxy_cluster_name,
+            "node_type": "proxy",
+            "node_id": self.config.proxy_name or gethostname(),
+            "proxy_mode": self.config.proxy_mode.lower(),
+        }
+        requests = chain(self._calls.metrics(), self._requests.metrics())
+        return labelled(chain(self._proxy.metrics(), [held], requests), labels)
 
     def _connect(self) -> IRemotingClient:
         return RemotingClient(

@@ -24,6 +24,7 @@ from twisted.internet.task import Clock
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.proxy.grpc.calls import CallObserver
 from rocketmq_tw.proxy.grpc.interfaces import Methods
 from rocketmq_tw.proxy.grpc.server import GrpcConfig, GrpcServer
 from rocketmq_tw.proxy.http2.connection import Http2Connection
@@ -177,11 +178,12 @@ class GrpcInMemory:
         tls: ServerTls | None = None,
         buffer_size: int = 65536,
         clock: Clock | None = None,
+        observe: CallObserver | None = None,
         **limits: Any,
     ) -> None:
         self.clock = clock or Clock()
         self.network = MemoryNetwork(self.clock, buffer_size=buffer_size)
-        self.server = GrpcServer(self.clock, config or GrpcConfig(), methods)
+        self.server = GrpcServer(self.clock, config or GrpcConfig(), methods, observe)
         self.remoting = RemotingServer(self.clock, NettyServerConfig(**limits), tls=tls)
         self.listener = self.remoting.listener(http2=self._build)
         self.listener.register(1, lambda request, peer: request.response(body=request.body))

@@ -25,6 +25,7 @@ from rocketmq_tw.proxy.grpc.interfaces import (
     ServerStream,
     Unary,
 )
+from rocketmq_tw.proxy.grpc.latency import CallResult
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, Held, IStream, IStreamHandler
 from rocketmq_tw.proxy.http2.memory import MemoryRefused
 from rocketmq_tw.runtime.scope import Scope
@@ -35,6 +36,9 @@ MOST_QUEUED = 1024 * 1024
 CALL_OVERHEAD = 4096
 #: Seconds within which a request is complete.
 REQUEST_SECONDS = 60.0
+
+#: Told what a call ended with, and how many milliseconds it took.
+CallObserver = Callable[[CallResult, float], None]
 
 
 @implementer(ICall, IStreamHandler)
@@ -50,10 +54,12 @@ class Call:
         "_expiry",
         "_message",
         "_method",
+        "_observe",
         "_on_message",
         "_opened",
         "_reader",
         "_scope",
+        "_since",
         "_stream",
         "address",
         "authority",
@@ -71,12 +77,15 @@ class Call:
         metadata: Mapping[str, str],
         method: Method,
         reader: MessageReader,
+        observe: CallObserver | None,
     ) -> None:
         """Raises `GrpcError` where the server has no room for it."""
         #: Bytes that the call holds beside its messages.
         self._opened = CALL_OVERHEAD + sum(map(len, metadata.values()))
         _hold(stream, Held.REQUEST, self._opened)
         self._clock = clock
+        self._observe = observe
+        self._since = clock.seconds()
         self._stream = stream
         self._method = method
         self._reader = reader
@@ -299,6 +308,9 @@ class Call:
         if expiry is not None:
             expiry.cancel()
         self._scope.end()
+        if self._observe is not None and not isinstance(self._method, BothStreams):
+            took = (self._clock.seconds() - self._since) * 1000
+            self._observe(CallResult(self.method, status), took)
         if status != GrpcStatus.OK:
             self._cut.end()
 

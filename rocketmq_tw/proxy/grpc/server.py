@@ -11,7 +11,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.net.connection import ConnectionObserver
 from rocketmq_tw.net.limits import ServerResources
-from rocketmq_tw.proxy.grpc.calls import Call
+from rocketmq_tw.proxy.grpc.calls import Call, CallObserver
 from rocketmq_tw.proxy.grpc.framing import ENCODINGS, IDENTITY, MessageReader
 from rocketmq_tw.proxy.grpc.headers import (
     CONTENT_TYPE,
@@ -41,7 +41,15 @@ class GrpcConfig:
 class GrpcServer:
     """The methods of a server. A listener's connections are built by `connection`."""
 
-    def __init__(self, reactor: IReactorTime, config: GrpcConfig, methods: Methods) -> None:
+    def __init__(
+        self,
+        reactor: IReactorTime,
+        config: GrpcConfig,
+        methods: Methods,
+        observe: CallObserver | None = None,
+    ) -> None:
+        """`observe` is told of each call that has ended, but of streams both ways."""
+        self._observe = observe
         self._clock = reactor
         self._config = config
         self._methods = methods
@@ -71,7 +79,7 @@ class GrpcServer:
                 )
             largest = min(self._config.largest_message, method.limits.largest)
             reader = MessageReader(largest, encoding)
-            call = Call(self._clock, stream, metadata, method, reader)
+            call = Call(self._clock, stream, metadata, method, reader, self._observe)
         except GrpcError as error:
             trailers = status_trailers(error.status, str(error))
             stream.write([*RESPONSE_HEADERS, *trailers], ends=True)
