@@ -11,7 +11,6 @@ from click.core import ParameterSource
 
 from rocketmq_tw.admin.settings import FORMS, Settings
 from rocketmq_tw.admin.tool import Tool
-from rocketmq_tw.config.properties import ConfigError
 
 Callback = Callable[[click.Context, click.Parameter, Any], None]
 
@@ -24,10 +23,7 @@ def _setting(field: str) -> Callback:
         if not value:
             return
         if field == "tls_file":
-            try:
-                Settings(tls_file=value).tls()
-            except ConfigError as error:
-                raise click.BadParameter(str(error)) from error
+            Settings(tls_file=value).tls()
         tool = context.ensure_object(Tool)
         assert option.name is not None
         if context.get_parameter_source(option.name) is ParameterSource.ENVIRONMENT:

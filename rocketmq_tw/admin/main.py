@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import NoReturn
 
 import rich_click as click
@@ -21,6 +20,8 @@ def _complain(message: str) -> None:
 
 def _show_version(context: click.Context, option: click.Parameter, value: bool) -> None:
     if value:
+        from importlib.metadata import version
+
         click.echo(f"rmqadmin {version('rocketmq_tw')}")
         context.exit()
 

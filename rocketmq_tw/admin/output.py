@@ -10,17 +10,16 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import msgspec
 import rich_click as click
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from rocketmq_tw.wire.printable import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 #: Tables are as wide as they need to be: a name or an id in pieces cannot be copied.
 _UNBOUNDED = 100_000
@@ -121,9 +120,13 @@ def show_yaml(report: Report) -> None:
 
 def show_tables(report: Report, *, wide: bool = False) -> None:
     """Writes tables with lines beneath them; wide ones have all values of their rows."""
-    console = Console(file=sys.stdout, highlight=False, width=_UNBOUNDED)
-    for listing in report.listings:
-        console.print(_table(_widened(listing) if wide else listing))
+    if report.listings:
+        # Only tables wait for the import.
+        from rich.console import Console
+
+        console = Console(file=sys.stdout, highlight=False, width=_UNBOUNDED)
+        for listing in report.listings:
+            console.print(_table(_widened(listing) if wide else listing))
     for line in report.lines:
         click.echo(plain(line))
 
@@ -143,6 +146,10 @@ def _compact(value: Any) -> str:
 
 
 def _table(listing: Listing) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in listing.columns:
         values = [row.get(column.key) for row in listing.rows]

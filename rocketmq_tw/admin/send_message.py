@@ -38,7 +38,7 @@ _SENT = (
 
 
 @attrs.frozen
-class Sample:
+class CommonParts:
     """What all messages of a call have in common."""
 
     topic: str
@@ -116,13 +116,13 @@ def send_message(
         check_topic(topic)
     except RequestError as error:
         raise click.UsageError(error.remark) from error
-    sample = Sample(topic, tags or None, keys or "", properties)
+    common = CommonParts(topic, tags or None, keys or "", properties)
     bodies = iter([body.encode()]) if body is not None else _bodies(path or _STDIN, by_line)
 
     async def work(servers: Servers) -> None:
         producer = servers.producer(f"rmqadmin-{wall_clock_ms()}")
         for each in bodies:
-            row = await _send(producer, sample.message(each), broker, qid)
+            row = await _send(producer, common.message(each), broker, qid)
             line = "  ".join(plain(row[column.key]) for column in _SENT)
             tool.show(
                 Report(row, lines=[line]) if by_line else Report(row, [Listing(_SENT, [row])])

@@ -10,9 +10,7 @@ from typing import Any
 import attrs
 import rich_click as click
 
-from rocketmq_tw.config.load import read_tls_config
 from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.address import name_server_addresses
 
 #: The forms of output, the first one is the default.
@@ -39,10 +37,17 @@ class Settings:
         return attrs.evolve(others, **values)
 
     def tls(self) -> TlsConfig | None:
-        """Returns how TLS is spoken, None without TLS; raises `ConfigError` for a wrong file."""
-        if self.tls_file is not None:
+        """Returns how TLS is spoken, None without TLS; raises `UsageError` for a wrong file."""
+        if self.tls_file is None:
+            return TlsConfig() if self.use_tls else None
+        # Readers of configuration would take a part of every start.
+        from rocketmq_tw.config.load import read_tls_config
+        from rocketmq_tw.config.properties import ConfigError
+
+        try:
             return read_tls_config(self.tls_file)
-        return TlsConfig() if self.use_tls else None
+        except ConfigError as error:
+            raise click.UsageError(f"--tls-config: {error}") from error
 
     def to_file(self) -> dict[str, Any]:
         """Returns the settings as they stand in the file."""
@@ -141,12 +146,9 @@ def _from_file(values: Mapping[str, Any]) -> Settings:
 
 
 def check(settings: Settings) -> None:
-    """Raises `ValueError` that says what is wrong with settings."""
+    """Raises `ValueError` or `UsageError` that says what is wrong with settings."""
     if settings.output not in (None, *FORMS):
         raise ValueError(f"output {settings.output!r}: give one of {', '.join(FORMS)}")
     if settings.name_servers is not None:
         name_server_addresses(settings.name_servers)
-    try:
-        settings.tls()
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
+    settings.tls()

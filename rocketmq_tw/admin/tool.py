@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import rich_click as click
 from click.exceptions import Exit
@@ -20,15 +20,8 @@ from rocketmq_tw.admin.planning import OnlyLooks, PlannedChanges, Unanswered
 from rocketmq_tw.admin.settings import Settings
 from rocketmq_tw.admin.settings import read as read_contexts
 from rocketmq_tw.client.admin import AdminClient
-from rocketmq_tw.client.admin.container import ContainerClient
-from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
-from rocketmq_tw.client.producer import Producer
-from rocketmq_tw.client.pull import QueuePuller
-from rocketmq_tw.client.session import Session
-from rocketmq_tw.client.settings import ProducerSettings
 from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
@@ -36,6 +29,14 @@ from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError
+
+# Each command waits for the clients that it uses, not for the imports of all.
+if TYPE_CHECKING:
+    from rocketmq_tw.client.admin.container import ContainerClient
+    from rocketmq_tw.client.controller import ControllerClient
+    from rocketmq_tw.client.producer import Producer
+    from rocketmq_tw.client.pull import QueuePuller
+    from rocketmq_tw.client.session import Session
 
 T = TypeVar("T")
 
@@ -64,17 +65,24 @@ class Servers:
 
     def controllers(self, addresses: str) -> ControllerClient:
         """Returns a client that asks the controllers at `addresses`, or their leader."""
+        from rocketmq_tw.client.controller import ControllerClient
+
         return ControllerClient(
             self.reactor, self.remoting, addresses, leader_timeout=CONTROLLER_TIMEOUT
         )
 
     def container(self, address: str) -> ContainerClient:
         """Returns a client that asks the broker container at `address`."""
+        from rocketmq_tw.client.admin.container import ContainerClient
+
         return ContainerClient(self.remoting, address)
 
     def producer(self, group: str) -> Producer:
         """Makes a producer that is not started: it sends, and no broker counts it among its
         producers."""
+        from rocketmq_tw.client.producer import Producer
+        from rocketmq_tw.client.settings import ProducerSettings
+
         return Producer(
             self.reactor,
             self.name_servers,
@@ -86,9 +94,13 @@ class Servers:
     def reader(self, group: str) -> QueuePuller:
         """Makes a puller that reads in the name of `group` without joining it, so it takes no
         queues from members."""
+        from rocketmq_tw.client.pull import QueuePuller
+
         return QueuePuller(self._session(), group)
 
     def _session(self) -> Session:
+        from rocketmq_tw.client.session import Session
+
         return Session(self.reactor, self.name_servers, remoting=self.remoting)
 
 
@@ -163,7 +175,7 @@ class Tool:
             fail(f"{explain(error)} {others}", error)
         except RequestError as error:
             fail(error.remark, error)
-        except (ClientError, RemotingError, WireError, TlsConfigError, ConfigError) as error:
+        except (ClientError, RemotingError, WireError, TlsConfigError) as error:
             fail(explain(error), error)
         return result
 

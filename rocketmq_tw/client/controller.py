@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import javaproperties
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, check_success
+from rocketmq_tw.client.properties import from_text, to_text
 from rocketmq_tw.net.address import split_address, split_addresses
 from rocketmq_tw.net.client import send_unheard
 from rocketmq_tw.net.errors import ConnectError, RemotingError
@@ -107,13 +107,11 @@ class ControllerClient:
         """1010: keys and values of one controller, as .properties files have them."""
         command = RemotingCommand.request(RequestCode.GET_CONTROLLER_CONFIG)
         answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
-        return answer.addCallback(
-            lambda response: javaproperties.loads(check_success(address, response).body.decode())
-        )
+        return answer.addCallback(lambda response: from_text(check_success(address, response).body))
 
     def update_config(self, address: str, changes: Mapping[str, str]) -> "Deferred[None]":
         """1009: gives keys of one controller new values, all or none."""
-        body = javaproperties.dumps(changes, timestamp=None).encode()
+        body = to_text(changes)
         command = RemotingCommand.request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=body)
         answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
         return answer.addCallback(lambda response: check_success(address, response)).addCallback(

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import javaproperties
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.errors import check_success
 from rocketmq_tw.client.name_servers import NameServers
+from rocketmq_tw.client.properties import from_text, to_text
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import IRemotingClient
@@ -79,17 +79,13 @@ class ServerRequests:
     def _change_properties(
         self, address: str, code: int, changes: Mapping[str, str]
     ) -> Deferred[None]:
-        return self._tell(
-            address, code, None, javaproperties.dumps(changes, timestamp=None).encode()
-        )
+        return self._tell(address, code, None, to_text(changes))
 
     def _properties(self, address: str, code: int) -> Deferred[dict[str, str]]:
         return self._read(
             address,
             RemotingCommand.request(code),
-            lambda address, response: javaproperties.loads(
-                check_success(address, response).body.decode()
-            ),
+            lambda address, response: from_text(check_success(address, response).body),
         )
 
     def _ask_names(

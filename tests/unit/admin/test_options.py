@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,8 @@ from rocketmq_tw.admin.commands import MODULES, load
 from rocketmq_tw.admin.main import cli
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.config.net import TlsConfig
+from tests.support.jars import PROJECT
+from tests.support.wait import LIMIT
 
 #: Stock's version to its commands, each with its options: letter, long name, whether it is
 #: required, whether it takes a value.
@@ -248,3 +253,24 @@ def test_a_server_of_the_other_kind_is_told_apart(world, command: str) -> None:
 def test_the_help_of_a_switch_says_what_it_takes() -> None:
     result = CliRunner().invoke(cli, ["updateTopic", "-h"])
     assert len(re.findall(r"-[ous] +true\|false", result.output)) == 3, result.output
+
+
+def test_a_start_imports_only_what_it_needs() -> None:
+    """Each of these would take a part of the time of every start."""
+    names = ("javaproperties", "rich.console", "yaml", "rocketmq_tw.client.push")
+    code = f"""if True:
+        import sys
+        import rocketmq_tw.admin.main
+        from rocketmq_tw.admin.commands import MODULES
+        names = {names!r} + tuple("rocketmq_tw.admin." + name for name in MODULES)
+        print([name for name in names if name in sys.modules])
+    """
+    path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.stdout == "[]\n", done.stderr
