@@ -73,6 +73,14 @@ def check_store(
             if record.store_timestamp > summary.newest:
                 summary.newest = record.store_timestamp
             summary.oldest = summary.oldest or record.store_timestamp
+            if record.in_queue and not record.has_place:
+                file, at = store.log.name(record.position)
+                findings.add(
+                    "queue-name", file, at,
+                    f"the record at {record.position} can be in no queue: its topic is"
+                    f" {record.topic[:300]!r}, its queue {record.queue_id}", Remedy.RESTORE,
+                )  # fmt: skip
+                continue
             wanted = record.wanted
             if record.in_queue:
                 code = tags_code_of(wanted)

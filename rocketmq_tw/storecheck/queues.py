@@ -17,7 +17,7 @@ from rocketmq_tw.formats.queue import (
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import Known, Sizes
 from rocketmq_tw.storecheck.long_file import LongFile, directories
-from rocketmq_tw.storecheck.records import LogRecord
+from rocketmq_tw.storecheck.records import LogRecord, is_topic
 
 _UNIT = flat(UNIT)
 _SIZE = _UNIT.size
@@ -117,8 +117,8 @@ class QueueCheck:
         self, record: LogRecord, topic: str, queue_id: int, offset: int, tags_code: int
     ) -> None:
         """Compares a record with a further queue, where there is such a queue."""
-        queue = self._queue(topic, queue_id)
-        if queue.files.starts:
+        queue = self._queue(topic, queue_id) if is_topic(topic) else None
+        if queue is not None and queue.files.starts:
             self.has_further = True
             self._put(record, topic, queue_id, offset, tags_code)
 

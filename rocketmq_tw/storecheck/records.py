@@ -32,6 +32,8 @@ _properties = re.compile(
     rb"(?:^|\x02)(TAGS|UNIQ_KEY|KEYS|INNER_MULTI_DISPATCH|INNER_MULTI_QUEUE_OFFSET)\x01([^\x02]*)"
 ).findall
 _LIGHT_PREFIX = "%LMQ%"
+#: What may name the directory of a topic's queues.
+is_topic = re.compile(r"[%|a-zA-Z0-9_-]{1,255}").fullmatch
 
 
 class LogRecord(NamedTuple):
@@ -50,6 +52,11 @@ class LogRecord(NamedTuple):
     def in_queue(self) -> bool:
         """Whether its queue has it: half and rolled-back messages are in none."""
         return self.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+    @property
+    def has_place(self) -> bool:
+        """Whether there can be a queue that it says to be in; brokers leave out others."""
+        return is_topic(self.topic) is not None and self.queue_id >= 0
 
     @property
     def wanted(self) -> dict[bytes, bytes]:

@@ -79,6 +79,11 @@ def _spoil_magic(root: Path) -> None:
     change(root / "commitlog" / SECOND, 4, b"\0\0\0\0")
 
 
+def _spoil_topic(root: Path) -> None:
+    path = root / "commitlog" / SECOND
+    change(path, path.read_bytes().index(b"Topic"), b"../..")
+
+
 def _lose_log_file(root: Path) -> None:
     (root / "commitlog" / SECOND).unlink()
 
@@ -208,6 +213,7 @@ OTHER_DAMAGES = [
         lambda root: (root / "config/topics.json").write_text('{"topicConfigTable":{}}'),
         {"topic-unknown"},
     ),
+    Damage("a record with another topic", _spoil_topic, {"queue-name", "unit-astray"}),
     Damage(
         "epochs that are damaged",
         lambda root: (root / "epochFileCheckpoint").write_text("1\n17\n1-0\n"),

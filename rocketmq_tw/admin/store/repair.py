@@ -16,7 +16,7 @@ from rocketmq_tw.admin.store.opening import (
     progress,
     refuse_if_open,
 )
-from rocketmq_tw.admin.store.repairing import config_for, copy_store, rebuild
+from rocketmq_tw.admin.store.repairing import config_for, copy_store, differing_size, rebuild
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.storecheck.layout import Store
@@ -38,6 +38,8 @@ def repair(
     What would lose whole records is refused, unless with --cut."""
     store, config = open_store(directory, config_file)
     refuse_if_open(store)
+    if config is not None and (differing := differing_size(store, config)):
+        raise click.UsageError(f"-c: {config_file} has {differing}")
     if target is not None and os.path.exists(target) and (
         not os.path.isdir(target) or os.listdir(target)
     ):  # fmt: skip
@@ -65,6 +67,8 @@ def repair(
     after = look_through(again)
     found = {"before": before.data(directory), "after": after.data(again.root), "notes": notes}
     lines = [f"found {before.findings.count} things before the repair", *notes, *after.lines]
+    if after.findings.count:
+        lines.append("what is left is not mended by a repair")
     tool.show(Report(found, lines=lines))
     if after.findings.count:
         raise SystemExit(1)
@@ -85,6 +89,9 @@ def _refuse_what_loses(store: Store, before: Checked, *, cut: bool, configured: 
         )
     if summary.passed_over:
         fail(f"{store.root} has topics with queues of another kind: {summary.passed_over[0]}")
+    for start, size in store.log.sizes.items():
+        if size > store.log.file_size:
+            fail(f"{store.log.path(start)} is longer than the others: restore it from a replica")
     if cut:
         return
     if summary.damaged_at is not None:

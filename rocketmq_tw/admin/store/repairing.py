@@ -57,6 +57,20 @@ def _copy_file(source: str, target: str, advance: Callable[[int], object]) -> No
             advance(len(data))
 
 
+def differing_size(store: Store, config: MessageStoreConfig) -> str:
+    """Returns which key of a configuration is not what the files show; empty where all are."""
+    root = store.root
+    log = LongFile(root, "commitlog").file_size
+    queues = _size_of_queues(root, "consumequeue")
+    for key, said, found in (
+        ("mappedFileSizeCommitLog", config.mapped_file_size_commit_log, log),
+        ("mappedFileSizeConsumeQueue", config.mapped_file_size_consume_queue, queues),
+    ):
+        if found and found != said:
+            return f"{key} = {said}, and the files have {found} bytes"
+    return ""
+
+
 def config_for(
     store: Store, summary: Summary, given: MessageStoreConfig | None
 ) -> MessageStoreConfig:

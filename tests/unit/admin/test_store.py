@@ -190,6 +190,19 @@ def test_a_repair_in_place_asks_first(root: Path, run: Run) -> None:
     assert "--yes" in outcome.err
 
 
+def test_a_repair_with_another_stores_configuration_is_refused(
+    root: Path, tmp_path: Path, run: Run
+) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    other = tmp_path / "other.conf"
+    other.write_text(CONFIG.replace("200", "400"))
+    with pytest.raises(SystemExit) as ended:
+        main(["store", "repair", str(root), "--yes", "-c", str(other)], Tool())
+    assert ended.value.code == 2
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
 def test_a_repair_makes_no_index_of_a_guessed_size(root: Path, run: Run) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["store", "repair", str(root), "--yes"], Tool())
