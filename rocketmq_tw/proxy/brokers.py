@@ -57,10 +57,15 @@ class IBrokers(Interface):
     ) -> Deferred[None]:
         """Sends a oneway request; never fails."""
 
-    def enter(client: IProxyClient, memberships: Collection[Membership]) -> None:
+    def enter(
+        client: IProxyClient,
+        memberships: Collection[Membership],
+        broker_names: Collection[str] | None = None,
+    ) -> None:
         """Has a client be in these groups and no others, before brokers are asked to register it
-        (34); those that know it are told of groups that it left. Raises `RequestError` where there
-        is no room for it."""
+        (34); those that know it are told of groups that it left. `broker_names` are all that are
+        asked: others that know it are to forget it; without them none is. Raises `RequestError`
+        where there is no room for the client."""
 
     def leave(client: IProxyClient, memberships: Collection[Membership]) -> None:
         """Takes a client out of groups, as far as it is in them, and tells the brokers that know it

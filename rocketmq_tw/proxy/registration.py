@@ -17,7 +17,7 @@ from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.memberships import entered
 from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of
-from rocketmq_tw.proxy.topic_brokers import brokers_of_topics
+from rocketmq_tw.proxy.topic_brokers import find_brokers
 from rocketmq_tw.runtime.fairness import FewAtOnce
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.slices import Slices
@@ -89,7 +89,7 @@ class Registration:
     async def _look(self, client: ProxyClient) -> None:
         """Has the brokers of a client's topics be told of it."""
         try:
-            names = await brokers_of_topics(self._brokers, client.topics)
+            found = await find_brokers(self._brokers, client.topics)
         except RequestError as error:
             self.log.warn("{error}", error=error)
             return
@@ -97,12 +97,12 @@ class Registration:
             return
         data = heartbeat_of(client, int(self._clock.seconds() * 1000))
         try:
-            self._brokers.enter(client, entered(data))
+            self._brokers.enter(client, entered(data), found.names if found.is_complete else None)
         except RequestError as error:
             self.log.warn("not registered with brokers: {error}", error=error)
             return
         body = encode_body(data)
-        for name in names:
+        for name in found.names:
             self._telling[name].add(client, partial(self._tell, name, client, body))
 
     def _tell(self, name: str, client: ProxyClient, body: bytes) -> Deferred[None] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.wire.errors import RequestError
@@ -11,10 +12,17 @@ from rocketmq_tw.wire.errors import RequestError
 MAX_TOPICS = 256
 
 
-async def brokers_of_topics(brokers: IBrokers, topics: Iterable[str]) -> list[str]:
-    """Returns the names of the brokers that have one of the first `MAX_TOPICS` topics. Where no
-    name server answers any more these are the ones that were found before; raises `RequestError`
-    where none was."""
+class TopicBrokers(NamedTuple):
+    """The names of the brokers that have topics; without all of them where no name server answered
+    any more."""
+
+    names: list[str]
+    is_complete: bool
+
+
+async def find_brokers(brokers: IBrokers, topics: Iterable[str]) -> TopicBrokers:
+    """Returns the brokers that have one of the first `MAX_TOPICS` topics; raises `RequestError`
+    where no name server answers and none was found before."""
     found: set[str] = set()
     for topic in list(topics)[:MAX_TOPICS]:
         try:
@@ -22,7 +30,12 @@ async def brokers_of_topics(brokers: IBrokers, topics: Iterable[str]) -> list[st
         except RequestError:
             if not found:
                 raise
-            break
+            return TopicBrokers(sorted(found), False)
         if route is not None:
             found.update(data.broker_name for data in route.broker_datas)
-    return sorted(found)
+    return TopicBrokers(sorted(found), True)
+
+
+async def brokers_of_topics(brokers: IBrokers, topics: Iterable[str]) -> list[str]:
+    """Returns the names that `find_brokers` finds."""
+    return (await find_brokers(brokers, topics)).names

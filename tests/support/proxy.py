@@ -208,7 +208,12 @@ class PlayedBrokers:
         self.asked.append(Asked(broker_name, request, None, client))
         return succeed(None)
 
-    def enter(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
+    def enter(
+        self,
+        client: IProxyClient,
+        memberships: Collection[Membership],
+        broker_names: Collection[str] | None = None,
+    ) -> None:
         self.entered[client] = set(memberships)
 
     def leave(self, client: IProxyClient, memberships: Collection[Membership]) -> None:

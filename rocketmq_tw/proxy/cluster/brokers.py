@@ -101,8 +101,14 @@ class ClusterBrokers:
             lambda failure: log.info("not told: {error}", error=failure.getErrorMessage())
         )
 
-    def enter(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
-        self._departures.tell(self._lanes.enter(client, memberships))
+    def enter(
+        self,
+        client: IProxyClient,
+        memberships: Collection[Membership],
+        broker_names: Collection[str] | None = None,
+    ) -> None:
+        for departure in self._lanes.enter(client, memberships, broker_names):
+            self._departures.tell(departure)
 
     def leave(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
         self._departures.tell(self._lanes.leave(client, memberships))

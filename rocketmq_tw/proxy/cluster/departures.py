@@ -60,8 +60,8 @@ class Departures:
             self._pending[name] -= 1
             if self._is_over:
                 return
-            if self._lanes.has_member(departure.lane, membership):
-                # Somebody came meanwhile, whom the broker would forget.
+            if self._lanes.has_member(departure.lane, membership, name):
+                # The broker would forget a client that came meanwhile.
                 continue
             request = leaving(departure.client_id, membership)
             try:

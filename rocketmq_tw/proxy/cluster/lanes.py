@@ -38,8 +38,7 @@ class Place:
 
 @attrs.frozen
 class Departure:
-    """Groups that a client is in no more, on a lane where nobody else is in them: brokers are to
-    forget it there."""
+    """Groups that brokers are to forget a client in, on a lane where nobody else is in them."""
 
     client_id: str
     lane: int
@@ -67,26 +66,34 @@ class Lanes:
         """Returns where a client stands; None where it is in no group."""
         return self._places.get(client)
 
-    def has_member(self, lane: int, membership: Membership) -> bool:
-        """Returns whether a group has a client on a lane."""
-        return membership in self._members[lane]
+    def has_member(self, lane: int, membership: Membership, broker_name: str) -> bool:
+        """Returns whether a group has a client on a lane that a broker knows there."""
+        client = self._members[lane].get(membership)
+        return client is not None and broker_name in self._places[client].brokers
 
-    def enter(self, client: IProxyClient, memberships: Iterable[Membership]) -> Departure | None:
-        """Has a client be in these groups and no others, on a lane where it is alone in them.
-        Returns the groups that it left, or left a lane in. Raises `RequestError` where there is no
-        room; then it is where it was."""
+    def enter(
+        self,
+        client: IProxyClient,
+        memberships: Iterable[Membership],
+        broker_names: Collection[str] | None = None,
+    ) -> list[Departure]:
+        """Has a client be in these groups and no others, on a lane where it is alone in them, and
+        be known to no other brokers than these; without `broker_names` to all that know it. Returns
+        what they are to forget. Raises `RequestError` where there is no room; then the client is
+        where it was."""
         wanted = set(memberships)
         place = self._places.get(client)
         known = set() if place is None else place.memberships
         self._check_room(client, wanted, len(wanted) - len(known))
         if place is not None and self._is_free(place.lane, wanted, client):
-            departure = self._leave(client, place, known - wanted)
+            departures = [self._leave(client, place, known - wanted)]
+            departures.append(self._forget_elsewhere(client, place, broker_names))
             self._put(client, place, wanted)
-            return departure
-        lane = self._free_lane(wanted, client)
-        departure = self.remove(client)
-        self._put(client, Place(lane), wanted)
-        return departure
+        else:
+            lane = self._free_lane(wanted, client)
+            departures = [self.remove(client)]
+            self._put(client, Place(lane), wanted)
+        return [departure for departure in departures if departure is not None]
 
     def leave(self, client: IProxyClient, memberships: Iterable[Membership]) -> Departure | None:
         """Takes a client out of groups, as far as it is in them; returns those."""
@@ -168,6 +175,15 @@ class Lanes:
         place.memberships = wanted
         self._ids[place.lane][client.client_id] = client
         self._members[place.lane].update(dict.fromkeys(wanted, client))
+
+    def _forget_elsewhere(
+        self, client: IProxyClient, place: Place, broker_names: Collection[str] | None
+    ) -> Departure | None:
+        gone = set() if broker_names is None else place.brokers.difference(broker_names)
+        place.brokers -= gone
+        members = self._members[place.lane]
+        own = [each for each in place.memberships if members.get(each) is client]
+        return Departure(client.client_id, place.lane, own, gone) if own and gone else None
 
     def _leave(
         self, client: IProxyClient, place: Place, memberships: Collection[Membership]

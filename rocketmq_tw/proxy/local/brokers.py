@@ -63,10 +63,18 @@ class LocalBrokers:
         asked = self.ask(broker_name, request, _ONEWAY_SECONDS, client)
         return asked.addBoth(lambda _: None)
 
-    def enter(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
-        self._others.enter(client, memberships)
+    def enter(
+        self,
+        client: IProxyClient,
+        memberships: Collection[Membership],
+        broker_names: Collection[str] | None = None,
+    ) -> None:
+        self._others.enter(client, memberships, broker_names)
         known = self._memberships.get(client, frozenset())
-        self._unregister(client, known.difference(memberships))
+        if broker_names is None or self._name in broker_names:
+            self._unregister(client, known.difference(memberships))
+        else:
+            self._leave(client)
         self._memberships[client] = frozenset(memberships)
 
     def leave(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
@@ -79,9 +87,7 @@ class LocalBrokers:
     def forget(self, client: IProxyClient) -> None:
         self._others.forget(client)
         self._memberships.pop(client, None)
-        peer = self._peers.pop(client, None)
-        if peer is not None:
-            peer.leave()
+        self._leave(client)
 
     def names(self) -> Sequence[str]:
         names = self._others.names()
@@ -89,6 +95,11 @@ class LocalBrokers:
 
     def _is_here(self, broker_name: str) -> bool:
         return broker_name == self._name and self._broker.role.role is Role.MASTER
+
+    def _leave(self, client: IProxyClient) -> None:
+        peer = self._peers.pop(client, None)
+        if peer is not None:
+            peer.leave()
 
     def _unregister(self, client: IProxyClient, memberships: Collection[Membership]) -> None:
         """Takes a client out of groups at the broker, which closes a connection that is silent

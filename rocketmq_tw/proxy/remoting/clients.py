@@ -37,7 +37,7 @@ class ClassicClient:
         self.address = peer.address
         #: Empty until its first heartbeat.
         self.client_id = ""
-        #: The brokers that it was told of in routes.
+        #: The brokers that it was told of in routes, or has had its topics' routes of before.
         self.told_brokers: set[str] = set()
         #: Consumer group -> one of its topics, of the last heartbeat.
         self.groups: Mapping[str, str] = {}

@@ -55,7 +55,7 @@ class ClassicHeartbeats:
         brokers = await self._brokers_of(client, data)
         if not peer.connected:
             return request.response()
-        self._brokers.enter(client, entered(data))
+        self._brokers.enter(client, entered(data), brokers)
         due = [name for name in brokers if not _is_told(client, name, digest, now)]
         if not due:
             return request.response()
@@ -94,7 +94,9 @@ class ClassicHeartbeats:
             for consumer in data.consumer_data_set
             for wanted in consumer.subscription_data_set
         )
-        return await brokers_of_topics(self._brokers, topics) or sorted(self._brokers.names())
+        found = await brokers_of_topics(self._brokers, topics)
+        client.told_brokers.update(found)
+        return found or sorted(self._brokers.names())
 
     async def _ask_all(
         self, broker_names: Iterable[str], request: RemotingCommand, client: ClassicClient

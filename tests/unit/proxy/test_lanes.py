@@ -72,12 +72,12 @@ def test_a_client_that_enters_a_group_whose_lane_is_taken_moves() -> None:
     first, second = map(FakeClient, "ab")
     lanes.enter(first, [CONSUMERS])
     lanes.enter(second, [OTHERS])
-    assert lanes.enter(second, [OTHERS]) is None
+    assert lanes.enter(second, [OTHERS]) == []
     place = lanes.place(second)
     assert place is not None
     place.brokers.add("broker-a")
     former = lanes.enter(second, [CONSUMERS, OTHERS])
-    assert former == Departure("b", 0, [OTHERS], {"broker-a"})
+    assert former == [Departure("b", 0, [OTHERS], {"broker-a"})]
     assert lane_of(lanes, second) == 1
     assert lanes.find(1, Addressee(OTHERS, None)) is second
     assert lanes.find(0, Addressee(OTHERS, None)) is None
@@ -87,11 +87,28 @@ def test_what_a_client_does_not_tell_any_more_it_has_left() -> None:
     lanes = Lanes(8)
     client, second = map(FakeClient, "ab")
     enter(lanes, client, [CONSUMERS, PRODUCERS])
-    assert groups_of(lanes.enter(client, [CONSUMERS, OTHERS])) == {PRODUCERS}
+    (departure,) = lanes.enter(client, [CONSUMERS, OTHERS])
+    assert groups_of(departure) == {PRODUCERS}
     place = lanes.place(client)
     assert place is not None and place.memberships == {CONSUMERS, OTHERS}
     lanes.enter(second, [PRODUCERS])
     assert lane_of(lanes, second) == 0
+
+
+def test_a_broker_that_is_told_no_more_is_to_forget_the_client() -> None:
+    lanes = Lanes(8)
+    client = FakeClient("a")
+    enter(lanes, client, [CONSUMERS])
+    # Where not all brokers can be found out all of them stay.
+    assert lanes.enter(client, [CONSUMERS]) == []
+    assert lanes.enter(client, [CONSUMERS], ["broker-a", "broker-b"]) == []
+    assert lanes.enter(client, [CONSUMERS], ["broker-b"]) == [
+        Departure("a", 0, [CONSUMERS], {"broker-a"})
+    ]
+    assert not lanes.has_member(0, CONSUMERS, "broker-a")
+    assert lanes.enter(client, [CONSUMERS], ["broker-b"]) == []
+    enter(lanes, client, [CONSUMERS])
+    assert lanes.has_member(0, CONSUMERS, "broker-a")
 
 
 def test_memberships_do_not_pile_up() -> None:

@@ -69,13 +69,13 @@ class Site:
     def pass_time(self, seconds: float) -> None:
         self.clock.pump([0.1] * int(seconds * 10))
 
-    def enter(self, client_id: str, group: str = "g") -> FakeCall:
+    def enter(self, client_id: str, group: str = "g", topic: str = "Topic") -> FakeCall:
         """A consumer tells its settings."""
         settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
         settings.subscription.group.name = group
-        settings.subscription.subscriptions.add().topic.name = "Topic"
+        settings.subscription.subscriptions.add().topic.name = topic
         call = FakeCall(client_id)
-        self.clients.settle(client_id, call, settings, group, ["Topic"])
+        self.clients.settle(client_id, call, settings, group, [topic])
         self.pass_time(1)
         return call
 
@@ -161,7 +161,23 @@ def test_a_client_that_changes_its_group_leaves_the_former_one(site: Site) -> No
     site.enter("b", "second")
     assert site.online("other") == []
     assert (site.online("first"), site.online("second")) == (["a"], ["b"])
-    # Brokers close a connection on which a group is silent, with the requests of all its clients.
+    receives_go_on(site)
+
+
+def test_a_client_whose_topics_are_elsewhere_now_leaves_the_broker(site: Site) -> None:
+    site.enter("a", "first")
+    site.enter("b", "second")
+    site.names.register("10.0.0.5:10911", "broker-b", "Other", 4)
+    site.enter("b", "second", "Other")
+    assert (site.online("first"), site.online("second")) == (["a"], [])
+    receives_go_on(site)
+    site.enter("b", "second")
+    assert site.online("second") == ["b"]
+
+
+def receives_go_on(site: Site) -> None:
+    """Brokers close a connection on which a group is silent, with the requests of all its
+    clients."""
     client = site.clients.get("a")
     held: list[RemotingCommand] = []
     failed: list[object] = []

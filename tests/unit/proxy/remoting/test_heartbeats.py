@@ -98,6 +98,15 @@ def test_a_client_that_has_its_routes_from_elsewhere(port: ClassicPort) -> None:
     assert port.asked_names() == ["broker-a", "broker-b", "broker-c"]
 
 
+def test_a_route_more_takes_no_broker_away(port: ClassicPort) -> None:
+    port.ask(heartbeat("G"))
+    take_route(port, "Other")
+    port.brokers.asked.clear()
+    port.clock.advance(ROUND)
+    port.ask(heartbeat("G"))
+    assert port.asked_names() == ["broker-a", "broker-b", "broker-c"]
+
+
 def test_a_broker_that_is_gone_is_told_again_next_time(port: ClassicPort) -> None:
     port.brokers.gone.add("broker-a")
     assert port.ask(heartbeat("G")).code == ResponseCode.SUCCESS
