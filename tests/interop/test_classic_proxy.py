@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.classic_proxy import BrokerWithProxy, ClassicProxy
 from tests.support.cluster import OURS, Cluster, make_name_server
 from tests.support.java_client import JavaClients, Json
+from tests.support.proxies import BrokerWithProxy, OurProxy
 from tests.support.wait import wait_until
 
 NEWEST = "5.3.3"
@@ -38,9 +38,9 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
     home = tmp_path_factory.mktemp("cluster-mode")
     with (
         Cluster.of(home, name_servers=[OURS], brokers=[OURS], settings=SETTINGS) as cluster,
-        ClassicProxy(home / "proxy", cluster.name_servers[0]) as proxy,
+        OurProxy(home / "proxy", cluster.name_servers[0].address) as proxy,
     ):
-        yield cluster, proxy.address
+        yield cluster, proxy.ports.classic
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
     names = make_name_server(OURS, home / "namesrv")
     broker = BrokerWithProxy("broker-a", home / "broker", [names], settings=SETTINGS)
     with Cluster([names], [broker]) as cluster:
-        yield cluster, broker.proxy_address
+        yield cluster, broker.proxy_ports.classic
 
 
 def _site(request: pytest.FixtureRequest, jvms: dict[str, JavaClients]) -> Site:
@@ -217,12 +217,12 @@ def test_a_broker_that_is_gone_is_passed_over(jvms, names, tmp_path: Path) -> No
     java = jvms[NEWEST]
     with (
         Cluster.numbered(tmp_path, [OURS, OURS]) as cluster,
-        ClassicProxy(tmp_path / "proxy", cluster.name_servers[0]) as proxy,
+        OurProxy(tmp_path / "proxy", cluster.name_servers[0].address) as proxy,
     ):
         topic = cluster.create_topic(java, names.topic)
         with (
-            java.producer(proxy.address, retries=3) as producer,
-            java.consumer(proxy.address, names.group, {topic: "*"}) as consumer,
+            java.producer(proxy.ports.classic, retries=3) as producer,
+            java.consumer(proxy.ports.classic, names.group, {topic: "*"}) as consumer,
         ):
             bodies = [str(number) for number in range(8)]
             sent = producer.send(*_messages(topic, bodies))

@@ -1,4 +1,5 @@
-"""Our proxies as processes of a test, and stock's Python client for them."""
+"""Our proxies as processes of a test, before a cluster and in the process of a broker, and stock's
+Python client for them."""
 
 from __future__ import annotations
 
@@ -14,50 +15,92 @@ from tests.support.jars import BUILD, only_one
 from tests.support.ports import LOOPBACK, BrokerPorts, ReservedPort
 from tests.support.processes import ServerProcess
 from tests.support.remoting import Connection
-from tests.support.servers import twistd_command, twistd_environment
+from tests.support.servers import OurBroker, twistd_command, twistd_environment
 
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
 _INSTALL_LIMIT = 600
 _RUN_LIMIT = 150
 
 
+class ProxyPorts:
+    """The ports of a proxy: 5.x clients come to `grpc`, classic clients to `classic`."""
+
+    def __init__(self) -> None:
+        self._grpc, self._classic = ReservedPort(), ReservedPort()
+
+    @property
+    def grpc(self) -> str:
+        return self._grpc.address
+
+    @property
+    def classic(self) -> str:
+        return self._classic.address
+
+    def write_config(self, home: Path, name_server: str) -> str:
+        """Writes the proxy's own file; returns its path."""
+        path = home / "rmq-proxy.json"
+        settings = {
+            "namesrvAddr": name_server,
+            "bindAddress": LOOPBACK,
+            "grpcServerPort": self._grpc.number,
+            "remotingListenPort": self._classic.number,
+        }
+        path.write_text(json.dumps(settings))
+        return str(path)
+
+    def is_open(self) -> bool:
+        with Connection(self.classic, 5), Connection(self.grpc, 5):
+            return True
+
+    def release(self) -> None:
+        self._grpc.release()
+        self._classic.release()
+
+
 class OurProxy(ServerProcess):
-    """`twistd -n rmq-proxy` before the cluster of a name server; clients come to `address`."""
+    """`twistd -n rmq-proxy` before the cluster of a name server."""
 
     def __init__(self, home: Path, name_server: str) -> None:
         super().__init__("proxy", home)
         self._name_server = name_server
-        self._grpc, self._remoting = ReservedPort(), ReservedPort()
+        self.ports = ProxyPorts()
 
     @property
     def address(self) -> str:
-        return self._grpc.address
-
-    def write_config(self) -> Path:
-        path = self.home / "rmq-proxy.json"
-        settings = {
-            "namesrvAddr": self._name_server,
-            "bindAddress": LOOPBACK,
-            "grpcServerPort": self._grpc.number,
-            "remotingListenPort": self._remoting.number,
-        }
-        path.write_text(json.dumps(settings))
-        return path
+        return self.ports.grpc
 
     def command(self) -> list[str]:
-        return twistd_command("rmq-proxy", self.write_config())
+        path = self.ports.write_config(self.home, self._name_server)
+        return twistd_command("rmq-proxy", Path(path))
 
     def environment(self) -> dict[str, str]:
         return twistd_environment()
 
     def ready(self) -> bool:
-        with Connection(self.address, 5):
-            return True
+        return self.ports.is_open()
 
     def close(self) -> None:
         super().close()
-        self._grpc.release()
-        self._remoting.release()
+        self.ports.release()
+
+
+class BrokerWithProxy(OurBroker):
+    """`twistd -n rmq-broker --enable-proxy`."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.proxy_ports = ProxyPorts()
+
+    def command(self) -> list[str]:
+        path = self.proxy_ports.write_config(self.home, self.name_servers[0].address)
+        return [*super().command(), "--enable-proxy", "-pc", path]
+
+    def ready(self) -> bool:
+        return self.proxy_ports.is_open() and super().ready()
+
+    def close(self) -> None:
+        super().close()
+        self.proxy_ports.release()
 
 
 class StandaloneWithProxy(OurProxy):
@@ -83,7 +126,12 @@ class StandaloneWithProxy(OurProxy):
         }
         path.write_text(write_properties(settings.items()))
         command = twistd_command("rmq-standalone", path)
-        return [*command, "--enable-proxy", "-pc", str(self.write_config())]
+        return [
+            *command,
+            "--enable-proxy",
+            "-pc",
+            self.ports.write_config(self.home, self.name_server),
+        ]
 
     def close(self) -> None:
         super().close()
