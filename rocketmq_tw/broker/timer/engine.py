@@ -64,9 +64,12 @@ class TimerEngine:
     def end(self) -> Generator[Deferred[Any], Any, None]:
         """Ends the work; fires once nothing of it is under way and the files are written."""
         work, self.work = self.work, None
+        has_delivered = isinstance(work, DeliveringTimer) and work.delivery is not None
         self._work_scope.end()
         if work is not None:
             yield work.pause()
+        if has_delivered:
+            self.books.progress.reached(self.books.position())
         yield self.save()
 
     @inlineCallbacks

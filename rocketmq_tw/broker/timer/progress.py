@@ -107,9 +107,19 @@ class TimerProgress:
         self.checkpoint = followed
         self.followed.tell()
 
+    def reached(self, position: TimerCheckpoint) -> None:
+        """Takes over how far this broker has delivered, before the file has it: that a disk is full
+        is no reason to tell others less. The two fields that say what the timer's own files have
+        stay."""
+        own = self.checkpoint or TimerCheckpoint()
+        self.checkpoint = position._replace(
+            log_position=own.log_position, queue_offset=own.queue_offset
+        )
+        self._dirty = True
+
     @property
     def is_dirty(self) -> bool:
-        """Whether a followed checkpoint is not in the file yet."""
+        """Whether the checkpoint is not in the file yet."""
         return self._dirty
 
     def write(self, checkpoint: TimerCheckpoint) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from random import Random
 
@@ -9,6 +10,7 @@ import pytest
 
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.files.faulty import Fault
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.sim.acting import ActingCluster, RefusingSink
 
@@ -170,6 +172,23 @@ def test_one_that_is_refused_is_tried_again_and_no_other_one_comes_twice() -> No
     refusing.refused.clear()
     cluster.run(3)
     assert came(cluster, "b") == Counter(sent)
+
+
+def test_what_came_while_the_disk_of_the_slave_was_full_does_not_come_again() -> None:
+    cluster = cluster_of("a", "b", total_replicas=2)
+    now = cluster.broker("a", 0).now_ms()
+    sent = [b"%d" % number for number in range(20)]
+    for number, body in enumerate(sent):
+        send(cluster, "a", body, now + 20_000 + 500 * number)
+    cluster.run(7)
+    cluster.processes["a", 1].disk.faults = [Fault("create", "", errno.ENOSPC)]
+    lose_master(cluster, "a")
+    cluster.run(40)
+    assert came(cluster, "b") == Counter(sent)
+    cluster.start("a", 0)
+    cluster.run_until(lambda: cluster.role("a", 0) is Role.MASTER)
+    cluster.run(40)
+    assert came(cluster, "a") + came(cluster, "b") == Counter(sent)
 
 
 def test_one_that_the_slave_never_had_comes_once_the_master_is_back() -> None:
