@@ -88,6 +88,7 @@ class Proxy:
     def start(self) -> None:
         """Registers clients with brokers from now on."""
         self._registration.start()
+        self._classic.start()
 
     def stop(self, drain: Callable[[], Deferred[None]]) -> Deferred[None]:
         """Lets calls end by `drain`, which fires when clients can ask no more; then messages go
@@ -95,6 +96,7 @@ class Proxy:
         # Not before: an acknowledgement of a message that goes back would come to nothing.
         drained = drain()
         self._registration.stop()
+        self._classic.stop()
         return drained.addCallback(lambda _: self._renewal.stop())
 
     def metrics(self) -> Iterable[Metric]:

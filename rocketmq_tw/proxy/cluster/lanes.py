@@ -27,10 +27,11 @@ MAX_MEMBERSHIPS = 500_000
 
 
 class Place:
-    """Where a client stands, and in which groups."""
+    """Where a client stands, under which id, and in which groups."""
 
-    def __init__(self, lane: int) -> None:
+    def __init__(self, lane: int, client_id: str) -> None:
         self.lane = lane
+        self.client_id = client_id
         self.memberships: set[Membership] = set()
         #: Brokers that know it.
         self.brokers: set[str] = set()
@@ -92,7 +93,7 @@ class Lanes:
         else:
             lane = self._free_lane(wanted, client)
             departures = [self.remove(client)]
-            self._put(client, Place(lane), wanted)
+            self._put(client, Place(lane, client.client_id), wanted)
         return [departure for departure in departures if departure is not None]
 
     def leave(self, client: IProxyClient, memberships: Iterable[Membership]) -> Departure | None:
@@ -108,9 +109,7 @@ class Lanes:
         if place is None:
             return None
         departure = self._leave(client, place, set(place.memberships))
-        ids = self._ids[place.lane]
-        if ids.get(client.client_id) is client:
-            del ids[client.client_id]
+        self._drop_id(client, place)
         return departure
 
     def find(self, lane: int, addressee: Addressee) -> IProxyClient | None:
@@ -173,8 +172,15 @@ class Lanes:
         self._places[client] = place
         self._count += len(wanted) - len(place.memberships)
         place.memberships = wanted
+        self._drop_id(client, place)
+        place.client_id = client.client_id
         self._ids[place.lane][client.client_id] = client
         self._members[place.lane].update(dict.fromkeys(wanted, client))
+
+    def _drop_id(self, client: IProxyClient, place: Place) -> None:
+        ids = self._ids[place.lane]
+        if ids.get(place.client_id) is client:
+            del ids[place.client_id]
 
     def _forget_elsewhere(
         self, client: IProxyClient, place: Place, broker_names: Collection[str] | None
@@ -183,7 +189,7 @@ class Lanes:
         place.brokers -= gone
         members = self._members[place.lane]
         own = [each for each in place.memberships if members.get(each) is client]
-        return Departure(client.client_id, place.lane, own, gone) if own and gone else None
+        return Departure(place.client_id, place.lane, own, gone) if own and gone else None
 
     def _leave(
         self, client: IProxyClient, place: Place, memberships: Collection[Membership]
@@ -197,4 +203,4 @@ class Lanes:
         self._count -= len(memberships)
         if not own or not place.brokers:
             return None
-        return Departure(client.client_id, place.lane, own, frozenset(place.brokers))
+        return Departure(place.client_id, place.lane, own, frozenset(place.brokers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
@@ -25,6 +25,9 @@ MAX_TRANSACTIONS = 1000
 MAX_ID_LENGTH = 255
 #: Groups of all clients together.
 MAX_GROUPS = 500_000
+#: Seconds without a heartbeat after which brokers are to forget a client: less than the 120 after
+#: which they close the connection on which it is known, and others with it.
+SILENCE = 90.0
 
 
 @implementer(IProxyClient)
@@ -99,6 +102,8 @@ class ClassicClients:
         self._brokers = brokers
         self._ports = ports
         self._clients: dict[IPeer, ClassicClient] = {}
+        #: When clients sent their last heartbeats; the longest ago is first.
+        self._heard: dict[ClassicClient, float] = {}
         self._groups = 0
 
     def __len__(self) -> int:
@@ -125,9 +130,29 @@ class ClassicClients:
         self._groups += grown
         client.groups = groups
 
+    def heard(self, client: ClassicClient, now: float) -> None:
+        """Notes a heartbeat of a client."""
+        self._heard.pop(client, None)
+        self._heard[client] = now
+
+    def expire(self, now: float) -> Iterator[None]:
+        """Has brokers forget clients that send no heartbeats any more, one in each step. Those
+        whose connections are open may come back."""
+        while self._heard:
+            client, at = next(iter(self._heard.items()))
+            if now - at < SILENCE:
+                break
+            self._forget(client)
+            yield
+
     def _lost(self, peer: IPeer) -> None:
         client = self._clients.pop(peer, None)
         if client is not None:
-            self._groups -= len(client.groups)
-            client.groups = {}
-            self._brokers.forget(client)
+            self._forget(client)
+
+    def _forget(self, client: ClassicClient) -> None:
+        self._heard.pop(client, None)
+        self._groups -= len(client.groups)
+        client.groups = {}
+        client.registered.clear()
+        self._brokers.forget(client)

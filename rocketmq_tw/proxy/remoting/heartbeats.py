@@ -52,6 +52,7 @@ class ClassicHeartbeats:
         self._clients.keep_groups(client, _topic_of_each_group(data))
         digest = blake2b(request.body, digest_size=16).digest()
         now = self._clock.seconds()
+        self._clients.heard(client, now)
         brokers = await self._brokers_of(client, data)
         if not peer.connected:
             return request.response()

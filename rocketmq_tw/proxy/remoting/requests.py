@@ -18,9 +18,13 @@ from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.proxy.remoting.routes import ClassicRoutes
 from rocketmq_tw.proxy.remoting.sends import ClassicSends
 from rocketmq_tw.proxy.remoting.targets import Targets, named_broker
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 
+#: Seconds between two scans for silent clients.
+_SCAN_SECONDS = 10.0
 #: Requests that go to the one broker that they name or whose queue they are about.
 _TO_ONE_BROKER = (
     RequestCode.CONSUMER_SEND_MSG_BACK,
@@ -71,6 +75,21 @@ class ClassicRequests:
         self._pops = UndeliveredPops(PopClient(brokers))
         self._groups = ClassicGroups(brokers, self.clients, self._passing)
         self._sends = ClassicSends(brokers, self.clients, self._passing, self._targets, metadata)
+        in_slices = Slices(clock)
+        self._expiring = PeriodicCall(
+            clock,
+            "the scan for silent classic clients",
+            _SCAN_SECONDS,
+            lambda: in_slices(self.clients.expire(clock.seconds())),
+        )
+
+    def start(self) -> None:
+        """Looks for silent clients from now on."""
+        self._expiring.start()
+
+    def stop(self) -> None:
+        """Looks for silent clients no more."""
+        self._expiring.stop()
 
     def handlers(self) -> dict[int, Handler]:
         """Returns the handlers by request code. No request of administrators is among them: a

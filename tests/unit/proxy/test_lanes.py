@@ -137,6 +137,21 @@ def test_another_client_of_the_same_id_is_asked_nothing_of_its_groups() -> None:
     assert lanes.find(0, Addressee(CONSUMERS, None)) is owner
 
 
+def test_a_client_that_changes_its_id_leaves_nothing_behind() -> None:
+    lanes = Lanes(8)
+    client = FakeClient("a")
+    lanes.enter(client, [CONSUMERS])
+    for number in range(3):
+        client.client_id = str(number)
+        lanes.enter(client, [CONSUMERS])
+    assert lane_of(lanes, client) == 0
+    assert lanes.find(0, Addressee(CONSUMERS, "2")) is client
+    assert lanes.find(0, Addressee(CONSUMERS, "a")) is None
+    client.client_id = "late"
+    lanes.remove(client)
+    assert lanes.find(0, Addressee(CONSUMERS, "2")) is None
+
+
 def test_a_client_takes_nobody_else_out_of_a_group() -> None:
     lanes = Lanes(8)
     owner, thief = map(FakeClient, "ab")

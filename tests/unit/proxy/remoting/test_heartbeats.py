@@ -185,6 +185,26 @@ def test_a_client_that_is_lost_during_its_heartbeat_is_not_registered(port: Clas
     assert len(port.requests.clients) == 0
 
 
+def test_a_client_that_falls_silent_is_forgotten_before_brokers_do_it(port: ClassicPort) -> None:
+    """They close the connection on which it is known, with the requests of others."""
+    port.requests.start()
+    other = FakePeer("10.0.0.8:1")
+    port.ask(heartbeat("G"))
+    client = port.requests.clients.of(port.peer)
+    for _ in range(4):
+        port.ask(heartbeat("G", client_id="client-2"), other)
+        port.clock.pump([1.0] * 28)
+    assert port.brokers.forgotten == [client]
+    assert port.peer.connected
+    # It may come back.
+    port.brokers.asked.clear()
+    port.ask(heartbeat("G"))
+    assert port.asked_names() == ["broker-a", "broker-b"]
+    assert client in port.brokers.entered
+    port.requests.stop()
+    assert not port.clock.getDelayedCalls()
+
+
 def test_a_lost_connection_has_brokers_forget_the_client(port: ClassicPort) -> None:
     port.ask(heartbeat("G"))
     client = port.requests.clients.of(port.peer)
