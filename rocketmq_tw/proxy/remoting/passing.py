@@ -18,8 +18,9 @@ from rocketmq_tw.wire.errors import RequestError
 ANSWER_TIMEOUT = 15.0
 #: Seconds that a broker gets beyond the time for which it may hold a request.
 AFTER_HOLDING = 10.0
-#: Milliseconds for which a request may be held at most.
-MAX_HOLD_MS = 3_600_000
+#: Milliseconds for which a request may be held at most: what is held for a client that is gone
+#: takes room here and at the broker. Stock's clients ask for 15 to 30 s.
+MAX_HOLD_MS = 120_000
 #: Request code -> the field that says how many milliseconds the broker may hold the request.
 _HOLD_FIELDS = {
     int(RequestCode.PULL_MESSAGE): "suspendTimeoutMillis",
@@ -49,9 +50,9 @@ def answer_to(request: RemotingCommand, answer: RemotingCommand) -> RemotingComm
     return response
 
 
-def timeout_of(request: RemotingCommand) -> float:
-    """Returns the seconds that a broker gets to answer a request; raises `RequestError` where it
-    says wrongly how long it may be held."""
+def limit_hold(request: RemotingCommand) -> float:
+    """Has a request be held for `MAX_HOLD_MS` at most, and returns the seconds that a broker gets
+    to answer it; raises `RequestError` where it says wrongly how long it may be held."""
     field = _HOLD_FIELDS.get(request.code)
     if field is None:
         return ANSWER_TIMEOUT
@@ -62,7 +63,10 @@ def timeout_of(request: RemotingCommand) -> float:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR, f"{field} is {text[:40]!r}: give milliseconds"
         ) from None
-    return min(max(0, hold_ms), MAX_HOLD_MS) / 1000 + AFTER_HOLDING
+    if hold_ms > MAX_HOLD_MS:
+        hold_ms = MAX_HOLD_MS
+        request.ext_fields[field] = str(hold_ms)
+    return max(0, hold_ms) / 1000 + AFTER_HOLDING
 
 
 class Passing:

@@ -13,7 +13,7 @@ from rocketmq_tw.proxy.remoting.broker_ports import NO_PORTS, BrokerPorts
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
 from rocketmq_tw.proxy.remoting.groups import ClassicGroups
 from rocketmq_tw.proxy.remoting.heartbeats import ClassicHeartbeats
-from rocketmq_tw.proxy.remoting.passing import Passing, timeout_of
+from rocketmq_tw.proxy.remoting.passing import Passing, limit_hold
 from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.proxy.remoting.routes import ClassicRoutes
 from rocketmq_tw.proxy.remoting.sends import ClassicSends
@@ -110,7 +110,7 @@ class ClassicRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Passes a request on to its one broker."""
-        timeout = timeout_of(request)
+        timeout = limit_hold(request)
         name = named_broker(request) or self.clients.of(peer).broker_name
         if name is not None:
             return self._pass_to(name, request, peer, timeout)

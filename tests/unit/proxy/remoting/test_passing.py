@@ -185,14 +185,26 @@ def test_a_oneway_request_is_passed_on_as_one(port: ClassicPort) -> None:
         (RequestCode.LITE_PULL_MESSAGE, "suspendTimeoutMillis", 0, 10),
         (RequestCode.POP_MESSAGE, "pollTime", 15_000, 25),
         (RequestCode.NOTIFICATION, "pollTime", -5, 10),
-        (RequestCode.PULL_MESSAGE, "suspendTimeoutMillis", 2**62, 3610),
     ],
 )
 def test_a_broker_may_hold_what_waits_for_messages(
     port: ClassicPort, code: int, field: str, held_ms: int, seconds: int
 ) -> None:
     port.ask(classic_request(code, topic="Single", queueId=0, **{field: held_ms}))
-    assert port.brokers.asked[0].timeout == seconds
+    (asked,) = port.brokers.asked
+    assert (asked.timeout, asked.request.ext_fields[field]) == (seconds, str(held_ms))
+
+
+@pytest.mark.parametrize("held_ms", [120_001, 3_600_000, 2**62])
+def test_nothing_is_held_for_long(port: ClassicPort, held_ms: int) -> None:
+    """What is held for a client that is gone takes room until the broker answers."""
+    for code, field in (
+        (RequestCode.PULL_MESSAGE, "suspendTimeoutMillis"),
+        (RequestCode.POP_MESSAGE, "pollTime"),
+    ):
+        port.ask(classic_request(code, topic="Single", queueId=0, **{field: held_ms}))
+        asked = port.brokers.asked[-1]
+        assert (asked.timeout, asked.request.ext_fields[field]) == (130, "120000")
 
 
 def test_a_held_pull_is_answered_when_the_broker_answers(port: ClassicPort) -> None:
