@@ -166,5 +166,9 @@ def _extend_with(command: click.Command, options: Sequence[click.Parameter]) -> 
         for member in command.commands.values():
             _extend_with(member, options)
     else:
+        for option in command.params:
+            # A value that is none is told by this name.
+            if isinstance(option.type, click.IntRange):
+                option.type.name = "whole number"
         own = {name for option in command.params for name in option.opts}
         command.params += [option for option in options if own.isdisjoint(option.opts)]

@@ -58,8 +58,14 @@ def read_metadata(
         if candidate != path:
             report(f"{'; '.join(problems) or path + ' is missing'}: used {candidate} instead")
         return value
+    if len(problems) == 1:
+        raise DamagedStoreError(
+            f"{problems[0]}, and there is no other copy: restore it, or remove it to begin without"
+            " what was in it"
+        )
     if problems:
         raise DamagedStoreError(
-            f"{'; '.join(problems)}: restore one of them, or remove them to begin anew"
+            f"{'; '.join(problems)}: restore one of them, or remove both to begin without what was"
+            " in them"
         )
     return None

@@ -37,6 +37,13 @@ def test_the_version_is_shown(world) -> None:
     assert outcome.out.startswith("rmqadmin 0.")
 
 
+@pytest.mark.parametrize("command", ["updateTopic -t T -c C -r x", "store dump log /tmp --count x"])
+def test_a_number_that_is_none_is_told_in_plain_words(world, command: str) -> None:
+    outcome = call(world, command)
+    assert outcome.status == 2
+    assert "'x' is not a valid whole number" in outcome.err
+
+
 # Output
 
 

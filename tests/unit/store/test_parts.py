@@ -1,6 +1,7 @@
 """The store's small formats: metadata files, checkpoint, index, retention, delay levels."""
 
 import errno
+import re
 import struct
 
 import pytest
@@ -75,6 +76,23 @@ def test_metadata_damaged_on_both_sides_is_an_error_not_an_empty_broker() -> Non
     files.make_dirs("/store/config")
     files.open(PATH, create=True).pwrite(b"x", 0)
     with pytest.raises(DamagedStoreError, match="damaged"):
+        read_metadata(files, PATH, decode, print)
+
+
+@pytest.mark.parametrize(
+    ("names", "advice"),
+    [
+        ([PATH], "json is empty, and there is no other copy: restore it, or remove it to begin"),
+        ([PATH + ".bak"], ".bak is empty, and there is no other copy: restore it, or remove it"),
+        ([PATH, PATH + ".bak"], ".bak is empty: restore one of them, or remove both to begin"),
+    ],
+)
+def test_metadata_that_is_empty_says_what_to_do(names: list[str], advice: str) -> None:
+    files = MemoryFiles()
+    files.make_dirs("/store/config")
+    for name in names:
+        files.open(name, create=True).close()
+    with pytest.raises(DamagedStoreError, match=re.escape(advice)):
         read_metadata(files, PATH, decode, print)
 
 
