@@ -80,5 +80,8 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], object]]:
     if not sys.stderr.isatty():
         yield lambda count: None
         return
-    with click.progressbar(length=max(total, 1), label=label, file=sys.stderr) as bar:
+    length = max(total, 1)
+    with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
         yield bar.update
+        # What was passed over, as zeros, is done too.
+        bar.update(length - bar.pos)

@@ -1,6 +1,8 @@
 """`rmqadmin store`: on stores in a directory of the test, sound and damaged ones."""
 
 import json
+import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -270,3 +272,23 @@ def test_dump_of_a_queue_that_is_not_there_fails(root: Path, run: Run) -> None:
     outcome = run("dump", "queue", root, "Topic", 9)
     assert outcome.status == 1
     assert "no queue 9 of the topic Topic" in outcome.err
+
+
+def test_a_terminal_shows_how_far_the_check_is(root: Path) -> None:
+    config = root.parent / "broker.conf"
+    config.write_text(CONFIG)
+    ours, theirs = pty.openpty()
+    command = [
+        sys.executable,
+        "-c",
+        "from rocketmq_tw.admin.main import main; main()",
+        *("store", "check", str(root), "-c", str(config)),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, timeout=120)
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert done.stdout.decode().endswith("nothing is wrong\n")
+    assert "reading the log" in shown
+    assert "100%" in shown
