@@ -46,6 +46,33 @@ def test_a_slave_acts_while_controllers_elect_nobody_and_is_elected_then() -> No
     assert group.role(1) is Role.SLAVE
 
 
+def test_one_that_is_elected_beside_the_acting_one_goes_on_from_its_progress() -> None:
+    group = ElectedGroup(broker=BOTH_KEYS)
+    group.start(1)
+    group.run_until(lambda: group.masters() == [1])
+    for number in (2, 3):
+        group.start(number)
+    group.run_until(lambda: len(group.in_sync()) == 3)
+    for number in range(40):
+        group.send(1, b"%d" % number)
+    group.run(8)
+    hosts = [process.host for process in group.processes.values()]
+    group.network.cut |= {
+        pair
+        for controller in group.controllers.processes.values()
+        for host in hosts
+        for pair in ((controller.host, host), (host, controller.host))
+    }
+    group.kill(1)
+    group.run_until(lambda: group.role(2) is Role.ACTING_MASTER)
+    group.brokers[2].offsets.commit("G", "Topic", 0, 30)
+    group.run(12)
+    group.kill(2)
+    group.network.heal()
+    group.run_until(lambda: group.masters() == [3])
+    assert group.brokers[3].offsets.query("G", "Topic", 0) == 30
+
+
 def test_a_group_changes_to_controllers_and_back_and_loses_nothing() -> None:
     cluster = ActingCluster()
     send_some(cluster.start_group(NAME), "1")
