@@ -1,4 +1,4 @@
-"""What became of half messages that are settled, as far as the index knows."""
+"""What became of half messages that are settled, as far as index and op messages know."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
-from rocketmq_tw.broker.transactions.halves import Half
+from rocketmq_tw.broker.transactions.halves import QUEUE, Half, settled_offsets
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, StoredMessage, transaction_value
 from rocketmq_tw.message.names import (
     HALF_TOPIC,
+    OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
 )
 from rocketmq_tw.message.properties import DELAY, TIMER_PROPERTIES
-from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.message.record import decode_record, decode_records
 from rocketmq_tw.store.interface import IMessageStore
 
 #: Messages with the same unique id that are looked at, at most.
 MOST = 64
+#: Op messages that are looked at for one half message, at most; messages and bytes of one step.
+MOST_OPS, _OPS, _OP_BYTES = 10_000, 256, 1 << 20
 _FOREVER = (1 << 63) - 1
 
 Found = Generator[Deferred[Any], Any, bool]
 
 
 class History:
-    """Looks for the messages that half messages became. Without an index it finds none."""
+    """Looks for the messages that half messages became, without an index for none of them, and for
+    the op messages that name them."""
 
     def __init__(
         self, store: IMessageStore, in_slices: Callable[[Iterator[None]], Deferred[Any]]
@@ -54,6 +58,30 @@ class History:
         """Fires with whether it was given up, for want of a decision."""
         messages = yield self._with_id(TRANS_CHECK_MAX_TIME_TOPIC, half.unique_id)
         return any(_is_same(Half(message), half) for message in messages)
+
+    @inlineCallbacks
+    def was_settled(self, half: Half) -> Found:
+        """Fires with whether one of the first `MOST_OPS` op messages behind it names it: one that
+        an acting master moved to another group has none."""
+        found: list[int] = []
+        yield self._in_slices(self._search_ops(half, found))
+        return bool(found)
+
+    def _search_ops(self, half: Half, found: list[int]) -> Iterator[None]:
+        store, position = self._store, half.message.physical_offset
+        offset = store.queue_end_at(OP_HALF_TOPIC, QUEUE, position)
+        if offset is None:
+            return
+        end = offset + MOST_OPS
+        while offset < end and not found:
+            read = store.read_queue(OP_HALF_TOPIC, QUEUE, offset, _OPS, _OP_BYTES)
+            for op in decode_records(read.data):
+                if half.offset in settled_offsets(op):
+                    found.append(op.queue_offset)
+            if read.next_offset <= offset:
+                return
+            offset = read.next_offset
+            yield
 
     def _is_committed_copy(self, message: StoredMessage, half: Half) -> bool:
         if transaction_value(message.sys_flag) != TRANSACTION_COMMIT:

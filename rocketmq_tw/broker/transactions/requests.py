@@ -218,10 +218,15 @@ class TransactionRequests:
         if (yield self._history.was_committed(half)):
             return _decided(request, State.COMMITTED, state)
         if not (yield self._history.was_given_up(half)):
-            if state is State.ROLLED_BACK:
+            was_settled = yield self._history.was_settled(half)
+            if state is State.ROLLED_BACK and was_settled:
                 return request.response(remark="it waits no more")
             return request.response(
-                ResponseCode.ILLEGAL_OPERATION, "it was rolled back, or is too old to be found"
+                ResponseCode.ILLEGAL_OPERATION,
+                "it was rolled back"
+                if was_settled
+                else "it waits here no more, and nothing here says what became of it: an acting"
+                " master may have moved it to another broker, which asks then, or it is too old",
             )
         if state is State.ROLLED_BACK:
             return request.response(remark="it was given up already")

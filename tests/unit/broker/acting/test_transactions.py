@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,10 @@ from tests.support.transactions import (
 )
 
 
-def cluster_of(*names: str) -> ActingCluster:
+def cluster_of(*names: str, **keys: Any) -> ActingCluster:
     """A group of two for each name, and `Topic` with four queues on each master."""
     settings = {"transaction_time_out": 6_000, "transaction_check_interval": 10_000}
-    cluster = ActingCluster(settings=settings)
+    cluster = ActingCluster(settings=settings, **keys)
     for name in names:
         cluster.start_group(name).add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
     cluster.run(8)
@@ -253,6 +254,26 @@ def test_what_a_master_without_that_progress_asked_about_does_not_move_again() -
     cluster.run(3)
     found = halves(cluster.broker("b", 0))
     assert found == Counter([*(b"%d" % number for number in range(10)), b"new"])
+
+
+def test_a_master_that_is_back_does_not_take_a_rollback_of_one_that_moved() -> None:
+    """It would be told that it is done, while the other broker still asks."""
+    cluster = cluster_of("a", "b", total_replicas=2)
+    master = cluster.broker("a", 0)
+    moved, settled = begin(master, b"moved"), begin(master, b"settled")
+    assert decide(cluster, master, end_request(settled, ROLLBACK)).code == ResponseCode.SUCCESS
+    lose_master(cluster, "a")
+    cluster.run(3)
+    assert halves(cluster.broker("b", 0)) == Counter([b"moved"])
+    master = cluster.start("a", 0)
+    cluster.run_until(lambda: cluster.role("a", 0) is Role.MASTER)
+    cluster.run(3)
+    again = decide(cluster, master, end_request(settled, ROLLBACK))
+    assert again.code == ResponseCode.SUCCESS
+    for decision in (ROLLBACK, COMMIT):
+        answer = decide(cluster, master, end_request(moved, decision))
+        assert answer.code == ResponseCode.ILLEGAL_OPERATION
+        assert "moved it to another broker" in (answer.remark or "")
 
 
 @pytest.mark.parametrize("seed", range(3))
