@@ -59,7 +59,7 @@ class IndexCheck:
             else:
                 found.add(entry.key_hash)
             self._next = next(self._coming, None)
-        if self._begin is None or position < self._begin:
+        if self._begin is None or position < self._begin or not self._known.is_due(position):
             return
         if len(found) < len(hashes):
             first, count = self._missing or (record, 0)
@@ -159,11 +159,18 @@ class IndexCheck:
             found.byteswap()
         if found == expected:
             return
-        for slot, (number, wanted) in enumerate(zip(found, expected, strict=True)):
-            # A number that no entry has counts as none.
-            if number != wanted and not (wanted == 0 and not 0 < number < count):
-                self._findings.add(
-                    "index-slot", file, _HEADER.size + slot * SLOT_SIZE,
-                    f"slot {slot} leads to entry {number}, its newest one is {wanted}",
-                    self._known.tail_remedy,
-                )  # fmt: skip
+        # A number that no entry has counts as none.
+        wrong = (
+            slot
+            for slot, (number, wanted) in enumerate(zip(found, expected, strict=True))
+            if number != wanted and not (wanted == 0 and not 0 < number < count)
+        )
+        slot = next(wrong, None)
+        if slot is not None:
+            others = sum(1 for _ in wrong)
+            more = f"; {others} more are wrong" if others else ""
+            self._findings.add(
+                "index-slot", file, _HEADER.size + slot * SLOT_SIZE,
+                f"slot {slot} leads to entry {found[slot]}, its newest one is {expected[slot]}"
+                f"{more}", self._known.tail_remedy,
+            )  # fmt: skip

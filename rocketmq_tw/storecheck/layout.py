@@ -41,6 +41,10 @@ class Known:
     deleted: Mapping[str, int] = attrs.field(factory=dict)
     passed_over: Sequence[str] = ()
 
+    def is_due(self, position: int) -> bool:
+        """Returns whether queues and index must have the record at a log offset."""
+        return self.confirmed is None or position < self.confirmed
+
     @property
     def tail_remedy(self) -> Remedy:
         """What brings what is missing at an end: a start, where the store was not closed."""

@@ -146,13 +146,8 @@ class QueueCheck:
                 self._settle_doubt(queue)
             if unit[2] != tags_code:
                 self._check_code(queue, record, offset, unit[2], tags_code)
-        elif self._is_due(record) or (unit is not None and unit[1]):
+        elif self._known.is_due(record.position) or (unit is not None and unit[1]):
             self._doubt(queue, record, offset, unit)
-
-    def _is_due(self, record: LogRecord) -> bool:
-        """Whether a queue must have the record."""
-        confirmed = self._known.confirmed
-        return confirmed is None or record.position < confirmed
 
     def _begins_anew(self, queue: CheckedQueue, record: LogRecord, offset: int, fits: bool) -> bool:
         """Returns whether the queue's topic may have been deleted and created again."""

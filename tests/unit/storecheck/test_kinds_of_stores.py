@@ -240,3 +240,21 @@ def test_timed_messages_have_no_findings(tmp_path: Path) -> None:
     (tmp_path / "consumequeue").mkdir()
     kinds = {finding.kind for finding in check(tmp_path)[1]}
     assert kinds == {"timer-astray", "unit-missing"}
+
+
+def test_what_a_group_has_not_confirmed_may_be_in_no_queue(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    write_many(store)
+    confirmed = store.end_offset
+    store.dispatch_limit = confirmed
+    put(store, *(make_message(tags="a", keys="k") for _ in range(3)))
+    store.close()
+    (tmp_path / "epochFileCheckpoint").write_text("1\n0\n1-0\n")
+    change(tmp_path / "checkpoint", 32, confirmed.to_bytes(8, "big"))
+    summary, found = check(tmp_path)
+    assert summary.log_end > confirmed
+    assert found == []
+    # In front of it all must be there.
+    queue = max((tmp_path / "consumequeue/Topic/0").iterdir())
+    queue.unlink()
+    assert "unit-missing" in {finding.kind for finding in check(tmp_path)[1]}
