@@ -37,6 +37,10 @@ CALL_OVERHEAD = 4096
 #: Seconds within which a request is complete.
 REQUEST_SECONDS = 60.0
 
+# Looked up once: each look into an enumeration costs, and these are for each call.
+_OK = GrpcStatus.OK
+_REQUEST = Held.REQUEST
+
 #: Told what a call ended with, and how many milliseconds it took.
 CallObserver = Callable[[CallResult, float], None]
 
@@ -48,10 +52,12 @@ class Call:
     log = Logger()
 
     __slots__ = (
+        "_awaits_request",
         "_began",
         "_clock",
         "_cut",
         "_expiry",
+        "_is_cut",
         "_message",
         "_method",
         "_observe",
@@ -79,10 +85,10 @@ class Call:
         reader: MessageReader,
         observe: CallObserver | None,
     ) -> None:
-        """Raises `GrpcError` where the server has no room for it."""
+        """Raises `MemoryRefused` where the server has no room for it."""
         #: Bytes that the call holds beside its messages.
         self._opened = CALL_OVERHEAD + sum(map(len, metadata.values()))
-        _hold(stream, Held.REQUEST, self._opened)
+        stream.hold(_REQUEST, self._opened)
         self._clock = clock
         self._observe = observe
         self._since = clock.seconds()
@@ -102,9 +108,12 @@ class Call:
         self._message: bytes | None = None
         self._on_message: Callable[[Any], None] | None = None
         self._expiry: IDelayedCall | None = None
+        #: It is the time of the request that expires, which is shorter than the call's.
+        self._awaits_request = False
         self._scope = Scope()
-        #: Told where the answer does not leave whole; over once it has.
-        self._cut = Scope()
+        #: Whether the answer does not leave whole, and its end where it does not.
+        self._cut: Scope | None = None
+        self._is_cut = False
 
     def begin(self, timeout: float | None) -> None:
         """Opens the call, which may take so many seconds."""
@@ -115,8 +124,9 @@ class Call:
                 return
         if isinstance(self._method, BothStreams):
             self._guarded(self._open_both, self._method)
-        else:
-            timeout = REQUEST_SECONDS if timeout is None else min(timeout, REQUEST_SECONDS)
+        elif timeout is None or timeout > REQUEST_SECONDS:
+            self._awaits_request = True
+            timeout = REQUEST_SECONDS
         if timeout is not None and not self.is_over:
             self._expiry = self._clock.callLater(timeout, self._expired)
 
@@ -141,10 +151,17 @@ class Call:
         self._scope.on_end(callback)
 
     def hold(self, size: int) -> None:
-        _hold(self._stream, Held.HANDLER, size)
+        try:
+            self._stream.hold(Held.HANDLER, size)
+        except MemoryRefused:
+            raise too_much_in_flight() from None
 
     def on_cut(self, callback: Callable[[], None]) -> None:
-        if self._cut.is_over or not self._stream.is_sent:
+        if self._is_cut:
+            callback()
+        elif not self._stream.is_sent:
+            if self._cut is None:
+                self._cut = Scope()
             self._cut.on_end(callback)
 
     def finish(self, error: GrpcError | None = None) -> None:
@@ -165,9 +182,11 @@ class Call:
                 self._received_message(message)
             if not self._scope.is_over:
                 held = self._reader.buffered + len(self._message or b"")
-                _hold(self._stream, Held.REQUEST, self._opened + held)
+                self._stream.hold(_REQUEST, self._opened + held)
         except GrpcError as error:
             self.finish(error)
+        except MemoryRefused:
+            self.finish(too_much_in_flight())
 
     def ended(self) -> None:
         if self._scope.is_over:
@@ -180,7 +199,8 @@ class Call:
             self.finish(GrpcError(GrpcStatus.INVALID_ARGUMENT, "the call has no request"))
         else:
             message, self._message = self._message, None
-            self._request_came()
+            if self._awaits_request:
+                self._request_came()
             self._guarded(self._answer, message)
 
     def draining(self) -> None:
@@ -193,7 +213,7 @@ class Call:
         if not self._scope.is_over:
             self._over(GrpcStatus.CANCELLED)
         if not self._stream.is_sent:
-            self._cut.end()
+            self._tell_cut()
 
     # The handler
 
@@ -276,17 +296,17 @@ class Call:
 
     def _request_came(self) -> None:
         """Leaves the call its own time, once it is not the request that it waits for."""
-        if self._expiry is None:
-            return
-        if self.deadline is None:
-            self._expiry.cancel()
+        self._awaits_request = False
+        expiry, deadline = self._expiry, self.deadline
+        if expiry is not None and deadline is not None:
+            expiry.reset(max(deadline - self._clock.seconds(), 0))
+        elif expiry is not None:
+            expiry.cancel()
             self._expiry = None
-        else:
-            self._expiry.reset(max(self.deadline - self._clock.seconds(), 0))
 
     def _expired(self) -> None:
         self._expiry = None
-        if self.deadline is None or self.deadline > self._clock.seconds():
+        if self._awaits_request:
             reason = f"the request was not complete within {REQUEST_SECONDS:.0f} s"
         else:
             reason = "the call took longer than grpc-timeout"
@@ -311,14 +331,17 @@ class Call:
         if self._observe is not None and not isinstance(self._method, BothStreams):
             took = (self._clock.seconds() - self._since) * 1000
             self._observe(CallResult(self.method, status), took)
-        if status != GrpcStatus.OK:
+        if status is not _OK:
+            self._tell_cut()
+
+    def _tell_cut(self) -> None:
+        self._is_cut = True
+        if self._cut is not None:
             self._cut.end()
 
 
-def _hold(stream: IStream, purpose: Held, size: int) -> None:
-    try:
-        stream.hold(purpose, size)
-    except MemoryRefused:
-        raise GrpcError(
-            GrpcStatus.RESOURCE_EXHAUSTED, "too many bytes are in flight: send it again later"
-        ) from None
+def too_much_in_flight() -> GrpcError:
+    """Returns the error of a call that the server has no room for."""
+    return GrpcError(
+        GrpcStatus.RESOURCE_EXHAUSTED, "too many bytes are in flight: send it again later"
+    )

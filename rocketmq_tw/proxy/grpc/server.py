@@ -11,7 +11,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.net.connection import ConnectionObserver
 from rocketmq_tw.net.limits import ServerResources
-from rocketmq_tw.proxy.grpc.calls import Call, CallObserver
+from rocketmq_tw.proxy.grpc.calls import Call, CallObserver, too_much_in_flight
 from rocketmq_tw.proxy.grpc.framing import ENCODINGS, IDENTITY, MessageReader
 from rocketmq_tw.proxy.grpc.headers import (
     CONTENT_TYPE,
@@ -24,6 +24,7 @@ from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, Methods
 from rocketmq_tw.proxy.http2.connection import Http2Connection
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, IStream, IStreamHandler
 from rocketmq_tw.proxy.http2.limits import Http2Limits
+from rocketmq_tw.proxy.http2.memory import MemoryRefused
 
 #: Not grpc-web, whose framing is another.
 _CONTENT_TYPES = re.compile(rf"{CONTENT_TYPE.decode()}($|[+;])")
@@ -66,26 +67,32 @@ class GrpcServer:
             return _Refused()
         try:
             timeout = timeout_of(metadata)
-            encoding = metadata.get("grpc-encoding", IDENTITY)
-            if encoding not in ENCODINGS:
-                raise GrpcError(
-                    GrpcStatus.UNIMPLEMENTED,
-                    f"grpc-encoding {encoding[:40]!r}: give one of {', '.join(ENCODINGS)}",
-                )
-            method = self._methods.get(metadata[":path"])
-            if method is None:
-                raise GrpcError(
-                    GrpcStatus.UNIMPLEMENTED, f"there is no method {metadata[':path'][:200]}"
-                )
-            largest = min(self._config.largest_message, method.limits.largest)
-            reader = MessageReader(largest, encoding)
-            call = Call(self._clock, stream, metadata, method, reader, self._observe)
+            call = self._call(stream, metadata)
         except GrpcError as error:
             trailers = status_trailers(error.status, str(error))
             stream.write([*RESPONSE_HEADERS, *trailers], ends=True)
             return _Refused()
         call.begin(timeout)
         return call
+
+    def _call(self, stream: IStream, metadata: dict[str, str]) -> Call:
+        encoding = metadata.get("grpc-encoding", IDENTITY)
+        if encoding not in ENCODINGS:
+            raise GrpcError(
+                GrpcStatus.UNIMPLEMENTED,
+                f"grpc-encoding {encoding[:40]!r}: give one of {', '.join(ENCODINGS)}",
+            )
+        method = self._methods.get(metadata[":path"])
+        if method is None:
+            raise GrpcError(
+                GrpcStatus.UNIMPLEMENTED, f"there is no method {metadata[':path'][:200]}"
+            )
+        largest = min(self._config.largest_message, method.limits.largest)
+        reader = MessageReader(largest, encoding)
+        try:
+            return Call(self._clock, stream, metadata, method, reader, self._observe)
+        except MemoryRefused:
+            raise too_much_in_flight() from None
 
 
 def _http_refusal(metadata: dict[str, Any]) -> HeaderList | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from rocketmq_tw.net.limits import Budget
 from rocketmq_tw.proxy.http2.interfaces import Held
 
+_PURPOSES = len(Held)
+
 
 class MemoryRefused(Exception):
     """The server may not hold so many bytes."""
@@ -30,14 +32,13 @@ class ConnectionMemory:
 
     def grow(self, size: int) -> None:
         """Counts so many bytes more, or fewer; raises `MemoryRefused`, and then counts none."""
-        self._change(size)
-        if size > 0 and self._budget.refuses(self.used):
-            self._change(-size)
-            raise MemoryRefused
-
-    def _change(self, size: int) -> None:
+        budget = self._budget
         self.used += size
-        self._budget.used += size
+        budget.used += size
+        if size > 0 and budget.used > budget.limit and budget.refuses(self.used):
+            self.used -= size
+            budget.used -= size
+            raise MemoryRefused
 
 
 class StreamMemory:
@@ -47,17 +48,18 @@ class StreamMemory:
 
     def __init__(self, connection: ConnectionMemory) -> None:
         self._connection = connection
-        self._held = [0] * len(Held)
+        self._held = [0] * _PURPOSES
 
     def hold(self, purpose: Held, size: int) -> None:
         """Counts so many bytes for a purpose from now on; raises `MemoryRefused`, and then counts
         no more than before."""
-        grown = size - self._held[purpose]
+        held = self._held
+        grown = size - held[purpose]
         if grown:
             self._connection.grow(grown)
-            self._held[purpose] = size
+            held[purpose] = size
 
-    def release(self, *purposes: Held) -> None:
-        """Counts nothing more for some purposes."""
-        for purpose in purposes:
-            self.hold(purpose, 0)
+    def release(self) -> None:
+        """Counts nothing more."""
+        held, self._held = self._held, [0] * _PURPOSES
+        self._connection.grow(-sum(held))

@@ -16,6 +16,8 @@ from rocketmq_tw.proxy.http2.memory import MemoryRefused, StreamMemory
 if TYPE_CHECKING:
     from rocketmq_tw.proxy.http2.connection import Http2Connection
 
+# Looked up once: each look into an enumeration costs, and these are for each call.
+_RESPONSE = Held.RESPONSE
 #: Bytes of a stream that wait from which on its client does not keep up.
 ENOUGH_QUEUED = 64 * 1024
 #: Bytes after which what is sent is handed on, so that the transport can say that it is full.
@@ -126,7 +128,7 @@ class Http2Stream:
     def end_work(self) -> None:
         self.is_working = False
         if self.is_closed:
-            self._memory.release(Held.REQUEST, Held.HANDLER)
+            self._memory.release()
             self._connection.place_is_free()
 
     # The connection's side
@@ -183,9 +185,10 @@ class Http2Stream:
         self._queue.clear()
         self.queued = 0
         self._ready.clear()
-        self._memory.release(Held.RESPONSE)
-        if not self.is_working:
-            self._memory.release(Held.REQUEST, Held.HANDLER)
+        if self.is_working:
+            self._memory.hold(_RESPONSE, 0)
+        else:
+            self._memory.release()
         handler, self.handler = self.handler, None
         if handler is not None:
             handler.closed()
@@ -194,7 +197,7 @@ class Http2Stream:
         """Has what waits for the client counted."""
         if not self.is_closed:
             try:
-                self._memory.hold(Held.RESPONSE, self.queued)
+                self._memory.hold(_RESPONSE, self.queued)
             except MemoryRefused:
                 self._connection.refuse_memory()
 
