@@ -84,6 +84,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=10.0,
         help="for how long random bytes are sent to every port",
     )
+    parser.addoption(
+        "--fuzz-seed", type=int, default=1, help="which random bytes; another number for others"
+    )
 
 
 @pytest.fixture(scope="session")

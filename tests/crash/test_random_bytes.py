@@ -91,9 +91,7 @@ def _listening(servers: list[ServerProcess]) -> list[str]:
 def test_random_bytes_on_every_port_disturb_nothing(
     cluster: Cluster, pytestconfig: pytest.Config
 ) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    dice = random.Random(seed)
+    dice = random.Random(pytestconfig.getoption("--fuzz-seed"))
     name_server, process, broker = cluster
     servers: list[ServerProcess] = [process, broker]
     ports = _listening(servers)
