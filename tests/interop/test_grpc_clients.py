@@ -29,7 +29,7 @@ def proxy(
         yield server
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_python_client_sends_receives_and_acknowledges(
     standalone: StandaloneWithProxy, proxy: OurProxy, names
 ) -> None:

@@ -19,7 +19,10 @@ from tests.support.servers import OurBroker, twistd_command, twistd_environment
 
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
 _INSTALL_LIMIT = 600
-_RUN_LIMIT = 150
+#: A registry that refuses or breaks off is asked again.
+_PATIENT = ("--retries", "5", "--timeout", "60")
+_ATTEMPTS = 3
+_RUN_LIMIT = 280
 
 
 class ProxyPorts:
@@ -147,11 +150,13 @@ def python_client() -> Path:
     with only_one(home):
         done = home / "complete"
         if not done.exists():
-            for command in (
-                [sys.executable, "-m", "venv", str(home)],
-                [str(python), "-m", "pip", "install", "-q", PYTHON_CLIENT],
-            ):
-                subprocess.run(command, check=True, timeout=_INSTALL_LIMIT)
+            make = [sys.executable, "-m", "venv", str(home)]
+            subprocess.run(make, check=True, timeout=_INSTALL_LIMIT)
+            install = [str(python), "-m", "pip", "install", "-q", *_PATIENT, PYTHON_CLIENT]
+            for left in reversed(range(_ATTEMPTS)):
+                ended = subprocess.run(install, check=not left, timeout=_INSTALL_LIMIT)
+                if ended.returncode == 0:
+                    break
             done.touch()
     return python
 

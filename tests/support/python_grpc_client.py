@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-LIMIT = 60.0
+LIMIT = 120.0
 
 
 def main(endpoint: str, topic: str, group: str, number: int) -> dict[str, Any]:
