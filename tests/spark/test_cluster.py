@@ -13,10 +13,11 @@ from tests.support.spark import StandaloneCluster, environment
 PROGRAM = """
 import json, sys, time
 from pathlib import Path
+from click import ClickException
 from pyspark.streaming import StreamingContext
 from pyspark_rocketmq.dstreams import createDirectStream
 from rocketmq_tw.spark.jobs.main import cli
-from tests.support.spark import session
+from tests.support.spark import ATTEMPTS, TOO_SLOW, session
 
 master, name_servers, topic, copy, home = sys.argv[1:]
 small = {"spark.executor.memory": "512m", "spark.cores.max": "2", "spark.driver.memory": "512m"}
@@ -35,7 +36,13 @@ executors = len(set(hosts.collect()))
 frame.select("body", "tags").write.format("rocketmq").options(
     nameServers=name_servers, topic=copy).mode("append").save()
 def job(*arguments):
-    cli([*arguments, "-n", name_servers], standalone_mode=False)
+    for attempt in range(ATTEMPTS):
+        try:
+            return cli([*arguments, "-n", name_servers], standalone_mode=False)
+        except ClickException as error:
+            # Spark gave the stream up before it began.
+            if TOO_SLOW not in str(error) or attempt == ATTEMPTS - 1:
+                raise
 
 job("ingest", copy, home + "/out", "--max-per-batch", "200")
 job("stats", copy, "--html", home + "/page.html", "--window", "1 day")

@@ -205,7 +205,7 @@ def test_a_slave_serves_what_its_dead_master_did_not(spark: Any, tmp_path: Path,
 def test_a_stream_with_a_mistake_ends_with_what_to_change(ours: Any, spark: Any) -> None:
     frame = ours.reader(spark.readStream, ours.filled(1), endingOffsets="latest").load()
     with pytest.raises(PySparkException, match="a stream has no end"):
-        frame.writeStream.format("noop").start().awaitTermination(300)
+        run_to_end(lambda: frame.writeStream.format("noop").start())
 
 
 def _sources(query: Any) -> list[Any]:

@@ -100,18 +100,18 @@ def patient_client(name_servers: str, **options: Any) -> BlockingClient:
 #: Spark gives a process for a stream's offsets ten seconds to start, fixed in its code; on a busy
 #: machine that may be too short.
 TOO_SLOW = "Python worker failed to connect back"
-_ATTEMPTS = 8
+ATTEMPTS = 8
 
 
 def run_to_end(start: Callable[[], Any], limit: float = 300) -> Any:
     """The query that `start` starts, once it has ended without an error; `limit` in seconds. One
     that Spark gave up before it began is started again, as its checkpoint allows."""
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         query = start()
         try:
             assert query.awaitTermination(limit), f"the query did not end in {limit} s"
         except StreamingQueryException as error:
-            if TOO_SLOW not in str(error) or attempt == _ATTEMPTS - 1:
+            if TOO_SLOW not in str(error) or attempt == ATTEMPTS - 1:
                 raise
         else:
             break
