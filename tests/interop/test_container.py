@@ -75,18 +75,22 @@ def test_both_tools_on_our_container(tmp_path: Path, jvms: dict[str, JavaClients
             shown = answer(name_server.address, "clusterList")["brokers"]
             return {each["brokerName"] for each in shown}
 
-        assert "success" in mqadmin("addBroker", *where, "-b", first)
+        added = "DefaultCluster_a_0 has already been added to current broker container"
+        # What a busy machine did not answer in stock's five seconds was asked again.
+        said = mqadmin("addBroker", *where, "-b", first)
+        assert "success" in said or added in said
         assert rmqadmin("", f"addBroker -c {container.address} -b {second}").returncode == 0
         wait_until(lambda: brokers() == {"a", "b"}, "both to be registered")
         # What is refused is told in the same words as by stock's containers.
         refused = mqadmin("addBroker", *where, "-b", first)
-        assert "DefaultCluster_a_0 has already been added to current broker container" in refused
+        assert added in refused
         slave = container.broker_file("s", "brokerRole=SLAVE\n")
         assert "slave broker id must be > 0" in mqadmin("addBroker", *where, "-b", slave)
         nothing = mqadmin("removeBroker", *where, "-b", "DefaultCluster:c:0")
         assert "Broker not exist" in nothing
 
-        assert "success" in mqadmin("removeBroker", *where, "-b", "DefaultCluster:a:0")
+        said = mqadmin("removeBroker", *where, "-b", "DefaultCluster:a:0")
+        assert "success" in said or "Broker not exist" in said
         wait_until(lambda: brokers() == {"b"}, "a to be gone")
 
         shown = mqadmin("getBrokerConfig", "-b", container.address)

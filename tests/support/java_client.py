@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import subprocess
 import threading
 from concurrent.futures import Future
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.jars import driver_classpath, java_command
+from tests.support.stock import ATTEMPTS, UNANSWERED
 from tests.support.wait import LIMIT, PeerFailed, wait_until
 
 Json = dict[str, Any]
@@ -20,10 +20,6 @@ Json = dict[str, Any]
 #: Longer than the stock client waits for any answer.
 _CALL_LIMIT = 180.0
 _HEAP_MB = 512
-#: Stock gives a connection 3 s and most answers 5 s, which a busy machine may need for others: what
-#: administrators ask in vain is asked again.
-_ATTEMPTS = 4
-_UNANSWERED = re.compile("Remoting(Connect|SendRequest|Timeout)Exception")
 
 
 class JavaError(PeerFailed):
@@ -150,19 +146,31 @@ class JavaClients:
 
     def mqadmin(self, *arguments: str) -> str:
         """What mqadmin prints."""
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             output: str = self.call("mqadmin", args=list(arguments))
-            if not _UNANSWERED.search(output):
+            if not UNANSWERED.search(output):
                 break
         return output
 
+    def mqadmin_done(self, *arguments: str) -> str:
+        """What mqadmin prints once that is no failure: some tools have 3 s for all that they do, of
+        which the first call needs most on a busy machine. Not for what cannot be done twice."""
+
+        def printed() -> str:
+            output = self.mqadmin(*arguments)
+            if "Exception" in output:
+                raise PeerFailed(output)
+            return output
+
+        return wait_until(printed, f"mqadmin {arguments[0]}", interval=0.5)
+
     def _answered(self, operation: str, **arguments: Any) -> Any:
         """The operation's result; it is asked for again where there was no answer."""
-        for _ in range(_ATTEMPTS - 1):
+        for _ in range(ATTEMPTS - 1):
             try:
                 return self.call(operation, **arguments)
             except JavaError as error:
-                if not _UNANSWERED.search(str(error)):
+                if not UNANSWERED.search(str(error)):
                     raise
         return self.call(operation, **arguments)
 
@@ -265,7 +273,7 @@ class Requester(_Client):
     def ask(
         self,
         message: Json,
-        timeout_ms: int = 20_000,
+        timeout_ms: int = 60_000,
         *,
         broker: str = "",
         blocking: bool = False,

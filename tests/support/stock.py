@@ -1,5 +1,6 @@
 """Stock name servers and brokers of either version as processes of a test."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ _LOGBACK = """<configuration>
   <root level="INFO"><appender-ref ref="FILE"/></root>
 </configuration>
 """
+
+#: Stock gives a connection 3 s and most answers 5 s, which a busy machine may need for others: what
+#: administrators ask in vain is asked again.
+ATTEMPTS = 4
+UNANSWERED = re.compile("Remoting(Connect|SendRequest|Timeout)Exception")
 
 _NAME_SERVER_HEAP_MB = 128
 _BROKER_HEAP_MB = 512
@@ -46,15 +52,18 @@ def run_mqadmin(version: str, home: Path, *arguments: str) -> str:
     """What a tool of stock's prints, in a process of its own: one of 4.9 that fails ends it."""
     main_class = "org.apache.rocketmq.tools.command.MQAdminStartup"
     command = [*stock_java(version, home, _TOOL_HEAP_MB, main_class), *arguments]
-    done = subprocess.run(
-        command,
-        cwd=home,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LIMIT,
-    )
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(
+            command,
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LIMIT,
+        )
+        if not UNANSWERED.search(done.stdout):
+            break
     if done.returncode:
         raise PeerFailed(f"mqadmin {version} {arguments[0]}: {done.returncode}: {done.stdout}")
     return done.stdout
