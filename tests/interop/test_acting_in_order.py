@@ -141,10 +141,10 @@ def test_a_master_that_was_paused_has_its_slave_s_offsets_when_it_is_found_again
         wait_until(lambda: committed(slave) == 1, "the copy of the offset")
         wait_until(lambda: log_end(slave) == log_end(master), "the copy of the log")
         master.pause()
-        wait_until(lambda: shown(names) == {0: slave.address}, "the route", limit=60)
+        wait_until(lambda: shown(names) == {0: slave.address}, "the route")
         commit(slave, 5)
         master.resume()
-        wait_until(lambda: shown(names).get(0) == master.address, "the master", limit=60)
+        wait_until(lambda: shown(names).get(0) == master.address, "the master")
         assert committed(master) == 5
 
 

@@ -77,7 +77,8 @@ def test_hand_overs_between_stock_and_ours(
             group.check_equal(master)
         assert log_end(group[1]) > 3 << 20
         wait_until(lambda: len(set(epochs(group))) == 1, "the epoch files to be one")
-        assert len(epochs(group)[0].splitlines()) == 4
+        # One for each master with messages; a busy machine may have had more masters than four.
+        assert 4 <= len(epochs(group)[0].splitlines()) <= group.master.epoch
         wait_until(lambda: len(set(told_epochs(group))) == 1, "1007 to be answered in one way")
         wait_topic(group[1], topic)
 

@@ -159,7 +159,8 @@ def test_transactions_and_what_the_broker_asks_about(site: Site, names) -> None:
             producer.send({"topic": topic, "body": body, "properties": properties})
         drained = puller.wait_drained(topic, 2)
         assert sorted(message["body"] for message in drained) == ["asked", "committed"]
-        assert [message["body"] for message in producer.asked()] == ["asked"]
+        # Once more where a busy machine answers late.
+        assert {message["body"] for message in producer.asked()} == {"asked"}
 
 
 def test_tools_see_and_ask_consumers_behind_the_proxy(site: Site, names) -> None:
@@ -203,7 +204,14 @@ def test_pops_and_acknowledgements(newest: Site, names) -> None:
         assert not popper.notified(topic)
         producer.send(*_messages(topic, ["a", "b", "c"]), queue=0)
         assert popper.notified(topic, poll=10_000)
-        first, second, third = popper.pop(topic, poll=10_000)["messages"]
+        popped: list[Json] = []
+
+        def all_popped() -> bool:
+            popped.extend(popper.pop(topic, poll=2_000)["messages"])
+            return len(popped) >= 3
+
+        wait_until(all_popped, "three messages")
+        first, second, third = popped
         assert popper.ack(first)["status"] == "OK"
         assert popper.ack_all(topic, [second])["status"] == "OK"
         popper.hide(third, 1)

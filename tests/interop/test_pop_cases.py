@@ -112,7 +112,7 @@ def test_many_are_acknowledged_with_one_request(case: Case) -> None:
 
 def test_some_of_a_pop_are_acknowledged_with_one_request(case: Case) -> None:
     case.send(*(f"m{number}" for number in range(6)), queue=3)
-    popped = case.pop_some(6, invisible=5_000)
+    popped = case.pop_some(6, invisible=10_000)
     assert case.popper.ack_all(case.topic, popped[::2])["status"] == "OK"
     again = case.pop_some(3)
     assert sorted(bodies(again)) == ["m1", "m3", "m5"]

@@ -8,7 +8,7 @@ from tests.support.cluster import Cluster
 from tests.support.java_client import JavaClients, Json, Producer, PushConsumer
 from tests.support.wait import wait_until
 
-ROUNDS = 10
+ROUNDS = 60
 
 
 def _messages(topic: str, bodies: list[str]) -> list[Json]:

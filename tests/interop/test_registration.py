@@ -9,6 +9,7 @@ import pytest
 from tests.support.cluster import OURS, make_broker, make_name_server
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.ports import BrokerPorts
+from tests.support.processes import START_LIMIT
 from tests.support.wait import wait_until
 
 
@@ -20,7 +21,7 @@ def test_a_start_on_a_port_that_is_taken_unregisters_nobody(kind: str, tmp_path:
         second = make_broker(OURS, "b", tmp_path / "2", [names], ports=ports)
         with first:
             second.launch()
-            wait_until(lambda: not second.running, "the second broker to give up", limit=60)
+            wait_until(lambda: not second.running, "the second broker to give up")
             assert "Address already in use" in second.log_text()
             assert names.addresses_of("b").get(0) == first.address
 
@@ -35,7 +36,9 @@ def test_a_second_broker_of_stock_is_heard_once_the_first_is_gone(
         second = make_broker(version, "b", tmp_path / "2", [names], settings=often)
         with first:
             second.launch()
-            wait_until(lambda: "and is refused" in names.log_text(), "its registration", limit=120)
+            wait_until(
+                lambda: "and is refused" in names.log_text(), "its registration", limit=START_LIMIT
+            )
             assert names.addresses_of("b").get(0) == first.address
             first.kill()
             second.wait_ready()

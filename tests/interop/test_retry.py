@@ -8,7 +8,7 @@ from tests.support.java_client import JavaClients, Producer
 from tests.support.processes import TEST_SETTINGS
 from tests.support.wait import wait_until
 
-ROUNDS = 8
+ROUNDS = 40
 #: The promise: a delayed message comes within half a second of its time.
 TOLERANCE_MS = 500
 DELAYS_MS = [

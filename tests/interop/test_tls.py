@@ -15,6 +15,7 @@ from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.rmqadmin import answer, rmqadmin
 from tests.support.servers import OurBroker, OurNameServer
 from tests.support.stock import StockBroker, StockNameServer
+from tests.support.wait import wait_until
 
 #: Stock reads its keys of TLS from system properties.
 ENFORCING = {"JAVA_TOOL_OPTIONS": "-Dtls.server.mode=enforcing"}
@@ -108,6 +109,10 @@ def test_stock_clients_and_ours_share_messages(
     topic = names.topic
     answer(tls_names, f"updateTopic --tls -t {topic} -c TestCluster -r 1 -w 1")
     brokers = ("broker-ours", "broker-stock")
+    wait_until(
+        lambda: len(answer(tls_names, f"topicRoute --tls -t {topic}")["brokerDatas"]) == 2,
+        "the route",
+    )
     for broker in brokers:
         sent = answer(tls_names, f"sendMessage --tls -t {topic} -p from-us -b {broker} -i 0")
         assert sent["sendStatus"] == "SEND_OK"
