@@ -27,7 +27,7 @@ from tests.support.wait import wait_until
 
 FILE_SIZE = int(TEST_SETTINGS["mappedFileSizeCommitLog"])
 #: Stock's members wait 6 s for a heartbeat and 2 s for each vote of a dead one.
-ELECTION_LIMIT = 120.0
+ELECTION_LIMIT = 240.0
 #: After a kill stock 5.3.3 cuts its consume queues too far, since it counts entries without their
 #: headers, and by default it goes on filling them at what was committed: see docs/replication.md.
 SOUND_STOCK = {"recheckReputOffsetFromCq": "true"}

@@ -15,7 +15,7 @@ from tests.support.threads import check_threads
 T = TypeVar("T")
 
 #: Seconds; what takes two here may take a minute on a slow machine that does much else as well.
-LIMIT = 120.0
+LIMIT = 240.0
 
 
 class PeerFailed(Exception):
