@@ -22,6 +22,7 @@ _LONGEST = (
     "test_control.py",
     "test_static_topics.py",
     "test_sql_filters.py",
+    "test_pop.py",
     "test_transactions.py",
     "test_acting.py",
     "test_controllers.py",
