@@ -7,8 +7,9 @@ that brokers accept now is found here.
 
 from __future__ import annotations
 
-from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
@@ -19,6 +20,7 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.messaging.backoff import retry_delay_ms
+from rocketmq_tw.proxy.messaging.broker_turns import BrokerTurns
 from rocketmq_tw.proxy.messaging.left_messages import LeftMessages
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
@@ -37,7 +39,7 @@ STEPS = tuple(minutes * _MINUTE for minutes in (1, 3, 5, 10, 30, 60))
 #: Messages that are renewed, some 1 KiB each, and those of one client among them.
 MAX_RENEWED = 200_000
 MAX_OF_CLIENT = 20_000
-#: Requests of renewals to brokers at a time.
+#: Requests of renewals to one broker at a time.
 _MOST_UNDER_WAY = 128
 #: Seconds that a stop may take to have messages come back.
 STOP_SECONDS = 10.0
@@ -145,10 +147,10 @@ class Renewal:
         self._due = LazyHeap[RenewedMessage](self._is_renewed)
         #: Those that nobody works on any more, though their handles are not over.
         self._left = LeftMessages[RenewedMessage]()
-        #: Those of them that brokers are to be asked about: they come back.
-        self._released: deque[RenewedMessage] = deque()
+        #: How many of them brokers are to be asked about: they come back.
+        self._released = 0
+        self._turns = BrokerTurns[Callable[[], None]](_MOST_UNDER_WAY)
         self._alarm = Alarm(clock, self._go_on)
-        self._under_way = 0
         self._idle = Waiters[None]()
         self._is_stopped = False
         #: Brokers that did not answer since the stop began: they are not asked again.
@@ -156,7 +158,7 @@ class Renewal:
         clients.gone.add(self._client_gone)
 
     def __len__(self) -> int:
-        return len(self._messages) + len(self._released)
+        return len(self._messages) + self._released
 
     def room(self, client_id: str) -> int:
         """Returns how many messages more of a client can be renewed."""
@@ -257,7 +259,7 @@ class Renewal:
             for message in messages.values():
                 self._leave(message)
         self._go_on()
-        if not (self._under_way or self._released):
+        if not self._turns:
             return succeed(None)
         limit = self._clock.callLater(STOP_SECONDS, self._give_up)
 
@@ -270,7 +272,8 @@ class Renewal:
     def _give_up(self) -> None:
         """Leaves the messages that have not come back yet to the end of their time."""
         _log.warn("{number} messages come back later: brokers are slow", number=len(self))
-        self._released.clear()
+        self._turns.clear()
+        self._released = 0
         self._idle.fire(None)
 
     def _is_renewed(self, message: RenewedMessage) -> bool:
@@ -306,45 +309,59 @@ class Renewal:
             self._release(message)
 
     def _release(self, message: RenewedMessage) -> None:
-        self._released.append(message)
+        self._released += 1
+
+        def begin() -> None:
+            self._released -= 1
+            # Its client may be asking about it, or be done with it.
+            is_wanted = message.is_left and not message.claims
+            self._do(message, self._bring_back if is_wanted else None)
+
+        self._turns.add(message.place.broker_name, begin, urgent=False)
         self._alarm.set_no_later(0)
 
     def _go_on(self) -> None:
         """Asks brokers about what is due, a bounded number at a time."""
         now = self._now()
         for _ in range(_MOST_IN_TURN):
-            if self._under_way >= _MOST_UNDER_WAY:
-                # The end of one of them goes on.
-                return
             message = self._due.take(now)
-            if message is not None:
-                message.is_queued = False
-                if self._is_renewed(message) and not message.claims:
-                    self._begin(message, is_released=False)
-            elif self._released:
-                message = self._released.popleft()
-                # Its client may be asking about it, or be done with it.
-                if message.is_left and not message.claims:
-                    self._begin(message, is_released=True)
-            else:
+            if message is None:
                 break
+            if self._is_renewed(message):
+                begin = partial(self._begin_renewal, message)
+                self._turns.add(message.place.broker_name, begin, urgent=True)
+        for _ in range(_MOST_IN_TURN):
+            begin_next = self._turns.next()
+            if begin_next is None:
+                break
+            begin_next()
         else:
             self._alarm.set_no_later(0)
-            return
         if self._due.front is not None:
             self._alarm.set_no_later(max(self._due.front - now, 0) / 1000)
-        if self._is_stopped and not self._under_way:
+        if self._is_stopped and not self._turns:
             self._idle.fire(None)
 
-    def _begin(self, message: RenewedMessage, *, is_released: bool) -> None:
-        self._under_way += 1
-        work = self._bring_back(message) if is_released else self._renew(message)
+    def _begin_renewal(self, message: RenewedMessage) -> None:
+        message.is_queued = False
+        is_wanted = self._is_renewed(message) and not message.claims
+        self._do(message, self._renew if is_wanted else None)
+
+    def _do(
+        self,
+        message: RenewedMessage,
+        work: Callable[[RenewedMessage], Coroutine[Any, Any, None]] | None,
+    ) -> None:
+        """Does what it is a message's turn for, if that is wanted still."""
 
         def over(_: None) -> None:
-            self._under_way -= 1
+            self._turns.over(message.place.broker_name)
             self._alarm.set_no_later(0)
 
-        done = Deferred.fromCoroutine(work)
+        if work is None:
+            over(None)
+            return
+        done = Deferred.fromCoroutine(work(message))
         done.addErrback(lambda failure: _log.failure("renewing a message", failure=failure))
         done.addCallback(over)
 

@@ -294,6 +294,29 @@ class TestClientsThatAreGone:
         assert len(world.renewal) == 0
 
 
+class TestBrokersThatHang:
+    def test_they_do_not_hold_up_the_messages_of_others(self) -> None:
+        world = World()
+        for offset in range(2000):
+            world.add(handle_of(offset))
+        world.clock.advance(1)
+        for offset in range(100):
+            world.add(handle_of(offset, broker="broker-b"))
+
+        def answer(request: RemotingCommand) -> RemotingCommand | Deferred[RemotingCommand]:
+            if request.header(ChangeInvisibleTimeRequestHeader).bname == "broker-b":
+                return world.hide(request)
+            late: Deferred[RemotingCommand] = Deferred()
+            error = RequestTimeout("a:1", request.code, 3)
+            world.clock.callLater(3, late.errback, error)
+            return late
+
+        world.brokers.add_topic("U", {"broker-b": 1})
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, answer)
+        world.clock.pump([0.25] * 220)
+        assert len([text for text, _ in world.hides() if "broker-b" in text]) == 100
+
+
 class TestStop:
     def test_all_messages_come_back(self) -> None:
         world = World()
