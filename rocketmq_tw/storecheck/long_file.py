@@ -27,7 +27,9 @@ class LongFile:
         self.strange = [name for name in names if not _is_offset(name)]
         self.sizes = {start: os.stat(self.path(start)).st_size for start in self.starts}
         counts = Counter(size for size in self.sizes.values() if size)
-        self.file_size = file_size or (counts.most_common(1)[0][0] if counts else 0)
+        #: The size that most files have; 0 without any that has bytes.
+        self.usual_size = counts.most_common(1)[0][0] if counts else 0
+        self.file_size = file_size or self.usual_size
 
     def path(self, start: int) -> str:
         """Returns the path of the file that starts at an offset."""

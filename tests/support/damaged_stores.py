@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.formats.checkpoint import CHECKPOINT
+from rocketmq_tw.formats.queue import UNIT
+from rocketmq_tw.formats.timer import LOG_ENTRY
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.storecheck.layout import Sizes
 from tests.support.stores import START_MS, ManualClock, make_message, put, small_config
@@ -57,8 +60,7 @@ def change(path: Path, at: int, data: bytes) -> None:
 
 def log_end(root: Path) -> int:
     """Where the log ends."""
-    (safe,) = struct.unpack_from(">q", (root / "checkpoint").read_bytes(), 68)
-    return int(safe)
+    return int(CHECKPOINT.parse((root / "checkpoint").read_bytes()).ours.safe_offset)
 
 
 def _log_file(root: Path, offset: int) -> tuple[Path, int]:
@@ -111,13 +113,26 @@ def _add_strange_queue(root: Path) -> None:
 
 
 def _add_timer_log(root: Path) -> None:
-    entry = struct.pack(">iqiqiqiiq", 52, -1, 1, START_MS, 5, 3, 101, 0, 0)
+    entry = LOG_ENTRY.build(
+        {
+            "size": LOG_ENTRY.sizeof(),
+            "previous": -1,
+            "magic": 1,
+            "wait_start": START_MS,
+            "wait_ms": 5,
+            "physical_offset": 3,
+            "record_size": 101,
+            "topic_hash": 0,
+            "reserved": 0,
+        }
+    )
     (root / "timerlog").mkdir()
     (root / "timerlog" / FIRST).write_bytes(entry.ljust(4096, b"\0"))
 
 
 def _unit(position: int, size: int, code: int) -> bytes:
-    return struct.pack(">qiq", position, size, code)
+    built: bytes = UNIT.build({"position": position, "size": size, "tags_code": code})
+    return built
 
 
 class Damage(NamedTuple):

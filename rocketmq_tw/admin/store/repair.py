@@ -40,6 +40,11 @@ def repair(
     refuse_if_open(store)
     if config is not None and (differing := differing_size(store, config)):
         raise click.UsageError(f"-c: {config_file} has {differing}")
+    if target is not None and config is not None and config.store_path_commit_log:
+        raise click.UsageError(
+            "--to: the log is outside of the store (storePathCommitLog): copy both, or repair in"
+            " place"
+        )
     if target is not None and os.path.exists(target) and (
         not os.path.isdir(target) or os.listdir(target)
     ):  # fmt: skip
@@ -89,6 +94,11 @@ def _refuse_what_loses(store: Store, before: Checked, *, cut: bool, configured: 
         )
     if summary.passed_over:
         fail(f"{store.root} has topics with queues of another kind: {summary.passed_over[0]}")
+    if not store.log.starts:
+        fail(
+            f"{store.root} has no log, from which all else is built: restore it, or give -c with"
+            " its storePathCommitLog"
+        )
     for start, size in store.log.sizes.items():
         if size > store.log.file_size:
             fail(f"{store.log.path(start)} is longer than the others: restore it from a replica")

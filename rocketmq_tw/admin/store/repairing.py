@@ -59,9 +59,7 @@ def _copy_file(source: str, target: str, advance: Callable[[int], object]) -> No
 
 def differing_size(store: Store, config: MessageStoreConfig) -> str:
     """Returns which key of a configuration is not what the files show; empty where all are."""
-    root = store.root
-    log = LongFile(root, "commitlog").file_size
-    queues = _size_of_queues(root, "consumequeue")
+    log, queues = store.log.usual_size, _size_of_queues(store.root, "consumequeue")
     for key, said, found in (
         ("mappedFileSizeCommitLog", config.mapped_file_size_commit_log, log),
         ("mappedFileSizeConsumeQueue", config.mapped_file_size_consume_queue, queues),

@@ -205,6 +205,30 @@ def test_a_repair_with_another_stores_configuration_is_refused(
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
+def test_a_log_outside_of_the_store_is_found_and_repaired_in_place(
+    root: Path, tmp_path: Path, run: Run
+) -> None:
+    log = tmp_path / "elsewhere"
+    (root / "commitlog").rename(log)
+    config = tmp_path / "broker.conf"
+    config.write_text(f"{CONFIG}storePathCommitLog={log}\n")
+    assert run("check", root).status == 0
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    outcome = run("repair", root, "--to", tmp_path / "copy")
+    assert (outcome.status, "copy both" in outcome.err) == (2, True)
+    assert run("repair", root, "--yes").status == 0
+    assert run("check", root).status == 0
+
+
+def test_a_store_without_its_log_is_not_repaired(root: Path, run: Run) -> None:
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    before = sorted(root.rglob("*"))
+    outcome = run("repair", root, "--yes", "--cut")
+    assert (outcome.status, "has no log" in outcome.err) == (1, True)
+    assert sorted(root.rglob("*")) == before
+
+
 def test_a_repair_makes_no_index_of_a_guessed_size(root: Path, run: Run) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["store", "repair", str(root), "--yes"], Tool())
