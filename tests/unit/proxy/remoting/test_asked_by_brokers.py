@@ -1,0 +1,151 @@
+"""What a real broker asks and tells the classic clients of a proxy (39, 40, 220, 221)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
+from rocketmq_tw.proxy.local.brokers import LocalBrokers
+from rocketmq_tw.proxy.remoting.requests import ClassicRequests
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.clients import (
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from rocketmq_tw.wire.bodies.queues import ConsumerStatusBody, MessageQueue, ResetOffsetBody
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import LanguageCode, RemotingCommand
+from rocketmq_tw.wire.headers.offsets import (
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
+from tests.support.broker import BrokerInMemory
+from tests.support.name_server import NameServerInMemory
+from tests.support.network import FakePeer
+from tests.support.transactions import begin
+
+NAME_SERVER, BROKER = "10.0.0.1:9876", "10.0.0.2:10911"
+QUEUE = MessageQueue(topic="Topic", broker_name="broker-a", queue_id=0)
+
+
+class Site:
+    """A broker, and the classic port of a proxy before it or in its process."""
+
+    def __init__(self, *, is_local: bool) -> None:
+        settings = {"namesrv_addr": NAME_SERVER, "use_server_side_reset_offset": False}
+        self.broker = BrokerInMemory(address=BROKER, broker=settings)
+        self.clock, network = self.broker.clock, self.broker.network
+        network.serve(NAME_SERVER, NameServerInMemory(self.clock).handlers)
+        self.broker.add_topic("Topic", read_queue_nums=1, write_queue_nums=1)
+        config = ProxyConfig(namesrv_addr=NAME_SERVER)
+        cluster = ClusterBrokers(self.clock, config, lambda: network.client("10.0.0.3"))
+        brokers: IBrokers = cluster
+        if is_local:
+            brokers = LocalBrokers(self.clock, self.broker.broker, cluster)
+        self.port = ClassicRequests(brokers, self.clock)
+        self.pass_time(35)
+        cluster.start()
+        self.pass_time(6)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.pump([0.1] * int(seconds * 10))
+
+    def enter(self, client_id: str, group: str = "g") -> FakePeer:
+        """A client comes that consumes in a group, and produces in group P."""
+        peer = FakePeer(f"10.0.0.9:{40000 + len(client_id)}")
+        consumer = ConsumerData(
+            group_name=group,
+            consume_type="CONSUME_PASSIVELY",
+            message_model="CLUSTERING",
+            consume_from_where="CONSUME_FROM_LAST_OFFSET",
+            subscription_data_set=[SubscriptionData(topic="Topic", sub_string="*")],
+        )
+        data = HeartbeatData(
+            client_id=client_id,
+            producer_data_set=[ProducerData(group_name="P")],
+            consumer_data_set=[consumer],
+        )
+        request = RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(data))
+        request.language = LanguageCode.JAVA
+        answered = self.port.handlers()[RequestCode.HEART_BEAT](request, peer)
+        codes: list[int] = []
+        Deferred.fromCoroutine(answered).addCallback(lambda answer: codes.append(answer.code))
+        self.pass_time(2)
+        assert codes == [ResponseCode.SUCCESS]
+        return peer
+
+    def order(self, code: int, header: Any) -> list[RemotingCommand]:
+        """An administrator asks the broker; what is returned has the answer once it came."""
+        answers: list[RemotingCommand] = []
+        tool = self.broker.network.client("127.0.0.1")
+        tool.request(BROKER, RemotingCommand.request(code, header), 30).addCallback(answers.append)
+        self.pass_time(1)
+        return answers
+
+
+def told(peer: FakePeer, code: int) -> list[RemotingCommand]:
+    return [each for each in peer.oneways if each.code == code]
+
+
+@pytest.fixture(params=["cluster", "local"])
+def site(request: pytest.FixtureRequest) -> Site:
+    return Site(is_local=request.param == "local")
+
+
+def test_members_hear_of_each_other(site: Site) -> None:
+    code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+    first, other = site.enter("first"), site.enter("other", "h")
+    first.oneways.clear()
+    other.oneways.clear()
+    second = site.enter("second one")
+    assert told(first, code) and not told(other, code)
+    first.oneways.clear()
+    second.lose()
+    site.pass_time(2)
+    assert told(first, code) and not told(other, code)
+
+
+def test_offsets_are_reset_at_all_members_of_a_group(site: Site) -> None:
+    first, second, other = site.enter("first"), site.enter("second one"), site.enter("x", "h")
+    site.broker.send(b"m")
+    site.broker.offsets.commit("g", "Topic", 0, 1, "test")
+    header = ResetOffsetRequestHeader(group="g", topic="Topic", timestamp=0, is_force=True)
+    (answer,) = site.order(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+    for peer in (first, second):
+        (reset,) = told(peer, code)
+        assert decode_body(ResetOffsetBody, reset.body).offset_table == {QUEUE: 0}
+    assert not told(other, code)
+
+
+def test_members_tell_their_offsets(site: Site) -> None:
+    peers = {client_id: site.enter(client_id) for client_id in ("first", "second one")}
+    header = GetConsumerStatusRequestHeader(topic="Topic", group="g")
+    answers = site.order(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
+    for number, peer in enumerate(peers.values()):
+        ((asked, answered),) = peer.requests
+        assert asked.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
+        body = encode_body(ConsumerStatusBody(message_queue_table={QUEUE: number}))
+        answered.callback(asked.response(body=body))
+    site.pass_time(1)
+    status = decode_body(ConsumerStatusBody, answers[0].body)
+    assert status.consumer_table == {"first": {QUEUE: 0}, "second one": {QUEUE: 1}}
+
+
+def test_a_producer_is_asked_about_its_transaction(site: Site) -> None:
+    peer = site.enter("first")
+    begin(site.broker)
+    site.pass_time(90)
+    question, *_ = told(peer, RequestCode.CHECK_TRANSACTION_STATE)
+    # The broker's name is what its decision is passed on by.
+    assert question.ext_fields["bname"] == "broker-a"
+    assert decode_record(question.body).body == b"x"
