@@ -14,7 +14,7 @@ from twisted.internet.defer import DeferredList
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.message import names
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.errors import RemotingError, RequestTimeout
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.memberships import entered, left
@@ -60,9 +60,10 @@ class ClassicHeartbeats:
         due = [name for name in brokers if not _is_told(client, name, digest, now)]
         if not due:
             return request.response()
-        answers = await self._ask_all(due, request, client)
+        answers, hung = await self._ask_all(due, request, client)
         told = [name for name, answer in answers.items() if answer.code == ResponseCode.SUCCESS]
-        for name in told:
+        # One that hangs has been told, too; the next heartbeat of the round would wait in vain.
+        for name in (*told, *hung) if told else ():
             client.registered[name] = digest, now
         if told or len(due) < len(brokers):
             # Our own answer: it does not offer heartbeats without subscriptions, since brokers
@@ -101,8 +102,8 @@ class ClassicHeartbeats:
 
     async def _ask_all(
         self, broker_names: Iterable[str], request: RemotingCommand, client: ClassicClient
-    ) -> dict[str, RemotingCommand]:
-        """Returns what brokers answer; one that gives no answer has none."""
+    ) -> tuple[dict[str, RemotingCommand], list[str]]:
+        """Returns what brokers answer, and which of the others hang."""
         asked = list(broker_names)
         results: list[tuple[bool, Any]] = await DeferredList(
             [self._brokers.ask(name, pass_on(request), BROKER_TIMEOUT, client) for name in asked],
@@ -111,11 +112,13 @@ class ClassicHeartbeats:
         for is_answered, result in results:
             if not is_answered and not result.check(RemotingError):
                 result.raiseException()
-        return {
-            name: answer
-            for name, (is_answered, answer) in zip(asked, results, strict=True)
-            if is_answered
-        }
+        answers, hung = {}, []
+        for name, (is_answered, result) in zip(asked, results, strict=True):
+            if is_answered:
+                answers[name] = result
+            elif result.check(RequestTimeout):
+                hung.append(name)
+        return answers, hung
 
 
 def _topic_of_each_group(data: HeartbeatData) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Heartbeats of classic clients, which all brokers of a client hear."""
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 
+from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.remoting import clients as clients_module
 from rocketmq_tw.proxy.remoting.heartbeats import MAX_NAME_LENGTH, ROUND
@@ -114,6 +115,30 @@ def test_a_broker_that_is_gone_is_told_again_next_time(port: ClassicPort) -> Non
     port.brokers.asked.clear()
     port.ask(heartbeat("G"))
     assert port.asked_names() == ["broker-a"]
+
+
+def test_a_broker_that_hangs_holds_up_one_heartbeat_of_a_round(port: ClassicPort) -> None:
+    """A client sends one for each of its brokers, one after the other."""
+
+    def answer(request: RemotingCommand) -> RemotingCommand | Deferred[RemotingCommand]:
+        name, _, timeout, _ = port.brokers.asked[-1]
+        if name == "broker-a":
+            return request.response()
+        return fail(RequestTimeout(name, request.code, timeout or 0))
+
+    port.brokers.answer(RequestCode.HEART_BEAT, answer)
+    for _ in range(5):
+        assert port.ask(heartbeat("G")).code == ResponseCode.SUCCESS
+    assert port.asked_names() == ["broker-a", "broker-b"]
+    port.clock.advance(ROUND)
+    port.ask(heartbeat("G"))
+    assert port.asked_names()[2:] == ["broker-a", "broker-b"]
+    # Where nobody answers each heartbeat says so.
+    port.brokers.answer(RequestCode.HEART_BEAT, RequestTimeout("b:1", 34, 2.0))
+    port.clock.advance(ROUND)
+    for _ in range(2):
+        with refused(ResponseCode.SERVICE_NOT_AVAILABLE):
+            port.ask(heartbeat("G"))
 
 
 def test_a_heartbeat_that_no_broker_takes_is_refused(port: ClassicPort) -> None:
