@@ -11,102 +11,120 @@ import rich_click as click
 
 from rocketmq_tw.admin.common_options import common_options, output_option
 
-#: Module of this package to the commands that stand in it.
-MODULES: Mapping[str, Sequence[str]] = {
-    "cluster": ("clusterList",),
-    "context": ("context",),
-    "store.commands": ("store",),
-    "topic": ("topicList", "topicRoute", "topicStatus", "updateTopic", "deleteTopic"),
-    "topic_use": ("updateTopicPerm", "topicClusterList", "allocateMQ"),
-    "lists": ("updateTopicList", "updateSubGroupList"),
-    "static_topic": ("updateStaticTopic", "remappingStaticTopic"),
-    "health": ("health",),
-    "send_message": ("sendMessage",),
-    "consume_message": ("consumeMessage",),
-    "message_by_id": ("queryMsgById",),
-    "consumer": ("consumerProgress",),
-    "members": ("consumerStatus", "consumer", "getConsumerStatus"),
-    "connections": ("producerConnection", "consumerConnection", "producer"),
-    "monitoring": ("startMonitoring",),
-    "offsets": (
-        "resetOffsetByTime",
-        "resetOffsetByTimeOld",
-        "skipAccumulatedMessage",
-        "cloneGroupOffset",
-    ),
-    "group": ("updateSubGroup", "getConsumerConfig", "deleteSubGroup"),
-    "consume_mode": ("setConsumeMode",),
-    "broker_config": ("getBrokerConfig", "updateBrokerConfig"),
-    "container": ("addBroker", "removeBroker"),
-    "ha": ("haStatus",),
-    "epochs": ("getBrokerEpoch",),
-    "controller": (
-        "getSyncStateSet",
-        "getControllerMetaData",
-        "electMaster",
-        "cleanBrokerMetadata",
-        "getControllerConfig",
-        "updateControllerConfig",
-    ),
-    "name_servers": (
-        "updateKvConfig",
-        "deleteKvConfig",
-        "getNamesrvConfig",
-        "updateNamesrvConfig",
-        "wipeWritePerm",
-        "addWritePerm",
-        "updateOrderConf",
-    ),
-    "broker_status": ("brokerStatus", "brokerConsumeStats"),
-    "traffic": ("statsAll",),
-    "upkeep": (
-        "cleanExpiredCQ",
-        "cleanUnusedTopic",
-        "deleteExpiredCommitLog",
-        "resetMasterFlushOffset",
-        "exportPopRecord",
-        "setCommitLogReadAheadMode",
-    ),
-    "cold_reads": (
-        "getColdDataFlowCtrInfo",
-        "updateColdDataFlowCtrGroupConfig",
-        "removeColdDataFlowCtrGroupConfig",
-    ),
-    "exports": ("exportMetadata", "exportConfigs", "exportMetrics"),
-    "refused": (
-        "createUser",
-        "updateUser",
-        "deleteUser",
-        "getUser",
-        "listUser",
-        "copyUser",
-        "createAcl",
-        "updateAcl",
-        "deleteAcl",
-        "getAcl",
-        "listAcl",
-        "copyAcl",
-        "clusterAclConfigVersion",
-        "getAclConfig",
-        "updateAclConfig",
-        "deleteAclConfig",
-        "updateGlobalWhiteAddr",
-        "checkRocksdbCqWriteProgress",
-        "rocksDBConfigToJson",
-        "exportMetadataInRocksDB",
-        "dumpCompactionLog",
-    ),
-    "message_printing": ("printMsg", "printMsgByQueue"),
-    "message_queries": (
-        "queryMsgByKey",
-        "queryMsgByUniqueKey",
-        "queryMsgByOffset",
-        "decodeMessageId",
-    ),
-    "message_trace": ("queryMsgTraceById",),
-    "queue_units": ("queryCq",),
-    "send_times": ("sendMsgStatus", "checkMsgSendRT", "clusterRT"),
+#: Family to module of this package to the commands that stand in it.
+FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "Clusters and brokers": {
+        "cluster": ("clusterList",),
+        "health": ("health",),
+        "broker_status": ("brokerStatus", "brokerConsumeStats"),
+        "traffic": ("statsAll",),
+        "broker_config": ("getBrokerConfig", "updateBrokerConfig"),
+        "upkeep": (
+            "cleanExpiredCQ",
+            "cleanUnusedTopic",
+            "deleteExpiredCommitLog",
+            "resetMasterFlushOffset",
+            "exportPopRecord",
+            "setCommitLogReadAheadMode",
+        ),
+        "cold_reads": (
+            "getColdDataFlowCtrInfo",
+            "updateColdDataFlowCtrGroupConfig",
+            "removeColdDataFlowCtrGroupConfig",
+        ),
+        "ha": ("haStatus",),
+        "epochs": ("getBrokerEpoch",),
+        "exports": ("exportMetadata", "exportConfigs", "exportMetrics"),
+    },
+    "Topics": {
+        "topic": ("topicList", "topicRoute", "topicStatus", "updateTopic", "deleteTopic"),
+        "topic_use": ("updateTopicPerm", "topicClusterList", "allocateMQ"),
+        "lists": ("updateTopicList", "updateSubGroupList"),
+        "static_topic": ("updateStaticTopic", "remappingStaticTopic"),
+    },
+    "Groups and clients": {
+        "consumer": ("consumerProgress",),
+        "members": ("consumerStatus", "consumer", "getConsumerStatus"),
+        "connections": ("producerConnection", "consumerConnection", "producer"),
+        "monitoring": ("startMonitoring",),
+        "group": ("updateSubGroup", "getConsumerConfig", "deleteSubGroup"),
+        "consume_mode": ("setConsumeMode",),
+        "offsets": (
+            "resetOffsetByTime",
+            "resetOffsetByTimeOld",
+            "skipAccumulatedMessage",
+            "cloneGroupOffset",
+        ),
+    },
+    "Messages": {
+        "send_message": ("sendMessage",),
+        "consume_message": ("consumeMessage",),
+        "message_queries": (
+            "queryMsgByKey",
+            "queryMsgByUniqueKey",
+            "queryMsgByOffset",
+            "decodeMessageId",
+        ),
+        "message_by_id": ("queryMsgById",),
+        "message_printing": ("printMsg", "printMsgByQueue"),
+        "message_trace": ("queryMsgTraceById",),
+        "queue_units": ("queryCq",),
+        "send_times": ("sendMsgStatus", "checkMsgSendRT", "clusterRT"),
+    },
+    "Name servers": {
+        "name_servers": (
+            "updateKvConfig",
+            "deleteKvConfig",
+            "getNamesrvConfig",
+            "updateNamesrvConfig",
+            "wipeWritePerm",
+            "addWritePerm",
+            "updateOrderConf",
+        ),
+    },
+    "Controllers and containers": {
+        "controller": (
+            "getSyncStateSet",
+            "getControllerMetaData",
+            "electMaster",
+            "cleanBrokerMetadata",
+            "getControllerConfig",
+            "updateControllerConfig",
+        ),
+        "container": ("addBroker", "removeBroker"),
+    },
+    "This machine": {
+        "context": ("context",),
+        "store.commands": ("store",),
+    },
+    "Refused": {
+        "refused": (
+            "createUser",
+            "updateUser",
+            "deleteUser",
+            "getUser",
+            "listUser",
+            "copyUser",
+            "createAcl",
+            "updateAcl",
+            "deleteAcl",
+            "getAcl",
+            "listAcl",
+            "copyAcl",
+            "clusterAclConfigVersion",
+            "getAclConfig",
+            "updateAclConfig",
+            "deleteAclConfig",
+            "updateGlobalWhiteAddr",
+            "checkRocksdbCqWriteProgress",
+            "rocksDBConfigToJson",
+            "exportMetadataInRocksDB",
+            "dumpCompactionLog",
+        ),
+    },
 }
+#: Module to its commands.
+MODULES = {module: names for modules in FAMILIES.values() for module, names in modules.items()}
 _MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 
 
@@ -125,10 +143,20 @@ def load(name: str) -> click.Command | None:
 
 
 class CommandGroup(click.RichGroup):
-    """All commands of rmqadmin."""
+    """All commands of rmqadmin, shown by family."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted(_MODULE_OF)
+
+    def get_help(self, context: click.Context) -> str:
+        # Known by help alone, which is asked for rarely.
+        from rich_click import rich_click
+
+        rich_click.COMMAND_GROUPS[context.command_path] = [
+            {"name": family, "commands": [name for names in modules.values() for name in names]}
+            for family, modules in FAMILIES.items()
+        ]
+        return super().get_help(context)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         command = super().get_command(context, name)

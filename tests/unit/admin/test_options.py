@@ -90,6 +90,26 @@ def test_all_commands_are_there() -> None:
     assert {name for _, name in CASES} | OWN == NAMES
 
 
+def test_commands_are_listed_by_family() -> None:
+    output = CliRunner().invoke(cli, ["-h"]).output
+    places = [output.index(f" {text} ") for text in ("Topics", "topicRoute", "Refused", "listUser")]
+    assert places == sorted(places)
+    listed = [words[1] for line in output.splitlines() if len(words := line.split()) > 2]
+    assert set(listed) >= NAMES
+
+
+def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_RMQADMIN_COMPLETE", "bash_complete")
+    for words, place, completed in (
+        ("rmqadmin topicL", "1", "topicList"),
+        ("rmqadmin topicRoute --to", "2", "--topic"),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", place)
+        shown = CliRunner().invoke(cli, [], prog_name="rmqadmin").output
+        assert f"plain,{completed}" in shown.splitlines()
+
+
 def test_a_command_that_is_not_there_is_told_with_one_like_it(world) -> None:
     outcome = world.rmqadmin("clusterlst")
     assert outcome.err.startswith(
@@ -112,6 +132,7 @@ def test_help_is_shown(arguments: list[str]) -> None:
         ("nope", "No such command 'nope'"),
         ("topicRoute", "Missing option '-t'"),
         ("clusterList -i 0", "-i"),
+        ("clusterList -i x", "'x' is not a valid whole number"),
         ("haStatus", "give one of -b"),
         ("addBroker -b f", "Missing option '-c'"),
         ("addBroker -c nowhere -b f", "'nowhere' is no address: give host:port"),
