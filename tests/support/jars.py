@@ -5,11 +5,11 @@
 
 import fcntl
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.support.downloads import fetch
 
 #: The versions that we are compared with.
 STOCK_VERSIONS = ("4.9.7", "5.3.3")
@@ -24,8 +24,6 @@ DRIVER_SOURCES = PROJECT / "tests" / "interop" / "java"
 POP_SOURCES = PROJECT / "tests" / "interop" / "java-pop"
 
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-_ATTEMPTS = 4
-_MAVEN_LIMIT = 600
 
 #: Netty, RocketMQ's buffers and RocksDB reach into the JDK; a JDK 17 must be told to let them.
 _OPEN_PACKAGES = (
@@ -38,8 +36,8 @@ _OPEN_PACKAGES = (
 )
 
 
-class JarsMissing(Exception):
-    """Maven could not bring the stock jars, or javac refused the driver."""
+class DriverRefused(Exception):
+    """javac refused a program of the tests."""
 
 
 def java_command(heap_mb: int) -> list[str]:
@@ -85,18 +83,19 @@ def driver_classpath(version: str) -> str:
 
 
 def compiled(name: str, sources: Path, jars: Path, *more: Path) -> Path:
-    """The directory with the classes of the .java files in `sources` and in `more`; made where one
-    is newer."""
+    """The directory with the classes of the .java files in `sources` and in `more`, with `jars`, a
+    directory of them or one file, as their class path; made where one is newer."""
     home = BUILD / "driver" / name
     classes = home / "classes"
     with only_one(home):
         done = home / "complete"
         files = [file for folder in (sources, *more) for file in sorted(folder.glob("*.java"))]
         if not done.exists() or done.stat().st_mtime < max(each.stat().st_mtime for each in files):
-            command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes)]
+            class_path = f"{jars}/*" if jars.is_dir() else str(jars)
+            command = ["javac", "-nowarn", "-cp", class_path, "-d", str(classes)]
             made = subprocess.run([*command, *map(str, files)], capture_output=True, text=True)
             if made.returncode:
-                raise JarsMissing(f"{sources.name} does not compile:\n{made.stderr}")
+                raise DriverRefused(f"{sources.name} does not compile:\n{made.stderr}")
             done.touch()
     return classes
 
@@ -106,25 +105,7 @@ def _download(version: str, profile: str | None, jars: Path) -> None:
     if profile is not None:
         command += ["-P", profile]
     command += [_COPY_DEPENDENCIES, f"-DoutputDirectory={jars}"]
-    for attempt in range(1, _ATTEMPTS + 1):
-        output = _maven(command)
-        if output is None:
-            return
-        failed = f"Maven did not bring the jars of RocketMQ {version}, attempt {attempt}"
-        print(f"{failed} of {_ATTEMPTS}:\n{output}", file=sys.stderr)
-        if attempt < _ATTEMPTS:
-            # A registry that refused a moment ago wants a pause, and there is no event to await.
-            time.sleep(5 * 2**attempt)
-    raise JarsMissing(f"{failed}, the last one:\n{output}")
-
-
-def _maven(command: list[str]) -> str | None:
-    """What Maven says of its failure; None where all went well."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_MAVEN_LIMIT)
-    except subprocess.TimeoutExpired:
-        return f"it took more than {_MAVEN_LIMIT} s"
-    return done.stdout + done.stderr if done.returncode else None
+    fetch(f"jars of RocketMQ {version}", command)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.support.jars import BUILD, JarsMissing, java_command, stock_jars
+from tests.support.jars import BUILD, DriverRefused, java_command, stock_jars
 
 _SOURCES = Path(__file__).with_name("java")
 _HEAP_MB = 1024
@@ -32,7 +32,7 @@ def compile_generator(version: str) -> str:
             [*command, *map(str, sources)], capture_output=True, text=True, check=False
         )
         if compiled.returncode:
-            raise JarsMissing(f"the load generator does not compile:\n{compiled.stderr}")
+            raise DriverRefused(f"the load generator does not compile:\n{compiled.stderr}")
         done.touch()
     return f"{classes}:{jars}/*"
 

@@ -1,0 +1,64 @@
+"""Programs that fetch something from a registry; one that refused or broke off is asked again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+#: How often it is asked, and how many seconds it has each time.
+_ATTEMPTS = 4
+_LIMIT = 600.0
+
+
+class DownloadFailed(Exception):
+    """What is fetched cannot be had: the message says which, and what the program said."""
+
+
+def fetch(
+    what: str,
+    command: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    attempts: int = _ATTEMPTS,
+    limit: float = _LIMIT,
+) -> None:
+    """Runs a command that fetches `what`, up to `attempts` times with `limit` seconds each; raises
+    `DownloadFailed`."""
+    for attempt in range(1, attempts + 1):
+        output = _failure(command, cwd, environment, limit)
+        if output is None:
+            return
+        failed = f"{what} did not come, attempt {attempt} of {attempts}:\n{output}"
+        print(failed, file=sys.stderr)
+        if attempt < attempts:
+            # A registry that refused a moment ago wants a pause, and there is no event to await.
+            time.sleep(5 * 2**attempt)
+    raise DownloadFailed(failed)
+
+
+def _failure(
+    command: Sequence[str],
+    cwd: Path | None,
+    environment: Mapping[str, str] | None,
+    limit: float,
+) -> str | None:
+    """What the command says of its failure; None where all went well."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+        )
+    except OSError as error:
+        return str(error)
+    except subprocess.TimeoutExpired:
+        return f"it took more than {limit:g} s"
+    return done.stdout + done.stderr if done.returncode else None
