@@ -79,9 +79,10 @@ servers: jars
 crash: $(STAMP)-test
 	$(BIN)/python -m pytest $(WAITING) tests/crash
 
-#: make jars     fetch the stock jars through Maven
+#: make jars     fetch the stock jars through Maven, and stock's gRPC clients
 jars: $(STAMP)-test
 	$(BIN)/python -m tests.support.jars
+	$(BIN)/python -m tests.support.grpc_clients
 
 #: make interop  the stock jars against ours, both ways
 interop: jars

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.proxies import OurProxy, StandaloneWithProxy, send_and_receive
+from tests.support.grpc_clients import send_and_receive
+from tests.support.proxies import OurProxy, StandaloneWithProxy
 from tests.support.rmqadmin import rmqadmin
 from tests.support.wait import wait_until
 

@@ -1,28 +1,21 @@
-"""Our proxies as processes of a test, before a cluster and in the process of a broker, and stock's
-Python client for them."""
+"""Proxies as processes of a test: ours, before a cluster and in the process of a broker, and
+stock's."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 from typing import Any
 
 from rocketmq_tw.config.properties import write_properties
-from tests.support import python_grpc_client
-from tests.support.jars import BUILD, only_one
 from tests.support.ports import LOOPBACK, BrokerPorts, ReservedPort
 from tests.support.processes import ServerProcess
 from tests.support.remoting import Connection
 from tests.support.servers import OurBroker, twistd_command, twistd_environment
+from tests.support.stock import stock_java, stock_logs
 
-PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
-_INSTALL_LIMIT = 600
-#: A registry that refuses or breaks off is asked again.
-_PATIENT = ("--retries", "5", "--timeout", "60")
-_ATTEMPTS = 3
-_RUN_LIMIT = 280
+_STOCK_HEAP_MB = 256
 
 
 class ProxyPorts:
@@ -39,14 +32,15 @@ class ProxyPorts:
     def classic(self) -> str:
         return self._classic.address
 
-    def write_config(self, home: Path, name_server: str) -> str:
-        """Writes the proxy's own file; returns its path."""
+    def write_config(self, home: Path, name_server: str, **more: Any) -> str:
+        """Writes the proxy's own file, with `more` keys; returns its path."""
         path = home / "rmq-proxy.json"
         settings = {
             "namesrvAddr": name_server,
             "bindAddress": LOOPBACK,
             "grpcServerPort": self._grpc.number,
             "remotingListenPort": self._classic.number,
+            **more,
         }
         path.write_text(json.dumps(settings))
         return str(path)
@@ -109,13 +103,19 @@ class BrokerWithProxy(OurBroker):
 class StandaloneWithProxy(OurProxy):
     """`twistd -n rmq-standalone --enable-proxy -pc FILE`."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, settings: dict[str, str] | None = None) -> None:
+        """`settings` are keys of the broker's own."""
         self._names, self._broker = ReservedPort(), BrokerPorts()
+        self._settings = settings or {}
         super().__init__(home, self._names.address)
 
     @property
     def name_server(self) -> str:
         return self._names.address
+
+    @property
+    def broker_address(self) -> str:
+        return self._broker.listen.address
 
     def command(self) -> list[str]:
         path = self.home / "standalone.properties"
@@ -126,6 +126,7 @@ class StandaloneWithProxy(OurProxy):
             "kvConfigPath": str(self.home / "kvConfig.json"),
             "configStorePath": str(self.home / "namesrv.properties"),
             "mappedFileSizeCommitLog": str(16 << 20),
+            **self._settings,
         }
         path.write_text(write_properties(settings.items()))
         command = twistd_command("rmq-standalone", path)
@@ -142,43 +143,28 @@ class StandaloneWithProxy(OurProxy):
         self._broker.release()
 
 
-def python_client() -> Path:
-    """The interpreter that has stock's Python client; the first caller makes it. It is one by
-    itself, since the client's messages have the names of ours."""
-    home = BUILD / "python-grpc-client"
-    python = home / "bin" / "python"
-    with only_one(home):
-        done = home / "complete"
-        if not done.exists():
-            make = [sys.executable, "-m", "venv", str(home)]
-            subprocess.run(make, check=True, timeout=_INSTALL_LIMIT)
-            install = [str(python), "-m", "pip", "install", "-q", *_PATIENT, PYTHON_CLIENT]
-            for left in reversed(range(_ATTEMPTS)):
-                ended = subprocess.run(install, check=not left, timeout=_INSTALL_LIMIT)
-                if ended.returncode == 0:
-                    break
-            done.touch()
-    return python
+class StockProxy(OurProxy):
+    """ProxyStartup of `version` in cluster mode."""
 
+    def __init__(self, version: str, home: Path, name_server: str) -> None:
+        super().__init__(home, name_server)
+        self._version = version
 
-def send_and_receive(endpoint: str, topic: str, group: str, number: int) -> dict[str, Any]:
-    """What stock's Python client sent to a proxy, received and acknowledged."""
-    done = subprocess.run(
-        [
-            str(python_client()),
-            str(python_grpc_client.__file__),
-            endpoint,
-            topic,
-            group,
-            str(number),
-        ],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_RUN_LIMIT,
-    )
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            result: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
-            return result
-    raise AssertionError(f"the client ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    def command(self) -> list[str]:
+        path = self.ports.write_config(
+            self.home,
+            self._name_server,
+            rocketMQClusterName="DefaultCluster",
+            useEndpointPortFromRequest=True,
+            # Brokers learn soon whom they may ask about a transaction.
+            transactionHeartbeatPeriodSecond=1,
+        )
+        main_class = "org.apache.rocketmq.proxy.ProxyStartup"
+        java = stock_java(self._version, self.home, _STOCK_HEAP_MB, main_class, "proxy")
+        return [*java, "-pc", path, "-pm", "cluster"]
+
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"RMQ_PROXY_HOME": str(self.home)}
+
+    def log_files(self) -> list[Path]:
+        return [*super().log_files(), *stock_logs(self.home)]

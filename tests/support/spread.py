@@ -25,6 +25,7 @@ _LONGEST = (
     "test_pop.py",
     "test_transactions.py",
     "test_acting.py",
+    "test_grpc_scenarios.py",
     "test_controllers.py",
     "test_controller_mode.py",
     "test_dledger_brokers.py",

@@ -29,8 +29,11 @@ _BROKER_HEAP_MB = 512
 _TOOL_HEAP_MB = 64
 
 
-def stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[str]:
-    """The command line that runs a class of stock's with `home` as its home."""
+def stock_java(
+    version: str, home: Path, heap_mb: int, main_class: str, profile: str | None = None
+) -> list[str]:
+    """The command line that runs a class of stock's with `home` as its home; `profile` as for
+    `stock_jars`."""
     conf = home / "conf"
     conf.mkdir(exist_ok=True)
     if version.startswith("4."):
@@ -43,7 +46,7 @@ def stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
         "-cp",
-        f"{stock_jars(version)}/*",
+        f"{stock_jars(version, profile)}/*",
         main_class,
     ]
 
