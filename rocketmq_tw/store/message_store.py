@@ -63,7 +63,8 @@ class MessageStore(StoreReads):
         try:
             self.delay_levels = delay_levels_ms(config.message_delay_level)
         except ValueError as error:
-            raise StoreError(str(error)) from error
+            levels = config.message_delay_level
+            raise StoreError(f"messageDelayLevel={levels}: {error}") from error
         self.config = config
         self.paths = StorePaths(config)
         self.dispatch_limit: int | None = None

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.broker.sending.checks import message_type
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
+from rocketmq_tw.message.types import message_type
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import BrokerInMemory, ok
