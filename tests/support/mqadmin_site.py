@@ -80,6 +80,9 @@ class Site:
                 "topics_file": self._file("topics", _TOPICS),
                 "groups_file": self._file("groups", _GROUPS),
             }
+            # A client sends its traces up to five seconds late.
+            traces = Case("queryMsgTraceById -i $unique_id")
+            wait_until(lambda: "success" in self.run(traces), "the traces of the messages")
             yield self
 
     def run(self, case: Case) -> str:
