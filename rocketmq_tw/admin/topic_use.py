@@ -12,10 +12,8 @@ from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cl
 from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
-from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.client.routes import allocate_averagely, subscribe_queues
 from rocketmq_tw.wire.bodies.topics import TopicConfig
-from rocketmq_tw.wire.codes import ResponseCode
 
 
 @click.command("updateTopicPerm")
@@ -40,19 +38,17 @@ def update_permission(
         admin = servers.admin
         present: dict[str, TopicConfig] = {}
         for address in await master_addresses(servers, broker, cluster):
-            try:
-                present[address] = await admin.topic_config(address, topic)
-            except BrokerError as error:
-                if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                    raise
+            # All of them: 4.9's brokers cannot be asked for one.
+            table = (await admin.topics(address)).topic_config_table
+            if topic in table:
+                present[address] = table[topic]
         if not present:
             await known_route(servers, topic)
             fail(f"topic {topic} is not on {broker or f'a broker of {cluster}'}: see topicRoute")
 
         def change(address: str) -> Any:
-            config = present[address]
-            fields = {name: getattr(config, name) for name in TopicConfig.__struct_fields__}
-            return admin.update_topic(address, TopicConfig(**fields | {"perm": perm}))
+            config = msgspec.structs.replace(present[address], perm=perm)
+            return admin.update_topic(address, config)
 
         done = await on_each(present, change)
         rows = [{"address": address, "permBefore": present[address].perm} for address in done]

@@ -75,6 +75,31 @@ def test_a_topic_on_stock_from_its_making_to_its_end(stock: Cluster, names) -> N
     assert gone.stderr.startswith(f"rmqadmin: no name server knows the topic {topic}")
 
 
+def test_messages_and_state_of_stock_brokers(stock: Cluster, names) -> None:
+    topic = names.topic
+    answer(stock.namesrv, f"updateTopic -t {topic} -c TestCluster -r 1 -w 1")
+    wait_until(lambda: stock.name_servers[0].routes(topic, stock.brokers), "the route of the topic")
+    (broker, _) = stock.brokers
+    sent = answer(stock.namesrv, f"sendMessage -t {topic} -p body -b {broker.name} -k key -c tag")
+
+    def found(command: str) -> list[tuple[str, str]]:
+        done = rmqadmin(stock.namesrv, f"{command} --output json")
+        messages = json.loads(done.stdout)["messages"] if done.returncode == 0 else []
+        return [(message["messageId"], message["body"]) for message in messages]
+
+    wanted = [(sent["messageId"], "body")]
+    # Stock fills its index a little later.
+    wait_until(lambda: found(f"queryMsgByKey -t {topic} -k key") == wanted, "the message by key")
+    assert found(f"queryMsgById -t {topic} -i {sent['messageId']}") == wanted
+    assert found(f"queryMsgByOffset -t {topic} -b {broker.name} -i 0 -o 0") == wanted
+    units = answer(stock.namesrv, f"queryCq -t {topic} -q 0 -i 0 -b {broker.address}")["units"]
+    assert [(unit["index"], unit["size"] > 0) for unit in units] == [(0, True)]
+    status = answer(stock.namesrv, "brokerStatus -c TestCluster")["brokers"]
+    assert [one["address"] for one in status] == [each.address for each in stock.brokers]
+    changed = answer(stock.namesrv, f"updateTopicPerm -t {topic} -c TestCluster -p 4")["brokers"]
+    assert [row["permBefore"] for row in changed] == [6, 6]
+
+
 def test_a_group_on_stock(stock: Cluster, jvms: dict[str, JavaClients], names) -> None:
     topic, group = names.topic, names.group
     java = jvms["5.3.3"]

@@ -49,11 +49,6 @@ class TopicAdmin(ServerRequests):
         """Fires with the topics that every broker has by itself."""
         return self._body(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, TopicList)
 
-    def topic_config(self, broker: str, topic: str) -> Deferred[TopicConfigAndQueueMapping]:
-        """Fires with the settings of a topic; fails with TOPIC_NOT_EXIST where there is none."""
-        header = GetTopicConfigRequestHeader(topic=topic)
-        return self._body(broker, RequestCode.GET_TOPIC_CONFIG, TopicConfigAndQueueMapping, header)
-
     def static_topic(self, broker: str, topic: str) -> Deferred[TopicConfigAndQueueMapping]:
         """Fires with a topic with the logic queues that the broker has of it, where it is a static
         one."""
