@@ -19,10 +19,15 @@ for pause in 5 15 45; do \
 done; $(PIP) -e '$(1)'
 endef
 
-.PHONY: help run try-controller try-acting test lint types imports unit servers crash jars interop interop-more spark proto bench clean
+.PHONY: help no-copies install-spark run try-controller try-acting test lint types imports unit servers crash jars interop interop-more spark proto bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
+
+# What was installed as a copy, as by "pip install .", would be run for ever: it is replaced.
+COPIES := $(wildcard $(VENV)/lib/python3*/site-packages/rocketmq_tw)
+$(STAMP)-run $(STAMP)-test $(STAMP)-spark: $(if $(COPIES),no-copies)
+no-copies:
 
 $(STAMP)-run: setup.cfg pyproject.toml
 	@$(PYTHON) tools/check_machine.py run
@@ -36,10 +41,21 @@ $(STAMP)-test: setup.cfg pyproject.toml
 	@$(call install,$(WITH_TESTS))
 	@touch $@ $(STAMP)-run
 
+$(STAMP)-spark: setup.cfg pyproject.toml
+	@$(PYTHON) tools/check_machine.py run
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(call install,.[spark])
+	@touch $@ $(STAMP)-run
+
+#: make install-spark  install into .venv what rmqspark and Spark's jobs need
+install-spark: $(STAMP)-spark
+
 #: make run      install into .venv and start a name server, broker and proxy on 127.0.0.1;
 #:               ARGS='-o namesrvListenPort=9877' and so on for others than its ports and settings
 run: $(STAMP)-run
-	@trap : INT; $(BIN)/twistd -n rmq-standalone --enable-proxy $(ARGS) || [ $$? = 130 ]
+	@trap 'kill $$server 2>/dev/null' INT TERM HUP; \
+	$(BIN)/twistd -n rmq-standalone --enable-proxy $(ARGS) & server=$$!; \
+	wait $$server; wait $$server; case $$? in 0|129|130|143) ;; *) exit 1; esac
 
 #: make try-controller  three controllers and three brokers that elect their master, and what to type
 try-controller: $(STAMP)-run
@@ -100,7 +116,7 @@ spark: jars
 proto:
 	@$(PYTHON) -m tools.proto
 
-#: make bench    ours beside a warm stock 5.3.3, 80 minutes; BENCH="--quick" 3, "--case NAME" one
+#: make bench    ours beside a warm stock 5.3.3, two hours; BENCH="--quick" 3, "--case NAME" one
 bench: $(STAMP)-test
 	$(BIN)/python -m tools.bench $(BENCH)
 

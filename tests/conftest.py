@@ -44,6 +44,12 @@ def pytest_configure() -> None:
     globalLogBeginner.beginLoggingTo([_show_errors], redirectStandardIO=False, discardBuffer=True)
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Bytes are named by their length: what packs them may put the time into them, and workers that
+    collect different names run nothing."""
+    return f"{len(val)} bytes" if isinstance(val, bytes) and len(val) > 8 else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take long come first: what is left for the end is short."""

@@ -4,17 +4,20 @@
     python -m tools.controller_sim --first 123 --trace
     python -m tools.controller_sim --seeds 20000 --disks
 
-A seed that breaks a promise is printed with the command that replays it.
+With --disks the end of a campaign tells each call that a disk refused: error, operation, file, how
+often. A seed that breaks a promise is printed with the command that replays it.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
 from tests.support.sim.checks import Broken
+from tests.support.sim.disks import Struck
 from tests.support.sim.runs import Outcome, in_a_hurry, run_seeds
 from tests.support.sim.world import simulate
 from tools.seed_campaign import SeedCampaign, options_of
@@ -41,7 +44,18 @@ def sum_up(outcomes: Sequence[Outcome]) -> str:
     """Words the end of a campaign."""
     acknowledged = sum(outcome.acknowledged for outcome in outcomes)
     epochs = sum(outcome.masters for outcome in outcomes)
-    return f"{acknowledged} acknowledged messages, {epochs} epochs"
+    text = f"{acknowledged} acknowledged messages, {epochs} epochs"
+    struck: Counter[Struck] = Counter()
+    for outcome in outcomes:
+        struck.update(outcome.struck)
+    if not struck:
+        return text
+    kinds = len({file for _, _, file in struck})
+    lines = [
+        f"{error:7} {operation:10} {file} {count}"
+        for (error, operation, file), count in sorted(struck.items())
+    ]
+    return "\n  ".join([f"{text}, calls on {kinds} kinds of files refused:", *lines]) + "\n"
 
 
 def main() -> int:

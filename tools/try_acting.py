@@ -26,9 +26,10 @@ ONE_MINUTE = 5
 
 def commands() -> dict[str, list[str]]:
     """Each process by its name."""
-    started = {"name server": twistd("rmq-namesrv", "-c", str(SAMPLES / "namesrv.properties"))}
+    names = str(SAMPLES / "namesrv.properties")
+    started = {"name server": twistd(DATA, "name server", "rmq-namesrv", "-c", names)}
     for name in BROKERS:
-        started[name] = twistd("rmq-broker", "-c", str(SAMPLES / f"{name}.conf"))
+        started[name] = twistd(DATA, name, "rmq-broker", "-c", str(SAMPLES / f"{name}.conf"))
     return started
 
 

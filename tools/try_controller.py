@@ -23,17 +23,19 @@ def commands() -> dict[str, list[str]]:
     """Each process by its name."""
     started = {
         "name server": twistd(
-            "rmq-namesrv",
+            *(DATA, "name server", "rmq-namesrv"),
             *("-o", "bindAddress=127.0.0.1"),
             *("-o", f"kvConfigPath={DATA}/kvConfig.json"),
         )
     }
     for member in MEMBERS:
         file = SAMPLES / f"controller-{member}.conf"
-        started[f"controller {member}"] = twistd("rmq-controller", "-c", str(file))
+        name = f"controller {member}"
+        started[name] = twistd(DATA, name, "rmq-controller", "-c", str(file))
     for member in MEMBERS:
         file = SAMPLES / f"broker-{member}.conf"
-        started[f"broker {member}"] = twistd("rmq-broker", "-c", str(file))
+        name = f"broker {member}"
+        started[name] = twistd(DATA, name, "rmq-broker", "-c", str(file))
     return started
 
 

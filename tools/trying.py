@@ -1,7 +1,7 @@
 """Servers on this machine to try what happens when one dies, for the `make try-...` targets.
 
-Ctrl-C ends them all. A server that is killed is not started again: the lines that are shown say
-how.
+Ctrl-C ends them all, also those that were started again by hand: the lines that are shown say how,
+and each server has a file with its process id.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 NAME_SERVER = "127.0.0.1:9876"
+#: Within which servers that were started by hand stop.
+STOP_SECONDS = 30.0
 
 #: From server names and process ids to the lines that say what to type.
 Explain = Callable[[Mapping[str, int]], Sequence[str]]
 
 
-def twistd(*arguments: str) -> list[str]:
-    """A command that runs a server in the foreground."""
-    return [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", *arguments]
+def twistd(data: Path, name: str, *arguments: str) -> list[str]:
+    """A command that runs the server `name` in the foreground, with its process id in `data`."""
+    pid_file = os.path.relpath(_file(data, name, "pid"), PROJECT)
+    program = str(Path(sys.executable).with_name("twistd"))
+    return [program, "-n", f"--pidfile={pid_file}", *arguments]
 
 
 def rmqadmin() -> str:
@@ -69,10 +75,13 @@ def run(
         return 1
     signal.signal(signal.SIGTERM, _interrupt)
     data.mkdir(parents=True, exist_ok=True)
+    for left in data.glob("*.pid"):
+        # Nobody listens: their servers were killed, and other programs may have the ids by now.
+        left.unlink()
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, command in commands.items():
-            with _log(data, name).open("ab") as log:
+            with _file(data, name, "log").open("ab") as log:
                 running[name] = subprocess.Popen(
                     command,
                     cwd=PROJECT,
@@ -95,7 +104,30 @@ def run(
                 process.terminate()
         for process in running.values():
             process.wait()
+        _end_others(data)
     return 0
+
+
+def _end_others(data: Path) -> None:
+    """Ends servers that were started by hand, and waits until they are gone."""
+    others = [pid for pid in map(_server_of, data.glob("*.pid")) if pid is not None]
+    for pid in others:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + STOP_SECONDS
+    while any(map(_server_of, data.glob("*.pid"))) and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def _server_of(pid_file: Path) -> int | None:
+    """Returns the process that has this file, if it runs; another program may have its id."""
+    try:
+        pid = int(pid_file.read_text())
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return None
+    named = f"--pidfile={os.path.relpath(pid_file, PROJECT)}"
+    return pid if os.fsencode(named) in arguments else None
 
 
 def _watch(data: Path, running: Mapping[str, subprocess.Popen[bytes]]) -> None:
@@ -107,12 +139,12 @@ def _watch(data: Path, running: Mapping[str, subprocess.Popen[bytes]]) -> None:
         if code == -signal.SIGKILL:
             print(f"{name} was killed", flush=True)
         else:
-            log = os.path.relpath(_log(data, name))
+            log = os.path.relpath(_file(data, name, "log"))
             print(f"{name} has ended with {code}: {log} says why", flush=True)
 
 
-def _log(data: Path, name: str) -> Path:
-    return data / f"{name.replace(' ', '-')}.log"
+def _file(data: Path, name: str, ending: str) -> Path:
+    return data / f"{name.replace(' ', '-')}.{ending}"
 
 
 def _interrupt(*_: object) -> None:

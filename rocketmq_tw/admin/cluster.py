@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import rich_click as click
-from twisted.internet.task import deferLater
 
 from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, plain
+from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool, warn
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.errors import RemotingError
@@ -53,25 +53,12 @@ _TOTALS = (
 
 @click.command("clusterList")
 @click.option("-m", "--moreStats", "more", is_flag=True, help="Messages of yesterday and today.")
-@click.option(
-    "-i",
-    "--interval",
-    type=click.IntRange(min=1),
-    metavar="SECONDS",
-    help="Show it again and again, until Ctrl-C.",
-)
+@interval_option
 @click.option("-c", "--clusterName", "cluster", metavar="NAME", help="Only this cluster.")
 @click.pass_obj
 def cluster_list(tool: Tool, more: bool, interval: int | None, cluster: str | None) -> None:
     """Lists clusters, their brokers and how these are doing."""
-
-    async def watch(servers: Servers) -> None:
-        tool.show(await _report(servers, cluster, more))
-        while interval is not None:
-            await deferLater(servers.reactor, interval)
-            tool.show(await _report(servers, cluster, more))
-
-    tool.run(watch)
+    show_repeatedly(tool, interval, lambda servers: _report(servers, cluster, more))
 
 
 async def _report(servers: Servers, cluster: str | None, more: bool) -> Report:

@@ -10,6 +10,7 @@ from importlib import import_module
 import rich_click as click
 
 from rocketmq_tw.admin.common_options import common_options, output_option
+from rocketmq_tw.admin.completion import offer_names
 
 #: Family to module of this package to the commands that stand in it.
 FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -195,6 +196,7 @@ def _extend_with(command: click.Command, options: Sequence[click.Parameter]) -> 
             _extend_with(member, options)
     else:
         for option in command.params:
+            offer_names(option)
             # A value that is none is told by this name.
             if isinstance(option.type, click.IntRange):
                 option.type.name = "whole number"

@@ -116,8 +116,8 @@ async def _brokers_of(
         hint = await topic_hint(servers, topic)
         raise NoRouteError(f"no name server knows the topic {topic}: {hint}")
     raise NoRouteError(
-        f"no name server knows the group {group}, which has no retry topic:"
-        f" {await group_hint(servers, group)}, and -t names a topic that it reads"
+        f"no name server knows the group {group}, which has no retry topic (-t names a topic that"
+        f" it reads): {await group_hint(servers, group)}"
     )
 
 

@@ -46,7 +46,8 @@ _name_option = click.option(
 
 _REPLICAS = (
     Column("Name", "brokerName"),
-    Column("Id", "brokerId"),
+    # Name servers and brokers give a master the id 0; this one is what electMaster takes.
+    Column("Lasting id", "brokerId"),
     Column("Address", "address"),
     Column("Master", "master"),
     Column("In sync", "inSync"),
@@ -162,7 +163,14 @@ async def _first_metadata(client: ControllerClient) -> GetMetaDataResponseHeader
 
 @click.command("electMaster")
 @_controller_option
-@click.option("-b", "--brokerId", "broker_id", required=True, type=int, help="Who is to be master.")
+@click.option(
+    "-b",
+    "--brokerId",
+    "broker_id",
+    required=True,
+    type=int,
+    help="The lasting id of who is to be master.",
+)
 @_name_option
 @click.option(
     "-c", "--clusterName", "cluster", required=True, metavar="NAME", help="Where they belong."
@@ -191,7 +199,7 @@ def elect_master(tool: Tool, controllers: str, broker_id: int, name: str, cluste
                 {"brokerId": key, "address": at} for key, at in sorted(elected.brokers.items())
             ],
         }
-        columns = (Column("Id", "brokerId"), Column("Address", "address"))
+        columns = (Column("Lasting id", "brokerId"), Column("Address", "address"))
         line = (
             f"{group.master_id} at {group.master_address} is the master of {name} in epoch"
             f" {group.master_epoch}"

@@ -92,7 +92,7 @@ async def _look_at(servers: Servers, data: BrokerData) -> list[Problem]:
     """Looks at the brokers of a name."""
     problems = []
     if MASTER_ID not in data.broker_addrs:
-        what = f"no master is registered, {len(data.broker_addrs)} slaves: sends fail"
+        what = f"no master is registered, only slaves ({len(data.broker_addrs)}): sends fail"
         problems.append(Problem(_ERROR, data.broker_name, what))
     for broker_id, address in sorted(data.broker_addrs.items()):
         where = f"{data.broker_name} {broker_id} ({address})"

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 
 from rocketmq_tw.admin.tool import Servers
 from rocketmq_tw.client.errors import ClientError
-from rocketmq_tw.message.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX
+from rocketmq_tw.message.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, SYSTEM_TOPICS
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 #: In the retry topics of pop consumers of 5.x it stands between group and topic.
 _POP_SEPARATOR = "+"
+_NO_BROKER = "no broker is registered: start one"
 #: Groups that clients and tools of stock have by themselves.
 BUILT_IN_GROUPS = frozenset(
     (
@@ -53,7 +54,9 @@ async def group_names(servers: Servers) -> list[str]:
 async def topic_hint(servers: Servers, topic: str) -> str:
     """Returns what to do about a topic that is not there, to stand behind a colon."""
     names = (await servers.admin.topic_list()).topic_list
-    return _like(topic, names) or "topicList shows all"
+    # Each broker has topics of its own.
+    of_users = [name for name in names if name not in SYSTEM_TOPICS]
+    return _like(topic, of_users) or ("topicList shows all" if names else _NO_BROKER)
 
 
 async def group_hint(servers: Servers, group: str) -> str:
@@ -61,6 +64,8 @@ async def group_hint(servers: Servers, group: str) -> str:
     names = await group_names(servers)
     if group in names:
         return "start a consumer of it"
+    if not names and not (await servers.admin.cluster_info()).broker_addr_table:
+        return _NO_BROKER
     return _like(group, names) or "consumerProgress shows all"
 
 

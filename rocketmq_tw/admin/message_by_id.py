@@ -9,7 +9,6 @@ from rocketmq_tw.admin.message_reading import UTF_8, check_charset, messages_rep
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
-from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.ids import parse_offset_message_id
@@ -18,7 +17,7 @@ from rocketmq_tw.net.errors import RemotingError
 
 
 @click.command("queryMsgById")
-@topic_option
+@click.option("-t", "--topic", metavar="NAME", help="Its topic; an offset message id does without.")
 @click.option("-i", "--msgId", "message_id", required=True, metavar="ID", help="One of its ids.")
 @click.option("-g", "--consumerGroup", "group", metavar="NAME", help="Whose member consumes it.")
 @click.option(
@@ -38,7 +37,7 @@ from rocketmq_tw.net.errors import RemotingError
 @click.pass_obj
 def query_message(
     tool: Tool,
-    topic: str,
+    topic: str | None,
     message_id: str,
     group: str | None,
     client_id: str | None,
@@ -60,13 +59,15 @@ def query_message(
         address, message = await _message_of(servers, topic, message_id, cluster)
         if member is None:
             return messages_report([message], charset)
-        return await consumed_once_more(servers, address, member, topic, message.offset_message_id)
+        return await consumed_once_more(
+            servers, address, member, message.topic, message.offset_message_id
+        )
 
     tool.report(work)
 
 
 async def _message_of(
-    servers: Servers, topic: str, message_id: str, cluster: str | None
+    servers: Servers, topic: str | None, message_id: str, cluster: str | None
 ) -> tuple[str, ReceivedMessage]:
     """Returns a message and its broker's address. Both kinds of ids look alike: as an offset
     message id it may name a broker that nobody has, so brokers look for a unique id first unless
@@ -77,7 +78,16 @@ async def _message_of(
     known = {
         name for data in info.broker_addr_table.values() for name in data.broker_addrs.values()
     }
-    if address not in known and await servers.admin.topic_route(topic) is not None:
+    if address not in known and topic is None:
+        fail(
+            f"as an offset id {message_id} names {address}, which is no broker of this cluster;"
+            " if it is a unique id, give the topic too: -t"
+        )
+    if (
+        address not in known
+        and topic is not None
+        and await servers.admin.topic_route(topic) is not None
+    ):
         brokers = await brokers_of(servers, topic, cluster)
         found = await queried(servers, brokers, topic, message_id, unique=True)
         if found:

@@ -52,6 +52,11 @@ def query_trace(
     """Shows who sent a message and who consumed it, where their clients trace."""
 
     async def work(servers: Servers) -> Report:
+        if await servers.admin.topic_route(topic) is None:
+            fail(
+                f"there is no topic {topic}, so nobody traced anything: brokers make"
+                f" {TRACE_TOPIC} with traceTopicEnable=true, -t names another one"
+            )
         brokers = await brokers_of(servers, topic)
         found = await queried(
             servers, brokers, topic, message_id, most=most, begin_ms=begin_ms, end_ms=end_ms

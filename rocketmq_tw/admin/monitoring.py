@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import rich_click as click
-from twisted.internet.task import deferLater
 
 from rocketmq_tw.admin.consumer import group_row
 from rocketmq_tw.admin.known_names import group_names
 from rocketmq_tw.admin.members import members_of
 from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.repeating import rounds_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.errors import RemotingError
@@ -29,23 +29,17 @@ _GROUPS = (
     "--interval", type=click.IntRange(min=1), default=60, show_default=True,
     help="Seconds between two looks.",
 )  # fmt: skip
-@click.option("--rounds", type=click.IntRange(min=1), help="So many looks; until Ctrl-C without.")
+@rounds_option("looks")
 @click.pass_obj
 def start_monitoring(tool: Tool, interval: int, rounds: int | None) -> None:
     """Shows all groups again and again: how far they are behind, and whether members subscribe
     alike."""
 
-    async def work(servers: Servers) -> None:
-        done = 0
-        while True:
-            rows = [await _row(servers, group) for group in await group_names(servers)]
-            tool.show(Report({"groups": rows}, [Listing(_GROUPS, rows)]))
-            done += 1
-            if done == rounds:
-                return
-            await deferLater(servers.reactor, interval)
+    async def look(servers: Servers) -> Report:
+        rows = [await _row(servers, group) for group in await group_names(servers)]
+        return Report({"groups": rows}, [Listing(_GROUPS, rows)])
 
-    tool.run(work)
+    show_repeatedly(tool, interval, look, rounds=rounds)
 
 
 async def _row(servers: Servers, group: str) -> dict[str, Any]:

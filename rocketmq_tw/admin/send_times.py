@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 import rich_click as click
-from twisted.internet.task import deferLater
 
 from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report, plain
+from rocketmq_tw.admin.repeating import rounds_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import ClientError
@@ -129,9 +129,7 @@ def _average(rows: list[dict[str, Any]]) -> float | None:
     "-i", "--interval", type=click.IntRange(min=1), default=10, show_default=True,
     help="Seconds between two rounds.",
 )  # fmt: skip
-@click.option(
-    "--rounds", type=click.IntRange(min=1), help="So many rounds; until Ctrl-C without it."
-)
+@rounds_option("rounds")
 @click.pass_obj
 def cluster_times(
     tool: Tool,
@@ -145,20 +143,13 @@ def cluster_times(
 ) -> None:
     """Sends messages to the brokers of clusters again and again, and shows how long that takes."""
 
-    async def work(servers: Servers) -> None:
-        done = 0
-        while True:
-            rows = await _round(servers, cluster, amount, size)
-            if as_log:
-                tool.show(Report({"brokers": rows}, lines=[_log_line(room, row) for row in rows]))
-            else:
-                tool.show(Report({"brokers": rows}, [Listing(_ROUNDS, rows)]))
-            done += 1
-            if done == rounds:
-                return
-            await deferLater(servers.reactor, interval)
+    async def look(servers: Servers) -> Report:
+        rows = await _round(servers, cluster, amount, size)
+        if as_log:
+            return Report({"brokers": rows}, lines=[_log_line(room, row) for row in rows])
+        return Report({"brokers": rows}, [Listing(_ROUNDS, rows)])
 
-    tool.run(work)
+    show_repeatedly(tool, interval, look, rounds=rounds)
 
 
 async def _round(

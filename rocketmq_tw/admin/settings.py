@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import rich_click as click
 
-from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.address import name_server_addresses
+
+# Its readers would take a part of every start.
+if TYPE_CHECKING:
+    from rocketmq_tw.config.net import TlsConfig
 
 #: The forms of output, the first one is the default.
 FORMS = ("table", "wide", "json", "yaml")
@@ -38,9 +41,12 @@ class Settings:
 
     def tls(self) -> TlsConfig | None:
         """Returns how TLS is spoken, None without TLS; raises `UsageError` for a wrong file."""
+        if self.tls_file is None and not self.use_tls:
+            return None
+        from rocketmq_tw.config.net import TlsConfig
+
         if self.tls_file is None:
-            return TlsConfig() if self.use_tls else None
-        # Readers of configuration would take a part of every start.
+            return TlsConfig()
         from rocketmq_tw.config.load import read_tls_config
         from rocketmq_tw.config.properties import ConfigError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
@@ -24,6 +23,7 @@ from rocketmq_tw.client.static_topics import (
 )
 from rocketmq_tw.message.names import check_topic
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicOffset
 from rocketmq_tw.wire.bodies.route import MASTER_ID, ClusterInfo
@@ -88,7 +88,7 @@ def update_static_topic(
                 queues_of(written.hosted)
                 plan = written.hosted
             else:
-                plan = plan_queues(topic, total, targets, hosted, _now_ms())
+                plan = plan_queues(topic, total, targets, hosted, wall_clock_ms())
         except ValueError as error:
             fail(f"the static topic {topic} stays as it is: {error}")
         world.complete(plan)
@@ -124,7 +124,7 @@ def remapping_static_topic(
         if not hosted:
             fail(f"there is no static topic {topic}: updateStaticTopic makes one")
         try:
-            move = written or plan_move(topic, targets, hosted, _now_ms())
+            move = written or plan_move(topic, targets, hosted, wall_clock_ms())
             queues_of(move.hosted)
         except ValueError as error:
             fail(f"the static topic {topic} stays where it is: {error}")
@@ -238,10 +238,6 @@ def _read(map_file: BinaryIO | None, topic: str) -> Move | None:
     if read.topic != topic or not read.broker_config_map:
         raise click.UsageError(f"the file {map_file.name} is not about the topic {topic}")
     return Move(read.broker_config_map, read.broker_to_map_in, read.broker_to_map_out)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 _QUEUES = (

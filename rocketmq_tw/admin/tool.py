@@ -6,37 +6,31 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import rich_click as click
 from click.exceptions import Exit
-from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater, react
 
+from rocketmq_tw.admin.openssl import openssl_left_out
 from rocketmq_tw.admin.output import Report, plain, show
-from rocketmq_tw.admin.planning import OnlyLooks, PlannedChanges, Unanswered
 from rocketmq_tw.admin.settings import Settings
 from rocketmq_tw.admin.settings import read as read_contexts
-from rocketmq_tw.client.admin import AdminClient
-from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
-from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.net.address import name_server_addresses
-from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.net.interfaces import IRemotingClient
-from rocketmq_tw.net.tls_contexts import TlsConfigError
-from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError, WireError
 
-# Each command waits for the clients that it uses, not for the imports of all.
+# Help, completion and wrong calls wait for no client, and each command for its own ones alone.
 if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
+    from rocketmq_tw.client.admin import AdminClient
     from rocketmq_tw.client.admin.container import ContainerClient
     from rocketmq_tw.client.controller import ControllerClient
     from rocketmq_tw.client.producer import Producer
     from rocketmq_tw.client.pull import QueuePuller
     from rocketmq_tw.client.session import Session
+    from rocketmq_tw.config.net import TlsConfig
+    from rocketmq_tw.net.interfaces import IRemotingClient
 
 T = TypeVar("T")
 
@@ -45,9 +39,9 @@ INTERRUPTED = 130
 CONTROLLER_TIMEOUT = 5.0
 
 #: What a command does once its options are right.
-Work = Callable[["Servers"], Coroutine[Deferred[Any], Any, T]]
+Work = Callable[["Servers"], Coroutine["Deferred[Any]", Any, T]]
 #: Runs the work with the name servers at the addresses, over TLS where that is given.
-Runner = Callable[[str, Work[Any], TlsConfig | None], Any]
+Runner = Callable[[str, Work[Any], "TlsConfig | None"], Any]
 
 
 class Servers:
@@ -61,6 +55,8 @@ class Servers:
     @cached_property
     def admin(self) -> AdminClient:
         """Asks name servers and brokers."""
+        from rocketmq_tw.client.admin import AdminClient
+
         return AdminClient(self.reactor, self.name_servers, remoting=self.remoting)
 
     def controllers(self, addresses: str) -> ControllerClient:
@@ -106,6 +102,13 @@ class Servers:
 
 def run_reactor(name_servers: str, work: Work[T], tls: TlsConfig | None) -> T:
     """Returns the result of `work`, with the reactor running meanwhile; once in a process."""
+    with openssl_left_out() if tls is None else nullcontext():
+        import_module("twisted.internet.reactor")
+        from twisted.internet.defer import Deferred
+        from twisted.internet.task import react
+
+        from rocketmq_tw.net.client import RemotingClient
+
     outcome: list[Any] = []
 
     async def connected(reactor: Any) -> T:
@@ -168,6 +171,10 @@ class Tool:
         names = self.settings.name_servers or ""
         if needs_names:
             _check_names(names)
+        from rocketmq_tw.client.errors import ClientError, NoRouteError
+        from rocketmq_tw.net.errors import RemotingError, TlsConfigError
+        from rocketmq_tw.wire.errors import RequestError, WireError
+
         try:
             result: T = self._runner(names, work, self.settings.tls())
         except NoRouteError as error:
@@ -188,6 +195,12 @@ class Tool:
         if self.watch is None:
             self.show(self.run(work, needs_names=needs_names))
             return
+        from twisted.internet.task import deferLater
+
+        from rocketmq_tw.admin.planning import OnlyLooks
+        from rocketmq_tw.client.errors import ClientError
+        from rocketmq_tw.net.errors import RemotingError
+
         interval = self.watch
 
         async def again(servers: Servers) -> None:
@@ -208,6 +221,7 @@ class Tool:
 
     def _planned(self, work: Work[T]) -> Work[T]:
         """Makes work that shows what it would change, and ends the command then."""
+        from rocketmq_tw.admin.planning import PlannedChanges, Unanswered
 
         async def planned(servers: Servers) -> T:
             plan = PlannedChanges(servers.remoting)
@@ -231,6 +245,8 @@ def _check_names(names: str) -> None:
             "no name server is given: add -n host:port or set NAMESRV_ADDR, several with ';'"
             " between them, or make a context with rmqadmin context add"
         )
+    from rocketmq_tw.net.address import name_server_addresses
+
     try:
         name_server_addresses(names)
     except ValueError as error:
@@ -240,6 +256,9 @@ def _check_names(names: str) -> None:
 def explain(error: Exception) -> str:
     """Says what went wrong, to stand before a `;` or at the end. Where a server does not know the
     request, it may be a server of another kind."""
+    from rocketmq_tw.client.errors import BrokerError
+    from rocketmq_tw.wire.codes import ResponseCode
+
     reason = str(error).rstrip(".")
     if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return f"{reason}: -n names name servers, -b a broker"

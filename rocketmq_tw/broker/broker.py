@@ -149,11 +149,13 @@ class Broker:
             yield self._changes.begin(state)
             self.listener.accept()
         log.info(
-            "broker {name} serves at {address}"
+            "broker {name} serves at {address}, its store is {store}"
             if self.role.role is not Role.ISOLATED
-            else "broker {name} waits at {address} until its group gives it a role",
+            else "broker {name} waits at {address} until its group gives it a role,"
+            " its store is {store}",
             name=self.config.broker_name,
             address=self.addresses.broker,
+            store=self._host.store_config.store_path_root_dir,
         )
 
     def change_role(self, state: RoleState) -> Deferred[None]:

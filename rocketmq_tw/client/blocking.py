@@ -203,8 +203,12 @@ class BlockingClient:
         make."""
         try:
             route = self.route(topic)
-        except NoRouteError:
-            route = default_topic_route(self.route(AUTO_CREATE_TOPIC), DEFAULT_TOPIC_QUEUES)
+        except UnknownTopicError:
+            try:
+                made = self.route(AUTO_CREATE_TOPIC)
+            except UnknownTopicError:
+                raise UnknownTopicError.nobody_takes(topic) from None
+            route = default_topic_route(made, DEFAULT_TOPIC_QUEUES)
         queues = publish_queues(topic, route)
         if not queues:
             raise NoRouteError(f"no broker with a master takes messages of {topic}")

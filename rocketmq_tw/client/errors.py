@@ -14,6 +14,14 @@ class NoRouteError(ClientError):
 class UnknownTopicError(NoRouteError):
     """The name servers answer and know no such topic."""
 
+    @classmethod
+    def nobody_takes(cls, topic: str) -> "UnknownTopicError":
+        """Says that there is no broker to send a message of the topic to."""
+        return cls(
+            f"no registered broker has the topic {topic} or makes topics by itself: start one, or"
+            f" create the topic {topic}"
+        )
+
 
 class BrokerError(ClientError):
     """A server answered with an error: its `code` and `remark`, and the `address` that said so."""

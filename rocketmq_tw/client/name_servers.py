@@ -21,6 +21,9 @@ from rocketmq_tw.wire.errors import WireError
 #: Seconds between two looks at the routes in use.
 ROUTE_INTERVAL = 30.0
 REQUEST_TIMEOUT = 3.0
+#: Topics without a route that are asked for again and again; of more, the ones asked for first are
+#: forgotten.
+MAX_MISSING = 10_000
 
 
 class NameServers:
@@ -76,9 +79,11 @@ class Routes:
         #: Topic with a route -> since when name servers have none.
         self._gone: dict[str, float] = {}
         self._routes: dict[str, TopicRouteData] = {}
-        #: Topics that nobody knew when asked; they may come to be.
-        self._missing: set[str] = set()
+        #: Topics that nobody knew when asked, in order; they may come to be.
+        self._missing: dict[str, None] = {}
         self._asking: dict[str, Waiters[TopicRouteData | None]] = {}
+        #: Topics that were forgotten while they are asked for.
+        self._forgotten: set[str] = set()
         self._changed: Listeners[str, TopicRouteData] = Listeners("a route changed")
         self._refresh = PeriodicCall(reactor, "asking for routes", ROUTE_INTERVAL, self.refresh_all)
 
@@ -109,6 +114,7 @@ class Routes:
     def refresh(self, topic: str) -> Deferred[TopicRouteData | None]:
         """Fires with the route as a name server has it now; those who ask at once share the
         request."""
+        self._forgotten.discard(topic)
         waiting = self._asking.get(topic)
         if waiting is not None:
             return waiting.wait()
@@ -127,11 +133,16 @@ class Routes:
         """Asks for the route of a topic no more."""
         self._routes.pop(topic, None)
         self._gone.pop(topic, None)
-        self._missing.discard(topic)
+        self._missing.pop(topic, None)
+        if topic in self._asking:
+            self._forgotten.add(topic)
 
     async def refresh_all(self) -> None:
         """Asks for all routes in use, and for topics that nobody knew; what fails is logged."""
         for topic in [*self._routes, *self._missing]:
+            if topic not in self._routes and topic not in self._missing:
+                # It was forgotten meanwhile.
+                continue
             try:
                 await self.refresh(topic)
             except (ClientError, WireError) as error:
@@ -140,12 +151,16 @@ class Routes:
 
     def _answered(self, result: Any, topic: str) -> None:
         waiting = self._asking.pop(topic)
-        if isinstance(result, TopicRouteData):
-            self._missing.discard(topic)
+        if topic in self._forgotten:
+            self._forgotten.remove(topic)
+        elif isinstance(result, TopicRouteData):
+            self._missing.pop(topic, None)
             self._gone.pop(topic, None)
             self.put(topic, result)
         elif result is None and topic not in self._routes:
-            self._missing.add(topic)
+            self._missing[topic] = None
+            if len(self._missing) > MAX_MISSING:
+                del self._missing[next(iter(self._missing))]
         elif result is None and self._keep is not None:
             result = self._kept(topic, self._keep)
         waiting.fire(result)

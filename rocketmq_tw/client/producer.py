@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.client.commands import RETRY_ELSEWHERE, read_send
-from rocketmq_tw.client.errors import BrokerError, NoRouteError
+from rocketmq_tw.client.errors import BrokerError, NoRouteError, UnknownTopicError
 from rocketmq_tw.client.message import Message, SendResult
 from rocketmq_tw.client.preparing import (
     DEFAULT_TOPIC_QUEUES,
@@ -194,9 +194,7 @@ class Producer:
             # The broker will create the topic as it has the default one.
             route = await self.session.routes.get(AUTO_CREATE_TOPIC)
             if route is None:
-                raise NoRouteError(
-                    f"the topic {topic} is not there and brokers do not create it: create it first"
-                )
+                raise UnknownTopicError.nobody_takes(topic)
             route = default_topic_route(route, DEFAULT_TOPIC_QUEUES)
         queues = publish_queues(topic, route)
         if not queues:

@@ -55,8 +55,6 @@ from rocketmq_tw.wire.headers.clients import GetConsumerListByGroupRequestHeader
 
 REBALANCE_SECONDS = 20.0
 PERSIST_SECONDS = 5.0
-#: How long `stop` waits for messages that the listener has.
-STOP_SECONDS = 10.0
 
 
 class PushConsumer(GroupMember):
@@ -184,7 +182,7 @@ class PushConsumer(GroupMember):
         workers = [*self._workers.values(), *self._leaving.values()]
         for worker in workers:
             worker.stop()
-        deadline = self._reactor.seconds() + STOP_SECONDS
+        deadline = self._reactor.seconds() + self._settings.stop_seconds
         for worker in workers:
             idle = worker.idle()
             idle.addTimeout(max(0.0, deadline - self._reactor.seconds()), self._reactor)

@@ -10,6 +10,8 @@ SEND_TIMEOUT = 3.0
 SEND_RETRIES = 2
 #: Bytes from which a body is compressed, as in stock's producer.
 COMPRESS_OVER = 4096
+#: Seconds that the stop of a consumer waits for its listener.
+STOP_SECONDS = 10.0
 
 
 class StartFrom(Enum):
@@ -50,6 +52,8 @@ class ConsumerSettings:
     #: Tries after the first before a message goes to the dead-letter queue; -1: stock's 16, or
     #: without end where `orderly`.
     max_reconsume_times: int = -1
+    #: Seconds that a stop waits for messages that are with the listener.
+    stop_seconds: float = STOP_SECONDS
     #: Where the offsets of a broadcast are kept; None: in memory.
     offset_file: str | None = None
 

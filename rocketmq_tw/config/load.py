@@ -120,14 +120,24 @@ def _expand_home(config: Config, home: str) -> Config:
     )
 
 
-def read_tls_config(path: str) -> TlsConfig:
+#: What the keys begin with that a client's end of TLS is made by.
+_OF_TLS_CLIENTS = ("tls.client.", "tls.test.mode.")
+
+
+def read_tls_config(path: str, *, for_server: bool = False) -> TlsConfig:
     """Reads the TLS keys of a .properties file, such as the file that stock's `tls.config.file`
-    names. Raises `ConfigError` where the file cannot be read, a value is wrong or a key is not one
-    of TLS."""
+    names. Raises `ConfigError` where the file cannot be read or a value is wrong. The file of a
+    client has to say how a client speaks TLS, which a broker's file does not; with `for_server`,
+    for a process that takes TLS, it need not."""
     try:
         with open(path, encoding="latin-1") as file:
             text = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     settings = [setting._replace(must_be_known=True) for setting in read_properties(text, path)]
+    if not for_server and not any(s.key.startswith(_OF_TLS_CLIENTS) for s in settings):
+        raise ConfigError(
+            f"{path}: no key that begins with tls.client. says whom to trust and what to show, as"
+            " tls.client.trustCertPath does; with tls.client.authServer=false nobody is looked at"
+        )
     return load((TlsConfig,), settings, os.path.expanduser("~"))[TlsConfig]

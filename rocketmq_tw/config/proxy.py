@@ -1,9 +1,11 @@
 """Stock's ProxyConfig, as far as it has an effect here, and keys of ours.
 
-Defaults are stock 5.3.3's; where a proxy of ours departs from them stands in `services/proxy.py`.
+Defaults are stock 5.3.3's; `OWN_DEFAULTS` are a proxy's of ours.
 """
 
 from typing import Annotated
+
+from msgspec import field
 
 from rocketmq_tw.config.base import (
     AddressList,
@@ -21,6 +23,9 @@ from rocketmq_tw.config.values import address, choice, delay_levels, named_ports
 
 #: Values of `proxyMode`, in any case.
 CLUSTER, LOCAL = "CLUSTER", "LOCAL"
+#: Where our proxies depart from stock's: clients go on as they came, and nobody is given a
+#: certificate that proves nothing.
+OWN_DEFAULTS = {"useEndpointPortFromRequest": "true", "tlsTestModeEnable": "false"}
 
 
 def _mode(text: str) -> str:
@@ -105,6 +110,14 @@ class ProxyConfig(Config, frozen=True):
     channel_expired_timeout: PositiveLong = 120_000
     #: What a client gets to answer a broker.
     grpc_proxy_relay_request_timeout_in_seconds: PositiveLong = 5
+
+    #: The topic in which proxies tell each other of consumers; empty: they do not. It is created in
+    #: the cluster of the second name, or else the third.
+    heartbeat_syncer_topic_name: str = "DefaultHeartBeatSyncerTopic"
+    heartbeat_syncer_topic_cluster_name: str = ""
+    rocket_mq_cluster_name: str = field(default="DefaultCluster", name="rocketMQClusterName")
+    #: The host by which proxies tell each other apart; empty: this machine's address.
+    local_serve_addr: OptionalHost = ""
 
     # What is known of topics and groups.
     topic_route_service_cache_expired_seconds: Positive = 300

@@ -43,7 +43,7 @@ class BrokerContainer:
         self._in_thread = in_thread
         self._changing = Serial()
         self._brokers: dict[BrokerIdentity, IHostedBroker] = {}
-        #: Who waits for the end of a start that is under way.
+        #: Brokers whose start is under way; fired when it has ended.
         self._starting: dict[BrokerIdentity, Waiters[None]] = {}
         self._is_stopped = False
 

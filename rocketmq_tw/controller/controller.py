@@ -122,8 +122,7 @@ class Controller:
     def start(self, server: IRemotingServer) -> int:
         """Listens, takes part, scans; returns the port. Raises `CannotListenError`."""
         listener = server.listener()
-        for code, handler in self.handlers.items():
-            listener.register(code, handler)
+        listener.serve(self.handlers)
         listener.observe(self._request_latency.record)
         port = listener.listen()
         self._listener = listener

@@ -6,7 +6,8 @@ A `Fault` says which call on which path fails, and how. Power loss is `MemoryFil
 
 import errno
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from zope.interface import implementer
@@ -55,26 +56,34 @@ _CHANGES = frozenset({"pwrite", "fsync", "truncate", "create", "remove", "rename
 @implementer(IFiles)
 class FaultyFiles:
     """`room` is how many more bytes may be written before ENOSPC; `lose_power_at` counts the
-    changing calls and raises `PowerLoss` at that one and at all behind it; `descriptors` is how
-    many files may be open before EMFILE, and `open_files` how many are."""
+    changing calls and raises `PowerLoss` at that one and at all behind it; `before_change` is
+    called in front of each; `descriptors` is how many files may be open before EMFILE, and
+    `open_files` how many are. `asked` are the operations that were asked for, each with its path;
+    `struck` counts those that a fault struck, by error, operation and path."""
 
-    def __init__(self, inner: IFiles) -> None:
+    def __init__(self, inner: IFiles, struck: Counter[tuple[int, str, str]] | None = None) -> None:
         self.inner = inner
+        self.struck = Counter() if struck is None else struck
+        self.asked: set[tuple[str, str]] = set()
         self.faults: list[Fault] = []
         self.room: int | None = None
         self.descriptors: int | None = None
         self.open_files = 0
         self.lose_power_at: int | None = None
+        self.before_change: Callable[[], None] = lambda: None
         self.changes = 0
 
     def check(self, operation: str, path: str) -> Fault | None:
         """Counts the call; returns the fault that strikes it."""
+        self.asked.add((operation, path))
         if operation in _CHANGES:
+            self.before_change()
             self.changes += 1
             if self.lose_power_at is not None and self.changes >= self.lose_power_at:
                 raise PowerLoss(f"{operation} {path}")
         for fault in self.faults:
             if fault.strikes(operation, path):
+                self.struck[fault.error, operation, path] += 1
                 return fault
         return None
 
@@ -186,6 +195,12 @@ class FaultyFile:
 
     def size(self) -> int:
         return self._inner.size()
+
+    def may_have_data(self, offset: int) -> bool:
+        fault = self._files.check("pread", self._path)
+        if fault is not None:
+            raise OSError(fault.error, os.strerror(fault.error), self._path)
+        return self._inner.may_have_data(offset)
 
     def close(self) -> None:
         if self._is_open:

@@ -12,7 +12,8 @@ from zope.interface import Interface
 
 
 class DiskUsage(NamedTuple):
-    """Bytes of the file system that holds a path."""
+    """Bytes of the file system that holds a path: what this user may fill in all, and what is
+    used."""
 
     total: int
     used: int
@@ -38,6 +39,10 @@ class IFile(Interface):
 
     def size() -> int:
         """Returns the size in bytes."""
+
+    def may_have_data(offset: int) -> bool:
+        """Returns False only where it is certain that nothing but zeros is at `offset` and behind;
+        reads a page at most."""
 
     def close() -> None:
         """Closes; a second call does nothing."""

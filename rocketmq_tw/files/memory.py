@@ -6,6 +6,7 @@ names is kept too, since a disk may write any of them early.
 """
 
 import errno
+import hashlib
 import posixpath
 import random
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles
 
 _SECTOR = 512
 _PAGE = 4096
+_NOTHING = bytes(_PAGE)
 
 
 class _Image:
@@ -38,6 +40,15 @@ class _Image:
         copied.size = self.size
         return copied
 
+    def digest(self) -> bytes:
+        """Returns a hash of what `read` gives."""
+        found = hashlib.blake2b(b"%d" % self.size, digest_size=16)
+        for number in sorted(self._pages):
+            if self._pages[number] != _NOTHING:
+                found.update(b"%d" % number)
+                found.update(self._pages[number])
+        return found.digest()
+
     def read(self, size: int, offset: int) -> bytes:
         end = offset + max(min(size, self.size - offset), 0)
         first, last = offset // _PAGE, (end - 1) // _PAGE
@@ -58,6 +69,15 @@ class _Image:
         if len(pages) < len(span):
             return (number for number in pages if number in span)
         return (number for number in span if number in pages)
+
+    def has_data(self, offset: int) -> bool:
+        """Returns whether anything but zeros is at `offset` or behind."""
+        first, start = divmod(offset, _PAGE)
+        return any(
+            any(page[start:] if number == first else page)
+            for number, page in self._pages.items()
+            if number >= first
+        )
 
     def write(self, data: bytes, offset: int) -> None:
         self.size = max(self.size, offset + len(data))
@@ -157,6 +177,9 @@ class MemoryFile:
 
     def size(self) -> int:
         return self._open_node().current.size
+
+    def may_have_data(self, offset: int) -> bool:
+        return self._open_node().current.has_data(offset)
 
     def close(self) -> None:
         if self._open and self._holds_lock:
@@ -310,6 +333,11 @@ class MemoryFiles:
         chance = None if seed is None else random.Random(seed)
         return MemoryFiles(self.capacity, _Crash(chance).left_of(self._root))
 
+    def digest(self) -> bytes:
+        """Returns a hash of all names and bytes that are read now: what `sync` has made durable
+        makes no difference."""
+        return _digest(self._root)
+
     def _find(self, path: str) -> _Entry | None:
         found: _Entry | None = self._root
         for name in _names(path):
@@ -390,6 +418,15 @@ def _used_bytes(directory: _Dir) -> int:
         _used_bytes(entry) if isinstance(entry, _Dir) else entry.current.used
         for entry in directory.current.values()
     )
+
+
+def _digest(directory: _Dir) -> bytes:
+    found = hashlib.blake2b(digest_size=16)
+    for name, entry in sorted(directory.current.items()):
+        is_directory = isinstance(entry, _Dir)
+        found.update(b"%d%s\0" % (is_directory, name.encode()))
+        found.update(_digest(entry) if isinstance(entry, _Dir) else entry.current.digest())
+    return found.digest()
 
 
 def _copy(entry: _Entry, done: dict[int, _Entry]) -> Any:

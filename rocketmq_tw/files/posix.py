@@ -17,6 +17,7 @@ from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles
 #: Of directories that are made: messages are nothing for every user of the machine.
 DIRECTORY_MODE = 0o750
 
+_PAGE = 4096
 _MAX_VECTORS = min(os.sysconf("SC_IOV_MAX"), 1024)
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
@@ -69,6 +70,17 @@ class PosixFile:
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
+
+    def may_have_data(self, offset: int) -> bool:
+        page_end = offset - offset % -_PAGE
+        if os.pread(self._fd, page_end - offset, offset).strip(b"\0"):
+            return True
+        try:
+            # Nobody uses the position that this moves.
+            os.lseek(self._fd, page_end, os.SEEK_DATA)
+        except OSError as error:
+            return error.errno != errno.ENXIO
+        return True
 
     def close(self) -> None:
         descriptor, self._fd = self._fd, -1
@@ -132,8 +144,9 @@ class PosixFiles:
             os.close(descriptor)
 
     def usage(self, path: str) -> DiskUsage:
-        total, used, _free = shutil.disk_usage(path)
-        return DiskUsage(total, used)
+        _, used, free = shutil.disk_usage(path)
+        # As stock, and df's percentage: what is kept for root, or beyond a quota, cannot be used.
+        return DiskUsage(used + free, used)
 
     def lock(self, path: str) -> PosixFile:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -46,6 +46,9 @@ class _Borrowed:
     def size(self) -> int:
         return self._inner.size()
 
+    def may_have_data(self, offset: int) -> bool:
+        return self._inner.may_have_data(offset)
+
     def close(self) -> None:
         self._inner.close()
         self._refill()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from enum import IntEnum
+from struct import pack
 
 import lz4.frame
 import zstandard
@@ -15,6 +16,11 @@ from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE, COMPRESSION_
 
 #: A body is never larger than this when it is unpacked: ten times what a broker takes by default.
 DEFAULT_BODY_LIMIT = 40 * 1024 * 1024
+#: What a gzip body begins with whose header is the ten bytes that it must have.
+_PLAIN_GZIP = b"\x1f\x8b\x08\x00"
+_GZIP_HEADER = 10
+#: Bytes that are unpacked at once where they are only looked at.
+_STEP = 256 * 1024
 #: Has zlib read the frame of gzip.
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
@@ -71,6 +77,10 @@ def decompress(body: bytes, kind: CompressionType, limit: int = DEFAULT_BODY_LIM
 def gzip_to_zlib(body: bytes, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
     """Returns a gzip body as a zlib one, which is what `CompressionType.ZLIB` means to all readers.
     Raises `ValueError` where it is damaged, cut off or unpacks to more than `limit` bytes."""
+    if body[:4] == _PLAIN_GZIP:
+        renamed = _with_zlib_frame(body, limit)
+        if renamed is not None:
+            return renamed
     unpacked = bytearray()
     packed = body
     try:
@@ -86,6 +96,29 @@ def gzip_to_zlib(body: bytes, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
     except zlib.error as error:
         raise ValueError(f"a gzip body that cannot be read: {error}") from error
     return zlib.compress(unpacked, 5)
+
+
+def _with_zlib_frame(body: bytes, limit: int) -> bytes | None:
+    """Returns a gzip body of one member with the same deflated bytes as a zlib one, which takes a
+    fifth of the time of packing them again; None for what is no such body, or unpacks to more than
+    `limit`."""
+    decoder = zlib.decompressobj(-zlib.MAX_WBITS)
+    checksum, crc, length = 1, 0, 0
+    packed = body[_GZIP_HEADER:]
+    try:
+        while not decoder.eof:
+            part = decoder.decompress(packed, _STEP)
+            packed = decoder.unconsumed_tail
+            length += len(part)
+            if length > limit or not (part or decoder.eof):
+                return None
+            checksum, crc = zlib.adler32(part, checksum), zlib.crc32(part, crc)
+    except zlib.error:
+        return None
+    if decoder.unused_data != pack("<LL", crc, length & 0xFFFFFFFF):
+        return None
+    end = len(body) - len(decoder.unused_data)
+    return b"\x78\x5e" + body[_GZIP_HEADER:end] + pack(">L", checksum)
 
 
 def _unpack_zlib(body: bytes, most: int) -> tuple[bytes, bool]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,11 @@ SEPARATOR = " "
 ORDER_REVIVE_QUEUE = 999
 NORMAL, RETRY, RETRY_V2 = "0", "1", "2"
 _PARTS = 8
+#: What brokers write, read at once; any other text is read part by part.
+_usual = re.compile(
+    r"([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) ([^ ]*) ([^ ]*)"
+    r" ([0-9]{1,18}) ([0-9]{1,18})"
+).fullmatch
 #: Characters of a wrong text that a refusal repeats.
 _SHOWN = 100
 
@@ -43,6 +49,16 @@ class ExtraInfo(NamedTuple):
 
 def parse_extra_info(text: str) -> ExtraInfo:
     """Reads an extra info; raises `RequestError`, which says what is wrong with the text."""
+    usual = _usual(text)
+    if usual is not None:
+        first, pop, hidden, revive_queue, kind, name, queue, at = usual.groups()
+        return ExtraInfo(
+            int(first), int(pop), int(hidden), int(revive_queue), kind, name, int(queue), int(at)
+        )
+    return _parse_by_part(text)
+
+
+def _parse_by_part(text: str) -> ExtraInfo:
     parts = text.split(SEPARATOR, _PARTS)
     try:
         if len(parts) < 6:

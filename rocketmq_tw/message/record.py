@@ -425,3 +425,19 @@ def decode_records(data: bytes | bytearray | memoryview) -> list[StoredMessage]:
         messages.append(message)
         position += message.store_size
     return messages
+
+
+def heads_and_bodies(data: bytes) -> list[tuple[RecordHead, bytes]]:
+    """Returns head and body of each of the records that stand one after the other in `data`, for
+    those who need no more of them; raises `RecordError` where one is damaged."""
+    found = []
+    position, end = 0, len(data)
+    while position < end:
+        head = parse_head(data, position)
+        if head is None:
+            raise RecordError(f"no sound record at byte {position}")
+        body_at = position + FIXED[head.sys_flag & V6_FLAGS].size
+        (length,) = BODY_LENGTH.unpack_from(data, body_at - BODY_LENGTH.size)
+        found.append((head, data[body_at : body_at + length]))
+        position += head.size
+    return found

@@ -88,6 +88,12 @@ class _Series:
         self.total = 0.0
 
 
+def of_topic(topic: str | None) -> Mapping[str, str]:
+    """Returns the labels of a figure of one topic; those of None, of all further topics, are
+    empty."""
+    return _NO_LABELS if topic is None else {"topic": topic}
+
+
 class Histogram(Generic[K]):
     """Counts values in buckets, for each key; `labels_of` tells a key's labels, None being what
     keys beyond `MAX_SERIES` share. `counted_as` tells as which key a new one counts: keys that
@@ -117,6 +123,11 @@ class Histogram(Generic[K]):
             series = self._add(key)
         series.counts[bisect_left(self._bounds, value)] += 1
         series.total += value
+
+    def forget(self, keys: Iterable[K]) -> None:
+        """Ends the series of these keys; one that comes again counts from 0."""
+        for key in keys:
+            self._series.pop(key, None)
 
     def distributions(self) -> dict[K | None, Distribution]:
         """Returns what was recorded, by key."""

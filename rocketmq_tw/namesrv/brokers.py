@@ -110,8 +110,12 @@ class FormerHolders:
             return
         self._left.pop(key, None)
         self._left[key] = address, heard_at
-        if len(self._left) > MAX_FORMER:
+        while len(self._left) > MAX_FORMER or heard_at - self._oldest() > RETURN_MS:
             del self._left[next(iter(self._left))]
+
+    def _oldest(self) -> int:
+        """Returns when the first of them was heard of last."""
+        return next(iter(self._left.values()))[1]
 
     def may_return(self, name: str, broker_id: int, address: str, now_ms: int) -> bool:
         """Returns whether this address had the name and id a short time ago."""

@@ -93,8 +93,7 @@ class NameServer:
         """
         self.kv.load()
         listener = server.listener()
-        for code, handler in self.handlers.items():
-            listener.register(code, handler)
+        listener.serve(self.handlers)
         listener.observe(self._request_latency.record)
         port = listener.listen()
         self._listener = listener

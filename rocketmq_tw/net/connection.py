@@ -6,6 +6,7 @@ peer holds is no reason to refuse another that holds little.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from sys import getsizeof
 from typing import Any, Protocol
 
@@ -26,7 +27,8 @@ from rocketmq_tw.wire.frame import Frame
 
 #: Answers of a connection that may wait to be taken, in bytes; then no request is carried out.
 ENOUGH_UNREAD = 1024 * 1024
-#: What a request that waits for its answer costs beside its body, roughly.
+#: What a request that waits for its answer costs beside its body, or an answer that waits until
+#: others were taken, roughly.
 REQUEST_OVERHEAD = 2048
 #: A header of so many bytes at most is part of that; the fields of a longer one are counted, with
 #: their place in a dictionary.
@@ -86,6 +88,8 @@ class ServerConnection(RemotingProtocol):
         self._charged = 0
         self._held = 0
         self._unread = 0
+        #: Bytes of answers that are made and wait until others were taken.
+        self._unsent = 0
         #: Requests that are not over: number to code, time of arrival and the bytes that are
         #: charged for it. The number is the request's opaque, or one of ours where a peer uses an
         #: opaque again too early.
@@ -121,12 +125,14 @@ class ServerConnection(RemotingProtocol):
                 self.close(f"its frame would take more than {self._budget.limit} bytes in flight")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._charge(-(self._held + self._unread + sum([each[2] for each in self._open.values()])))
-        self._held = self._unread = 0
+        held = self._held + self._unread + self._unsent
+        self._charge(-(held + sum([each[2] for each in self._open.values()])))
+        self._held = self._unread = self._unsent = 0
         open_requests, self._open = self._open, {}
         self._opaques.clear()
         self._stuck_since = None
         self._outbox.close()
+        self._outbox = Outbox(self._outboxes, None)
         super().connectionLost(reason)
         self._group.discard(self)
         if self._observer is not None:
@@ -184,10 +190,10 @@ class ServerConnection(RemotingProtocol):
         config = self._config
         idle = config.server_channel_max_idle_time_seconds
         if self._stuck_since is not None and (
-            self._unread > config.max_unread_bytes
+            self._unread + self._unsent > config.max_unread_bytes
             and now - self._stuck_since >= config.max_unread_seconds
         ):
-            self.close(f"it leaves {self._unread} bytes unread")
+            self.close(f"it leaves {self._unread + self._unsent} bytes unread")
             self.abort()
         elif now - self.last_received >= idle:
             self.lose_connection()
@@ -204,9 +210,13 @@ class ServerConnection(RemotingProtocol):
             self._unread += len(data)
             self._full = self._unread >= ENOUGH_UNREAD
             self._charge(len(data))
-            if self._budget.refuses(self._charged):
-                self.close(f"it leaves {self._unread} bytes unread, which are too many for us")
-                self.abort()
+            self._refuse_unread()
+
+    def _refuse_unread(self) -> None:
+        if self._budget.refuses(self._charged):
+            unread = self._unread + self._unsent
+            self.close(f"it leaves {unread} bytes unread, which are too many for us")
+            self.abort()
 
     # Requests
 
@@ -257,7 +267,8 @@ class ServerConnection(RemotingProtocol):
 
     def _wait_for_check(self, command: RemotingCommand) -> None:
         self._replies_later(command)
-        self.transport.pauseProducing()  # type: ignore[union-attr]
+        if self.connected:
+            self.transport.pauseProducing()  # type: ignore[union-attr]
 
     def _check_over(self, command: RemotingCommand) -> None:
         number = command.opaque
@@ -317,6 +328,23 @@ class ServerConnection(RemotingProtocol):
         self._charge(charged)
         result.addBoth(self._give_back, charged)
         super()._wait(command, result)
+
+    def _late_reply(self, response: RemotingCommand | None, command: RemotingCommand) -> None:
+        """Answers, or lets the answer wait until others were taken: a body that answers many
+        requests is copied for few of them at a time."""
+        if response is None or not self._full or not self.connected:
+            super()._late_reply(response, command)
+            return
+        size = REQUEST_OVERHEAD + len(response.body)
+        self._unsent += size
+        self._charge(size)
+        self._ready.append(partial(self._send_late, response, size))
+        self._refuse_unread()
+
+    def _send_late(self, response: RemotingCommand, size: int) -> None:
+        self._unsent -= size
+        self._charge(-size)
+        self.reply(response)
 
     def _give_back(self, result: Any, charged: int) -> Any:
         self._charge(-charged)

@@ -1,4 +1,4 @@
-"""How a request over a connection can fail; each names the address."""
+"""How a request over a connection can fail; each names the address. And wrong keys of TLS."""
 
 from twisted.internet import error
 
@@ -40,3 +40,7 @@ class RequestTimeout(RemotingError):
         super().__init__(address, f"no answer to request {code} within {timeout:g} s")
         self.code = code
         self.timeout = timeout
+
+
+class TlsConfigError(ValueError):
+    """TLS keys that contradict each other or name files that cannot be used."""

@@ -11,9 +11,14 @@ from rocketmq_tw.runtime.shared_results import SharedResults
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 
 T = TypeVar("T")
+
+#: Answers that may wait to be made. Each keeps its request, also where its client is gone.
+MOST_WAITING = 64
 
 
 class GrowingAnswers:
@@ -35,8 +40,17 @@ class GrowingAnswers:
         fill: Callable[[T], Iterator[None]],
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Returns the response to `request` with the body that `make` makes and the steps of `fill`
-        fill. Raises, or fails with, what these raise."""
-        data = self.body(object(), make, fill, encode_body)
+        fill. Raises, or fails with, what these raise, and `RequestError` where too many wait."""
+        if len(self._shared) < MOST_WAITING:
+            data = self.body(object(), make, fill, encode_body)
+        else:
+            body = make()
+            if next(fill(body), self) is not self:
+                raise RequestError(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"{MOST_WAITING} answers about large tables wait to be made: ask again later",
+                )
+            data = encode_body(body)
         if isinstance(data, bytes):
             return request.response(body=data)
         return data.addCallback(lambda data: request.response(body=data))
@@ -61,6 +75,15 @@ class GrowingAnswers:
             return filled.addCallback(lambda _: self._in_thread(lambda: encode(body)))
 
         return self._shared.get(key, collect)
+
+    def whole(
+        self, request: RemotingCommand, table: str, prepare: Callable[[], Callable[[], bytes]]
+    ) -> Deferred[RemotingCommand]:
+        """Fires with the response to `request` that has the whole of `table`: what `prepare`
+        returns makes its bytes, in a thread. One such body is made at a time, and requests that
+        wait for the same one share it. Fails with what these functions raise."""
+        made = self._shared.get(table, lambda: self._in_thread(prepare()))
+        return made.addCallback(lambda body: request.response(body=body))
 
     def after(
         self,

@@ -21,6 +21,7 @@ from zope.interface import implementer
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.net.interfaces import ANONYMOUS, Handler, IPeer, PeerIdentity
 from rocketmq_tw.net.protocol import as_deferred
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError, WireError
@@ -44,7 +45,7 @@ class InProcessPeer:
         self.connected = True
         self._ask = ask
         self._waiting: dict[int, Deferred[RemotingCommand]] = {}
-        self._when_lost: list[Callable[[IPeer], None]] = []
+        self._lost = Listeners[IPeer]("a peer of this process had left")
 
     def call(self, handler: Handler, request: RemotingCommand) -> Any:
         """Returns what the handler of a request of this peer does: the answer, or a Deferred of
@@ -69,9 +70,8 @@ class InProcessPeer:
         """Ends the peer as the loss of a connection ends one."""
         if self.connected:
             self.connected = False
-            told, self._when_lost = self._when_lost, []
-            for callback in told:
-                callback(self)
+            self._lost.tell(self)
+            self._lost.clear()
 
     def request(self, command: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
         if self._ask is None:
@@ -91,7 +91,7 @@ class InProcessPeer:
 
     def when_lost(self, callback: Callable[[IPeer], None]) -> None:
         if self.connected:
-            self._when_lost.append(callback)
+            self._lost.add(callback)
         else:
             callback(self)
 

@@ -89,7 +89,9 @@ class ConnectionTable:
         if self._is_told:
             return
         self._is_told = True
-        self.log.info(
+        # Fewer than configured is news, the configured number is none.
+        log = self.log.warn if self._room < self._config.max_connections else self.log.debug
+        log(
             "at most {limit} connections are taken (maxConnections {wanted}, and the limit of open"
             " files leaves room for {room})",
             limit=self.limit,

@@ -21,7 +21,7 @@ from rocketmq_tw.metrics.prometheus import CONTENT_TYPE, exposition
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.shared_results import SharedResults
-from rocketmq_tw.runtime.slices import Slices, every
+from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
 
 #: Seconds between two looks at how late the reactor is.
@@ -30,6 +30,9 @@ LOOK_SECONDS = 0.25
 IDLE_SECONDS = 60
 #: Open connections; further ones are closed at once.
 MAX_CONNECTIONS = 64
+
+#: Figures that one step collects: those of a group in a topic, for which queues are read.
+_OF_A_STEP = 5
 
 
 class Monitoring:
@@ -107,7 +110,7 @@ class Monitoring:
         figures += labelled([delay], self._config.labels)
         for number, metric in enumerate(labelled(self._metrics(), self._config.labels)):
             figures.append(metric)
-            if every(number):
+            if number % _OF_A_STEP == 0:
                 yield
 
 

@@ -159,6 +159,11 @@ class RemotingProtocol(Protocol):
         self._lost.tell(self)
         # They may refer to the connection.
         self._lost.clear()
+        # Requests that wait for their answers keep the connection: not what it had still to read
+        # and to write, which nobody counts any more.
+        self._later = []
+        self._decoder = FrameDecoder(self._frame_limit)
+        self.transport = None
 
     # IPeer
 

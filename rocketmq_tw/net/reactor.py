@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from select import EPOLLIN
 from typing import Any
 
@@ -24,6 +24,10 @@ from zope.interface import implementer
 from rocketmq_tw.net.descriptors import PatientPort
 from rocketmq_tw.net.stalls import STALL_SECONDS, StallLog
 from rocketmq_tw.runtime.turns import IReactorTurns
+from rocketmq_tw.runtime.waking_time import ABSENT_SECONDS
+
+#: Behind so many events of a round the turn ends: 10 ms where each is a send.
+EVENTS_OF_A_TURN = 256
 
 _GONE = ConnectionFdescWentAway("closed, but not taken from the reactor")
 
@@ -95,10 +99,28 @@ class ServerReactor(EPollReactor):
 
     def doPoll(self, timeout: float | None) -> None:
         """One round: waits for `timeout` seconds at most, or without end, and serves what is
-        ready."""
+        ready. A turn ends behind each `EVENTS_OF_A_TURN` of it: where thousands of clients say
+        something at once, neither answers nor timers wait for the last of them."""
         selectables = self._selectables
+        asked = self._now()
         events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
         began = self._round_began = self._now()
+        most = EVENTS_OF_A_TURN
+        if timeout is not None and began - asked > timeout + ABSENT_SECONDS:
+            # The process stood still. Before timers end who was silent, all that came is read.
+            most = max(len(events), 1)
+        later = {fd: selectables.get(fd) for fd, _ in events[most:]}
+        for start in range(0, len(events), most):
+            turn = events[start : start + most]
+            if start:
+                self.runUntilCurrent()
+                # A timer may have closed one, and its number is another's now.
+                turn = [one for one in turn if selectables.get(one[0]) is later[one[0]]]
+            self._serve(turn)
+
+    def _serve(self, events: Sequence[tuple[int, int]]) -> None:
+        selectables = self._selectables
+        began = self._now()
         for fd, event in events:
             selectable = selectables.get(fd)
             if selectable is None:
@@ -123,7 +145,7 @@ class ServerReactor(EPollReactor):
             # Each for itself may have been quick. A slow one is named by its connection.
             served = Counter(_served(selectables.get(fd)) for fd, _ in events).most_common()
             names = ", ".join(f"{name} x {count}" for name, count in served)
-            self._stalls.report(took, f"one round of {len(events)} events: {names}")
+            self._stalls.report(took, f"one turn of {len(events)} events: {names}")
 
     doIteration = doPoll
 

@@ -9,7 +9,8 @@ from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.net.tls_contexts import TlsConfigError, TlsContext, server_context
+from rocketmq_tw.net.errors import TlsConfigError
+from rocketmq_tw.net.tls_contexts import TlsContext, server_context
 
 HANDSHAKE_BYTE = 0x16
 

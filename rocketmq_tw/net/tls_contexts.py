@@ -18,14 +18,11 @@ from twisted.internet.ssl import AcceptableCiphers, CertificateOptions
 from twisted.logger import Logger
 
 from rocketmq_tw.config.net import CIPHERS, TlsConfig
+from rocketmq_tw.net.errors import TlsConfigError
 
 _SUITES = AcceptableCiphers.fromOpenSSLCipherString(CIPHERS)
 
 log = Logger()
-
-
-class TlsConfigError(ValueError):
-    """TLS keys that contradict each other or name files that cannot be used."""
 
 
 class TlsContext:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.values import split_named_ports
 from rocketmq_tw.metrics.instruments import Metric, gauge
-from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.address import host_address, split_address
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
@@ -19,7 +19,7 @@ from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
-from rocketmq_tw.proxy.messaging.heartbeats import Heartbeats
+from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
 from rocketmq_tw.proxy.messaging.offsets import Offsets
 from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
@@ -28,12 +28,14 @@ from rocketmq_tw.proxy.messaging.pulling import Pulling
 from rocketmq_tw.proxy.messaging.recalls import Recalls
 from rocketmq_tw.proxy.messaging.receiving import Receiving
 from rocketmq_tw.proxy.messaging.renewal import Renewal
-from rocketmq_tw.proxy.messaging.routes import Routes
+from rocketmq_tw.proxy.messaging.routes import RouteQueries
 from rocketmq_tw.proxy.messaging.sends import Sends, TopicTypes
 from rocketmq_tw.proxy.messaging.telemetry import Telemetry
-from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.registration import Registration
+from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
+from rocketmq_tw.proxy.neighbours.records import ProxyIdentity
+from rocketmq_tw.proxy.registration import ClientRegistration
 from rocketmq_tw.proxy.remoting.broker_ports import BrokerPorts
 from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.runtime.clock import wall_clock_ms
@@ -50,12 +52,15 @@ class Proxy:
         self._config = config
         metadata = Metadata(reactor, brokers, config)
         halves = HalfPlaces(reactor, config.transaction_data_expire_millis / 1000)
-        transactions = Transactions(reactor, brokers, halves)
+        transactions = TransactionDecisions(reactor, brokers, halves)
         asked = AskedClients(reactor, transactions.recover)
         self.clients = ProxyClients(
             reactor.seconds, asked.hand_on, lambda: config.channel_expired_timeout / 1000
         )
-        self._registration = Registration(reactor, brokers, self.clients, Slices(reactor))
+        self._neighbours = _neighbours(reactor, brokers, config)
+        self._registration = ClientRegistration(
+            reactor, brokers, self.clients, Slices(reactor), self._neighbours.telling
+        )
         popped = PopClient(brokers)
         renewal = self._renewal = Renewal(reactor, popped, self.clients, metadata, config)
         claims = Claims(renewal)
@@ -63,8 +68,8 @@ class Proxy:
         outgoing = OutgoingMessages(config, wall_clock_ms, in_thread)
         services = (
             Telemetry(config, self.clients, metadata, asked),
-            Heartbeats(self.clients),
-            Routes(brokers, metadata, config),
+            ClientHeartbeats(self.clients),
+            RouteQueries(brokers, metadata, config),
             Sends(reactor, brokers, types, outgoing, halves),
             transactions,
             Recalls(reactor, brokers, types),
@@ -81,12 +86,15 @@ class Proxy:
             self.methods.update(service.methods())
         typed = metadata if config.enable_topic_message_type_check else None
         ports = BrokerPorts(split_named_ports(config.remoting_broker_ports))
-        self._classic = ClassicRequests(brokers, reactor, _advertised(config), typed, ports)
+        self._classic = ClassicRequests(
+            brokers, reactor, self._neighbours, _advertised(config), typed, ports
+        )
         #: Request code -> what answers classic clients.
         self.handlers: dict[int, Handler] = self._classic.handlers()
 
     def start(self) -> None:
         """Registers clients with brokers from now on."""
+        self._neighbours.start()
         self._registration.start()
         self._classic.start()
 
@@ -97,7 +105,9 @@ class Proxy:
         drained = drain()
         self._registration.stop()
         self._classic.stop()
-        return drained.addCallback(lambda _: self._renewal.stop())
+        return drained.addCallback(
+            lambda _: gatherResults([self._renewal.stop(), self._neighbours.stop()])
+        ).addCallback(lambda _: None)
 
     def metrics(self) -> Iterable[Metric]:
         """Yields the proxy's figures."""
@@ -106,6 +116,7 @@ class Proxy:
         yield gauge("rocketmq_proxy_clients", len(self.clients), {"protocol_type": "grpc"})
         classic = len(self._classic.clients)
         yield gauge("rocketmq_proxy_clients", classic, {"protocol_type": "remoting"})
+        yield gauge("rocketmq_proxy_consumers_elsewhere", len(self._neighbours.members))
 
 
 def _advertised(config: ProxyConfig) -> Endpoint | None:
@@ -115,3 +126,20 @@ def _advertised(config: ProxyConfig) -> Endpoint | None:
     if config.advertised_address:
         return Endpoint(*split_address(config.advertised_address))
     return None
+
+
+def _neighbours(reactor: Any, brokers: IBrokers, config: ProxyConfig) -> Neighbours:
+    identity = ProxyIdentity(
+        config.local_serve_addr or host_address(),
+        config.remoting_listen_port,
+        config.grpc_server_port,
+    )
+    return Neighbours(
+        reactor,
+        brokers,
+        identity,
+        config.heartbeat_syncer_topic_name,
+        config.heartbeat_syncer_topic_cluster_name or config.rocket_mq_cluster_name,
+        lambda: config.channel_expired_timeout / 1000,
+        wall_clock_ms,
+    )

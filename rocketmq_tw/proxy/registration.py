@@ -1,12 +1,14 @@
 """Registers the gRPC clients of a proxy with brokers, as classic clients register themselves: so
-that brokers ask them, and tools see them."""
+that brokers ask them, and tools see them. Other proxies are told of them too."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from hashlib import blake2b
 
+from google.protobuf.json_format import MessageToJson, SerializeToJsonError
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -16,12 +18,15 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.memberships import entered
-from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of
+from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of, origin_of
+from rocketmq_tw.proxy.neighbours.telling import Telling
+from rocketmq_tw.proxy.proto.messaging_pb2 import Settings
 from rocketmq_tw.proxy.topic_brokers import find_brokers
 from rocketmq_tw.runtime.fairness import FewAtOnce
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.clients import HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -34,19 +39,25 @@ _AT_ONCE = 16
 _ANSWER_SECONDS = 3.0
 
 
-class Registration:
+class ClientRegistration:
     """Tells brokers of clients: at once of those that come, change or go, and again and again of
     all. A broker that hangs is told late, and holds up no other."""
 
     log = Logger()
 
     def __init__(
-        self, clock: IReactorTime, brokers: IBrokers, clients: ProxyClients, in_slices: Slices
+        self,
+        clock: IReactorTime,
+        brokers: IBrokers,
+        clients: ProxyClients,
+        in_slices: Slices,
+        telling: Telling,
     ) -> None:
         self._clock = clock
         self._brokers = brokers
         self._clients = clients
         self._in_slices = in_slices
+        self._neighbours = telling
         #: Clients whose brokers are to be found.
         self._looking: FewAtOnce[ProxyClient] = FewAtOnce(_AT_ONCE)
         #: Broker name -> clients that it is to be told of.
@@ -59,6 +70,7 @@ class Registration:
         ]
         clients.settled.add(self._register)
         clients.gone.add(brokers.forget)
+        clients.gone.add(telling.gone)
 
     def start(self) -> None:
         """Registers clients again and again from now on."""
@@ -73,6 +85,9 @@ class Registration:
             waiting.clear()
 
     def _expire(self) -> Deferred[object]:
+        # Brokers come and go, too.
+        for name in [name for name, telling in self._telling.items() if not telling.is_busy]:
+            del self._telling[name]
         return self._in_slices(self._clients.expire())
 
     def _register_all(self) -> Deferred[object]:
@@ -96,6 +111,7 @@ class Registration:
         if not self._is_here(client):
             return
         data = heartbeat_of(client, int(self._clock.seconds() * 1000))
+        self._tell_neighbours(client, data)
         try:
             self._brokers.enter(client, entered(data), found.names if found.is_complete else None)
         except RequestError as error:
@@ -104,6 +120,20 @@ class Registration:
         body = encode_body(data)
         for name in found.names:
             self._telling[name].add(client, partial(self._tell, name, client, body))
+
+    def _tell_neighbours(self, client: ProxyClient, data: HeartbeatData) -> None:
+        settings = client.settings
+        if settings is None or not data.consumer_data_set:
+            self._neighbours.gone(client)
+            return
+        text = settings.SerializeToString(deterministic=True)
+        self._neighbours.heard(
+            client,
+            origin_of(client),
+            data.consumer_data_set,
+            blake2b(text, digest_size=16).digest(),
+            lambda _: _as_json(settings),
+        )
 
     def _tell(self, name: str, client: ProxyClient, body: bytes) -> Deferred[None] | None:
         if not self._is_here(client):
@@ -124,3 +154,12 @@ class Registration:
     def _not_told(self, failure: Failure, name: str) -> None:
         failure.trap(RemotingError, RequestError)
         self.log.info("{name}: {why}", name=name, why=failure.getErrorMessage())
+
+
+def _as_json(settings: Settings) -> str | None:
+    """Returns settings as JSON; None where JSON has no words for them, such as for a duration whose
+    nanoseconds are seconds."""
+    try:
+        return MessageToJson(settings, indent=None)
+    except (SerializeToJsonError, ValueError):
+        return None

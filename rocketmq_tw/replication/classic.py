@@ -22,7 +22,7 @@ from twisted.internet.interfaces import IReactorTime
 from rocketmq_tw.replication.interfaces import IReplicatedLog
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.ends import LinkError, MasterLink, ReadLog, SlaveLink
-from rocketmq_tw.replication.links.service import HAService
+from rocketmq_tw.replication.links.service import TOO_FEW, HAService
 from rocketmq_tw.replication.links.settings import HASettings
 
 REPORT = Struct(">q")
@@ -140,17 +140,30 @@ def in_sync(slave_offsets: Iterable[int], log_end: int, max_gap: int) -> int:
     return 1 + len([at for at in slave_offsets if at >= 0 and log_end - at < max_gap])
 
 
-def required(
+def wanted_copies(
     available: int, *, in_sync_replicas: int, min_in_sync_replicas: int, automatic: bool
-) -> Requirement:
-    """Returns what a send must wait for with `available` replicas in sync.
+) -> int:
+    """Returns how many copies the keys ask for with `available` replicas in sync.
 
     `automatic` (enableAutoInSyncReplicas) lowers the demand to what is there, never below
     `min_in_sync_replicas`.
     """
-    wanted = max(in_sync_replicas, 2)
     if automatic:
-        wanted = max(min(wanted, available), min_in_sync_replicas)
+        return max(min(in_sync_replicas, available), min_in_sync_replicas)
+    return in_sync_replicas
+
+
+def required(
+    available: int, *, in_sync_replicas: int, min_in_sync_replicas: int, automatic: bool
+) -> Requirement:
+    """Returns what a send must wait for with `available` replicas in sync: as `wanted_copies`, but
+    for a slave at least where `automatic` does not spare that."""
+    wanted = wanted_copies(
+        available,
+        in_sync_replicas=max(in_sync_replicas, 2),
+        min_in_sync_replicas=min_in_sync_replicas,
+        automatic=automatic,
+    )
     return Requirement(wanted, available)
 
 
@@ -161,10 +174,27 @@ class ClassicHAService(HAService[ClassicMasterLink]):
         """See `HAService`."""
         return ClassicMasterLink(self._log.read, self._settings, self._now_ms())
 
+    def refusal(self) -> str:
+        """See `IReplicator`: as stock, where a slave may act for this broker."""
+        settings = self._settings
+        if not settings.refuses_too_few:
+            return ""
+        available = self._available()
+        wanted = wanted_copies(
+            available,
+            in_sync_replicas=settings.in_sync_replicas,
+            min_in_sync_replicas=settings.min_in_sync_replicas,
+            automatic=settings.automatic,
+        )
+        return TOO_FEW if wanted > available else ""
+
+    def _available(self) -> int:
+        return in_sync(self._acknowledged(), self._log.end_offset, self._settings.max_gap)
+
     def _required(self) -> int | None:
         settings = self._settings
         requirement = required(
-            in_sync(self._acknowledged(), self._log.end_offset, settings.max_gap),
+            self._available(),
             in_sync_replicas=settings.in_sync_replicas,
             min_in_sync_replicas=settings.min_in_sync_replicas,
             automatic=settings.automatic,

@@ -175,6 +175,35 @@ class SerialQueue(Generic[K]):
         return serial.run(work).addBoth(over)
 
 
+class SerialTurns(Generic[K]):
+    """Does one piece of work at a time, one of each source after the other."""
+
+    def __init__(self) -> None:
+        self._one = Serial()
+        self._waiting: dict[K, deque[Callable[[], Any]]] = {}
+
+    def run(self, source: K, work: Callable[[], Any]) -> Deferred[Any]:
+        """Fires with what `work` returns, called behind all else of `source`, when it has its
+        turn."""
+        done: Deferred[Any] = Deferred()
+
+        def piece() -> Deferred[Any]:
+            return maybeDeferred(work).addBoth(done.callback)
+
+        self._waiting.setdefault(source, deque()).append(piece)
+        self._one.run(self._next)
+        return done
+
+    def _next(self) -> Any:
+        source = next(iter(self._waiting))
+        mine = self._waiting.pop(source)
+        piece = mine.popleft()
+        if mine:
+            # Behind the others.
+            self._waiting[source] = mine
+        return piece()
+
+
 class FewAtOnce(Generic[K]):
     """Does work for things that are due, for `limit` of them at the same time, in the order in
     which they became due. Work of a thing that is due already takes the place of the former."""
@@ -190,6 +219,11 @@ class FewAtOnce(Generic[K]):
     def __len__(self) -> int:
         """Returns how many things wait for their turn."""
         return len(self._due)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something waits or is under way."""
+        return bool(self._due) or self._under_way > 0
 
     def add(self, thing: K, work: Callable[[], Any]) -> None:
         """Has `work` called, now or when its turn comes; it may return a Deferred. A failure is

@@ -22,6 +22,10 @@ class SharedResults:
         self._one = Serial()
         self._waiting: dict[Hashable, Waiters[Any]] = {}
 
+    def __len__(self) -> int:
+        """How many results are asked for and not begun."""
+        return len(self._waiting)
+
     def get(self, key: Hashable, make: Callable[[], Deferred[Any]]) -> Deferred[Any]:
         """Fires with what `make` fires with; equal keys stand for equal results."""
         if key in self._waiting:

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import Cooperator
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 #: Goes through steps as `Slices` does.
 InSlices = Callable[[Iterator[None]], "Deferred[Any]"]
@@ -36,7 +37,7 @@ class Slices:
         happens in between. A single step is made when this returns."""
         try:
             for _ in steps:
-                return self._cooperator.coiterate(steps)
+                return self._cooperator.coiterate(steps).addErrback(_freed)
         except Exception:
             return fail()
         return succeed(None)
@@ -47,6 +48,16 @@ class Slices:
         self(steps).addErrback(
             lambda failure: self.log.failure("{purpose} failed", failure=failure, purpose=purpose)
         )
+
+
+def _freed(failure: Failure) -> Failure:
+    """Takes the task out of the traceback of its failure: they refer to each other, and what the
+    steps had made would stay until the collector looks for cycles, which servers have it do
+    rarely."""
+    if failure.tb is not None and failure.value is not None:
+        failure.tb = failure.tb.tb_next
+        failure.value.__traceback__ = failure.tb
+    return failure
 
 
 def all_steps(steps: Iterator[None]) -> Deferred[Any]:

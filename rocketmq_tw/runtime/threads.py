@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.threads import deferToThreadPool
+from twisted.python.failure import Failure
 
 #: Runs a blocking call in a thread; fires with its result.
 InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
@@ -14,7 +15,23 @@ InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
 
 def in_pool(reactor: Any) -> InThread:
     """Returns an `InThread` that uses the thread pool of `reactor`."""
-    return lambda job: deferToThreadPool(reactor, reactor.getThreadPool(), job)
+
+    def run(job: Callable[[], Any]) -> Deferred[Any]:
+        done = deferToThreadPool(reactor, reactor.getThreadPool(), _outcome, job)
+        return done.addCallback(list.pop)
+
+    return run
+
+
+def _outcome(job: Callable[[], Any]) -> list[Any]:
+    """Returns a list with what `job` returns, or with its failure, to be taken out: the thread's
+    functions, to which a failure refers, have the list among their variables. With the failure
+    there, what the job had made would stay until the collector looks for cycles, which servers have
+    it do rarely."""
+    try:
+        return [job()]
+    except Exception:
+        return [Failure()]
 
 
 def at_once(job: Callable[[], Any]) -> Deferred[Any]:

@@ -15,6 +15,7 @@ from rocketmq_tw.broker.cluster.addresses import announced_host
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.container import SEPARATE, BrokerContainerConfig
 from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import Setting
 from rocketmq_tw.container.broker_files import BrokerFiles
@@ -27,11 +28,11 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.live_config import CONTAINER_RULES, LiveConfig, in_config_file
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
-from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
@@ -48,7 +49,7 @@ class Options(NamesrvAddressOptions):
     """What `twistd rmq-container` takes."""
 
     synopsis = "[-c container.conf] [-b broker.conf:...] [-n host:port;...] [-o key=value]... [-p]"
-    types = (BrokerContainerConfig, NettyServerConfig, NettyClientConfig, TlsConfig)
+    types = (BrokerContainerConfig, NettyServerConfig, NettyClientConfig, TlsConfig, LogConfig)
     own_defaults: ClassVar[dict[str, str]] = {"listenPort": LISTEN_PORT}
 
     optParameters: ClassVar[list[list[Any]]] = [

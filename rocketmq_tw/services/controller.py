@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import Setting
@@ -21,11 +22,11 @@ from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.interfaces import AccessChecks, IPeer
 from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
-from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.raft.core.config import NodeConfig
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
@@ -47,7 +48,14 @@ class Options(ServerOptions):
     """What `twistd rmq-controller` takes."""
 
     synopsis = "[-c controller.conf] [-o key=value]... [-p]"
-    types = (ControllerConfig, NettyServerConfig, NettyClientConfig, TlsConfig, MonitoringConfig)
+    types = (
+        ControllerConfig,
+        NettyServerConfig,
+        NettyClientConfig,
+        TlsConfig,
+        MonitoringConfig,
+        LogConfig,
+    )
     own_defaults: ClassVar[Mapping[str, str]] = CONTROLLER_DEFAULTS
 
     def settings(self) -> list[Setting]:

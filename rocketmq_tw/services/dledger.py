@@ -9,13 +9,14 @@ from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.failure import Failure
 
+from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
-from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.member_addresses import MemberAddresses
@@ -26,7 +27,7 @@ from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
-from rocketmq_tw.services.options import read_tls_option, whole_number
+from rocketmq_tw.services.options import read_tls_option, settle_twistd, whole_number
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -94,10 +95,13 @@ class Options(usage.Options):
                 raise usage.UsageError(f"--preferred-leaders: {leader} is none of the peers")
         if self["index-file-size"] % 32:
             raise usage.UsageError("--index-file-size has to be a multiple of 32")
-        tls = read_tls_option(self["tls-config"]) or (TlsConfig() if self["tls"] else None)
+        tls = read_tls_option(self["tls-config"], for_server=True)
+        if tls is None and self["tls"]:
+            tls = TlsConfig()
         self.server_tls = tls
         if self["tls"] or (tls is not None and tls.server_mode == "enforcing"):
             self.client_tls = tls
+        settle_twistd(self.parent, LogConfig())
 
     @property
     def preferred_leaders(self) -> tuple[str, ...]:

@@ -40,6 +40,12 @@ class KeysToChange:
     paths: Mapping[str, str] = field(default_factory=dict)
 
 
+#: Those of a proxy that cannot listen.
+PROXY_KEYS = KeysToChange(
+    port="the proxy's grpcServerPort, remotingListenPort or remotingBrokerPorts"
+)
+
+
 def refuse_to_start(reactor: Any, error: BaseException | None, keys: KeysToChange) -> None:
     """Logs one line that says why and what to change, stops what has started, and ends with
     status 1.

@@ -13,10 +13,12 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded, load
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting
-from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.config.proxy import OWN_DEFAULTS, ProxyConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services.options import NamesrvAddressOptions, read_file
-from rocketmq_tw.services.proxy import OWN_DEFAULTS
+
+#: As with stock's local proxies, whose clients the broker knows; a file may name the topic.
+LOCAL_DEFAULTS = {"heartbeatSyncerTopicName": ""}
 
 _TYPES = (ProxyConfig, NettyServerConfig, NettyClientConfig, TlsConfig)
 
@@ -59,7 +61,8 @@ def load_local_proxy(path: str | None, broker: Loaded, home: str) -> Loaded:
     """Returns the configuration of a proxy in a broker's process from the file at `path`; where it
     does not say to which address the ports belong, and how brokers are spoken to, it is as the
     broker has it. Raises `ConfigError`."""
-    settings = [Setting(key, value, "default") for key, value in OWN_DEFAULTS.items()]
+    defaults = {**OWN_DEFAULTS, **LOCAL_DEFAULTS}
+    settings = [Setting(key, value, "default") for key, value in defaults.items()]
     bind_address = broker[NettyServerConfig].bind_address
     settings.append(Setting("bindAddress", bind_address, "the broker's"))
     use_tls = "true" if broker[NettyClientConfig].use_tls else "false"

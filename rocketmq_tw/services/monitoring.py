@@ -12,7 +12,6 @@ from twisted.internet.error import CannotListenError
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.metrics.instruments import Metric
-from rocketmq_tw.net.monitoring import Monitoring
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 
@@ -34,6 +33,9 @@ class MonitoringService(service.Service):
 
     def __init__(self, reactor: Any, config: MonitoringConfig, server: Monitored) -> None:
         self.setName("monitoring")
+        # Only here: the web server and the client library take a good part of a start.
+        from rocketmq_tw.net.monitoring import Monitoring
+
         self._reactor = reactor
         self._monitoring = Monitoring(
             reactor, config, in_pool(reactor), server.metrics, server.not_ready

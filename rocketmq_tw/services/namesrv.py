@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
@@ -21,10 +22,10 @@ from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
-from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerService
@@ -47,6 +48,7 @@ class Options(ServerOptions):
         NettyClientConfig,
         ControllerConfig,
         MonitoringConfig,
+        LogConfig,
     )
     own_defaults: ClassVar[Mapping[str, str]] = {"listenPort": "9876", **CONTROLLER_DEFAULTS}
 

@@ -10,8 +10,11 @@ from twisted.python import usage
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.load import Loaded, load, read_tls_config
-from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.config.log import LogConfig
+from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting, read_json, read_properties
+from rocketmq_tw.services.logs import take_over_log
+from rocketmq_tw.services.pid_file import choose_pid_file
 
 
 def whole_number(option: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
@@ -28,15 +31,28 @@ def whole_number(option: str, lowest: int, highest: int | None = None) -> Callab
     return read
 
 
-def read_tls_option(path: str | None) -> TlsConfig | None:
+def read_tls_option(path: str | None, *, for_server: bool = False) -> TlsConfig | None:
     """Returns the file that `--tls-config` names, if any; raises `UsageError` where it cannot be
-    used."""
+    used, see `read_tls_config`."""
     if path is None:
         return None
     try:
-        return read_tls_config(path)
+        return read_tls_config(path, for_server=for_server)
     except ConfigError as error:
         raise usage.UsageError(f"--tls-config: {error}") from error
+
+
+def settle_twistd(twistd: Any, log_config: LogConfig, port: int | None = None) -> None:
+    """Gives the options of `twistd` that its user left out what suits a server, see
+    `choose_pid_file` and `take_over_log`; without `twistd` nothing."""
+    if twistd is not None:
+        choose_pid_file(twistd, port)
+        take_over_log(twistd, log_config)
+
+
+def is_open_to_all(bind_address: str) -> bool:
+    """Whether a server that listens there is reached at all addresses of its machine."""
+    return bind_address in ("", "0.0.0.0", "::")
 
 
 class ServerOptions(usage.Options):
@@ -87,11 +103,22 @@ class ServerOptions(usage.Options):
                     sys.stderr.write(f"{notice.text}\n")
             sys.stdout.write(self.loaded.properties())
             raise SystemExit(0)
+        settle_twistd(self.parent, self.loaded[LogConfig], self.pid_port())
         for notice in self.loaded.notices:
             if notice.is_warning:
                 self.log.warn("{text}", text=notice.text)
             else:
                 self.log.info("{text}", text=notice.text)
+        if is_open_to_all(self.loaded[NettyServerConfig].bind_address):
+            self.log.warn(
+                "bindAddress is {address}, and there is no access control: whoever reaches a port"
+                " of this server may use it; give an address for its users, or use a firewall",
+                address=self.loaded[NettyServerConfig].bind_address,
+            )
+
+    def pid_port(self) -> int | None:
+        """Returns a port that tells this server from others of its kind on this machine."""
+        return self.loaded[NettyServerConfig].listen_port
 
     def check(self, loaded: Loaded) -> None:
         """Raises `ConfigError` where settings that can be used by themselves do not fit."""

@@ -15,18 +15,19 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError
-from rocketmq_tw.config.proxy import LOCAL, ProxyConfig
+from rocketmq_tw.config.proxy import LOCAL, OWN_DEFAULTS, ProxyConfig
 from rocketmq_tw.config.values import split_named_ports
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.server_metrics import MetricsLog, request_latency
 from rocketmq_tw.net.tls import ServerTls
-from rocketmq_tw.net.tls_contexts import TlsConfigError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.grpc.health import HealthService
@@ -40,29 +41,29 @@ from rocketmq_tw.proxy.proto import messaging_pb2
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
-from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
+from rocketmq_tw.services.failed_start import PROXY_KEYS, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
-
-#: Where our proxies depart from stock's: clients go on as they came, and nobody is given a
-#: certificate that proves nothing.
-OWN_DEFAULTS = {"useEndpointPortFromRequest": "true", "tlsTestModeEnable": "false"}
-
-
-#: What to change where a proxy cannot listen.
-PROXY_KEYS = KeysToChange(
-    port="the proxy's grpcServerPort, remotingListenPort or remotingBrokerPorts"
-)
 
 
 class Options(NamesrvAddressOptions):
     """What `twistd rmq-proxy` takes."""
 
     synopsis = "[-c rmq-proxy.json] [-n host:port;...] [-o key=value]... [-p]"
-    types = (ProxyConfig, NettyServerConfig, NettyClientConfig, TlsConfig, MonitoringConfig)
+    types = (
+        ProxyConfig,
+        NettyServerConfig,
+        NettyClientConfig,
+        TlsConfig,
+        MonitoringConfig,
+        LogConfig,
+    )
     own_defaults: ClassVar[Mapping[str, str]] = OWN_DEFAULTS
+
+    def pid_port(self) -> int | None:
+        return self.loaded[ProxyConfig].grpc_server_port
 
     def postOptions(self) -> None:
         super().postOptions()

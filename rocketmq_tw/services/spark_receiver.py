@@ -15,18 +15,21 @@ from twisted.python.failure import Failure
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.client.settings import ConsumerSettings, StartFrom
+from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
-from rocketmq_tw.services.options import read_tls_option, whole_number
+from rocketmq_tw.services.options import read_tls_option, settle_twistd, whole_number
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
 from rocketmq_tw.spark.dstreams.records import record_of
 from rocketmq_tw.spark.dstreams.unconfirmed import Unconfirmed
 from rocketmq_tw.wire.errors import RequestError
 
+#: Seconds that a stop waits for confirmations that are on their way; jobs may take hours.
+STOP_SECONDS = 1.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -93,6 +96,7 @@ class Options(usage.Options):
                 check_topic(topic)
         except RequestError as error:
             raise usage.UsageError(error.remark) from error
+        settle_twistd(self.parent, LogConfig(), self["data"])
 
     @property
     def topics(self) -> list[str]:
@@ -118,6 +122,7 @@ class SparkReceiverService(service.Service):
         settings = ConsumerSettings(
             start_from=StartFrom.FIRST if first else StartFrom.LAST,
             concurrency=options["max-unconfirmed"],
+            stop_seconds=STOP_SECONDS,
         )
         self._consumer = PushConsumer(
             reactor,

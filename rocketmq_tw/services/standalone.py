@@ -16,6 +16,7 @@ from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
@@ -47,6 +48,7 @@ class Options(LocalProxyOptions):
         TlsConfig,
         ControllerConfig,
         MonitoringConfig,
+        LogConfig,
     )
     #: On loopback and beneath the current directory: nothing to set up, nobody else gets in.
     own_defaults: ClassVar[Mapping[str, str]] = {
@@ -79,6 +81,8 @@ class StandaloneService(service.Service):
         self.name_server = NamesrvService(
             reactor, loaded, listen_port=loaded[StandaloneConfig].namesrv_listen_port
         )
+        enforcing = loaded[TlsConfig].server_mode == "enforcing"
+        self._tls_option = " --tls" if enforcing else ""
         self.broker = BrokerService(reactor, loaded, proxy=proxy, config_path=config_path)
 
     def startService(self) -> None:
@@ -129,7 +133,7 @@ class StandaloneService(service.Service):
             "{rmqadmin} clusterList -n {name_server}\n"
             "{rmqadmin} sendMessage -n {name_server} -t Orders -p hello\n"
             "{rmqadmin} consumeMessage -n {name_server} -t Orders",
-            rmqadmin=os.path.join(os.path.dirname(sys.argv[0]), "rmqadmin"),
+            rmqadmin=os.path.join(os.path.dirname(sys.argv[0]), "rmqadmin") + self._tls_option,
             name_server=self.name_server.local_address,
         )
 

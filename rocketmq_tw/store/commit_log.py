@@ -63,8 +63,10 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Where the oldest file starts."""
-        return self.segments.starts[0] if self.segments.starts else self.end_offset
+        """Where the oldest file starts; without files, where the first one will."""
+        starts = self.segments.starts
+        # Not the end: what is buffered has no file yet.
+        return starts[0] if starts else self.written_offset
 
     @property
     def file_starts(self) -> list[int]:

@@ -6,43 +6,23 @@ Format: docs/formats/consumequeue.md.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import attrs
 
 from rocketmq_tw.message.layout import MIN_RECORD_SIZE
 from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
+from rocketmq_tw.store.queue_units import (
+    FILLER,
+    FILLER_SIZE,
+    UNIT,
+    UNIT_SIZE,
+    Unit,
+    end_of_kept,
+)
 from rocketmq_tw.store.segments import Segments, Short
 from rocketmq_tw.store.unwritten import QueueTotals, Unwritten
-
-UNIT = struct.Struct(">qiq")
-UNIT_SIZE = 20
-_FILLER_SIZE = 0x7FFFFFFF
-#: Stands in front of a queue's first message.
-FILLER = UNIT.pack(0, _FILLER_SIZE, 0)
-
-
-class Unit(NamedTuple):
-    """One unit of a consume queue: where a message stands in the log, its size in bytes and its tag
-    code."""
-
-    position: int
-    size: int
-    tags_code: int
-
-    @property
-    def is_filler(self) -> bool:
-        """Whether it stands for no message."""
-        return self.size == _FILLER_SIZE
-
-    @property
-    def is_written(self) -> bool:
-        """Whether it is anything but the zeros of a file's unwritten rest."""
-        return self.position >= 0 and self.size > 0
-
 
 #: Among so many of its last units, or its first, a queue looks for one that has an extra.
 _LOOKED_AT = 256
@@ -116,7 +96,7 @@ class ConsumeQueue:
                 return False
             else:
                 # Messages were lost. Their fillers keep the positions in ascending order.
-                lost = UNIT.pack(max(self.max_physical, 0), _FILLER_SIZE, 0)
+                lost = UNIT.pack(max(self.max_physical, 0), FILLER_SIZE, 0)
                 self.pending.extend([lost] * (queue_offset - expected))
         self.pending.append(UNIT.pack(position, size, tags_code))
         self.max_physical = position + size
@@ -256,15 +236,16 @@ class ConsumeQueue:
                     return unit.position
         return -1
 
-    def load(self) -> bool:
-        """Lists the files and finds the end; returns whether a file had to be repaired."""
+    def load(self, *, clean: bool) -> bool:
+        """Lists the files and finds the end; returns whether a file had to be repaired. `clean`:
+        all that is there is durable."""
         repaired = self.segments.load(
             "mappedFileSizeConsumeQueue", short=Short.EXTEND, drop_behind_gap=True
         )
         self._count_files()
         if self.extension is not None:
             self.extension.load()
-        self.cut_where(lambda unit: unit.is_written)
+        self._cut_where(lambda unit: unit.is_written, synced=clean)
         return repaired
 
     def end_at(self, position: int) -> int:
@@ -284,19 +265,14 @@ class ConsumeQueue:
 
         Where it is not, the queue may end too late, but never too early.
         """
+        self._cut_where(keep)
+
+    def _cut_where(self, keep: Callable[[Unit], bool], *, synced: bool = False) -> None:
         self.write_out()
-        first = self._first_offset()
         end = self.segments.end // UNIT_SIZE
         self._end_becomes(end)
-        low, high = first, end
-        while low < high:
-            middle = (low + high) // 2
-            data = self.read(middle, 1)
-            if len(data) == UNIT_SIZE and keep(Unit._make(UNIT.unpack(data))):
-                low = middle + 1
-            else:
-                high = middle
-        self._end_at(low)
+        kept = end_of_kept(self.read, self._first_offset(), end, keep)
+        self._end_at(kept, synced=synced)
 
     def cut_behind(self, position: int) -> None:
         """Drops the units of records that stand at `position` of the log or behind it."""
@@ -311,7 +287,7 @@ class ConsumeQueue:
         end = self._first_offset()
         while units := self.read(end, self._units_per_file):
             for start, size, _ in UNIT.iter_unpack(units):
-                if start < position or size == _FILLER_SIZE or size <= 0:
+                if start < position or size == FILLER_SIZE or size <= 0:
                     break
                 end += 1
             else:
@@ -337,10 +313,10 @@ class ConsumeQueue:
         """Ends the queue at a queue offset."""
         self._end_at(max(offset, self._first_offset()))
 
-    def _end_at(self, end: int) -> None:
+    def _end_at(self, end: int, *, synced: bool = False) -> None:
         """Ends the queue there, with zeros behind, so that no old unit counts as written again."""
         self.write_out()
-        self.segments.cut(end * UNIT_SIZE, durable=False, keep_first=True)
+        self.segments.cut(end * UNIT_SIZE, durable=False, keep_first=True, synced=synced)
         self._end_becomes(end)
         self.next_offset = end
         self.pending = []
@@ -383,7 +359,7 @@ class ConsumeQueue:
         while low < high:
             middle = (low + high) // 2
             position, size, _ = UNIT.unpack(self.read(middle, 1))
-            if position < min_physical or (position == 0 and size == _FILLER_SIZE):
+            if position < min_physical or (position == 0 and size == FILLER_SIZE):
                 low = middle + 1
             else:
                 high = middle

@@ -109,6 +109,21 @@ class DeletedTopics:
             self._end = len(_text(kept))
             self._synced = self._noted
 
+    def forget(self, min_offset: int, checkpoint: Checkpoint) -> None:
+        """Forgets the oldest deletions, of which the log, that begins at `min_offset` now, has
+        nothing any more, and `checkpoint`, the last one, counts nothing. The file has them until it
+        is written again."""
+        known = checkpoint.safe_offset, checkpoint.units
+        gone = 0
+        for one in self._all:
+            if one.offset > min_offset or (one.safe_offset, one.all_units) == known:
+                break
+            gone += 1
+        for one in self._all[:gone]:
+            if self._latest.get(one.topic, min_offset + 1) <= min_offset:
+                del self._latest[one.topic]
+        del self._all[:gone]
+
     def forget_counts(self) -> None:
         """Drops the counts of queues and units, once a checkpoint was written since all these
         deletions. Durable when it returns."""
@@ -133,6 +148,8 @@ class DeletedTopics:
         except OSError:
             self.is_stale = True
             self._file.truncate(self._end)
+            # A power loss may leave what was written and not the truncation.
+            self._file.fsync()
             self.is_stale = False
             raise
         self._end += len(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 
 import msgspec
@@ -18,6 +19,7 @@ from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.multi_dispatch import FurtherUnit, MultiDispatch
 
 _UNIQUE_ID = b"UNIQ_KEY\x01"
+_KEY_SEPARATOR = KEY_SEPARATOR.encode()
 #: Name and value of each property that queue or index want, of properties behind a separator.
 _wanted = re.compile(rb"\x02(TAGS|UNIQ_KEY|KEYS)\x01([^\x02]*)").findall
 #: Keys of messages of a batch that go into the index in one go; with more each goes by itself.
@@ -295,22 +297,60 @@ class EntryMaker:
         tags_codes: list[int] = []
         keys: list[bytes] = []
         key_offsets: list[int] = []
-        for offset, each in zip(offsets, properties, strict=True):
+        every = [_wanted(b"\x02" + each) for each in properties]
+        of_all = _wanted(b"\x02" + common)
+        if not of_all and (columns := self._columns_of_like_names(every, offsets)) is not None:
+            return columns
+        codes: dict[bytes | None, int] = {None: 0, b"": 0}
+        for offset, each in zip(offsets, every, strict=True):
             # The first one counts of several with one name.
-            found = dict(reversed(_wanted(b"\x02" + each + common)))
+            found = dict(reversed(each + of_all))
             tags = found.get(b"TAGS")
-            tags_codes.append(java_hash_code(str(tags, "utf-8", "replace")) if tags else 0)
+            if tags not in codes:
+                codes[tags] = java_hash_code(str(tags or b"", "utf-8", "replace"))
+            tags_codes.append(codes[tags])
             if not self._index:
                 continue
             if unique_id := found.get(b"UNIQ_KEY"):
                 keys.append(unique_id)
                 key_offsets.append(offset)
-            if words := found.get(b"KEYS"):
-                for word in _words(words):
-                    keys.append(word)
-                    key_offsets.append(offset)
+            if text := found.get(b"KEYS"):
+                words = _words(text)
+                keys += words
+                key_offsets += [offset] * len(words)
                 if len(keys) > MOST_BATCH_KEYS:
                     return None
+        return tags_codes, keys, key_offsets
+
+    def _columns_of_like_names(
+        self, every: Sequence[Sequence[tuple[bytes, bytes]]], offsets: Sequence[int]
+    ) -> _Columns | None:
+        """Returns tags and keys of a batch of which `every` message has the same wanted properties
+        in the same order, each once, and one key at most; None for every other one."""
+        names = [name for name, _ in every[0]]
+        width, count = len(names), len(every)
+        flat = list(chain.from_iterable(every))
+        if (
+            len(set(names)) != width
+            or set(map(len, every)) != {width}
+            or [name for name, _ in flat] != names * count
+        ):
+            return None
+        values = {name: [value for _, value in flat[n::width]] for n, name in enumerate(names)}
+        tags_codes = [0] * count
+        if tags := values.pop(b"TAGS", None):
+            codes = {tag: java_hash_code(str(tag, "utf-8", "replace")) for tag in set(tags)}
+            tags_codes = list(map(codes.__getitem__, tags))
+        if not self._index or not values:
+            return tags_codes, [], []
+        words = values.get(b"KEYS", ())
+        columns = [values[name] for name in (b"UNIQ_KEY", b"KEYS") if name in values]
+        keys, key_offsets = [b""] * (count * len(columns)), [0] * (count * len(columns))
+        for n, column in enumerate(columns):
+            keys[n :: len(columns)] = column
+            key_offsets[n :: len(columns)] = offsets
+        if len(keys) > MOST_BATCH_KEYS or b"" in keys or _KEY_SEPARATOR in b"".join(words):
+            return None
         return tags_codes, keys, key_offsets
 
     def _deliver_time(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
@@ -322,4 +362,6 @@ class EntryMaker:
 
 
 def _words(keys: bytes) -> tuple[bytes, ...]:
-    return tuple([word for word in keys.split(KEY_SEPARATOR.encode()) if word])
+    if keys and _KEY_SEPARATOR not in keys:
+        return (keys,)
+    return tuple(filter(None, keys.split(_KEY_SEPARATOR)))

@@ -1,18 +1,14 @@
 """The message index: log offsets by `topic#key` (docs/formats/index.md).
 
-Keys are collected and written together: the entries of one go need one system call.
+Keys are collected, and hashed and written together: the entries of one go need one system call.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import lru_cache
 from itertools import repeat
-from operator import add, itemgetter, mul
-from sys import byteorder
 
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
@@ -24,121 +20,13 @@ from rocketmq_tw.store.index_file import (
     IndexKey,
     index_file_size,
 )
+from rocketmq_tw.store.key_hashes import key_hash, key_hashes
 
 _NAME_DIGITS = 17
 #: Keys collected before they are written.
 _BATCH = 256
 #: Keys that may wait in memory since they cannot be written: later they are, in one go.
 _MOST_PENDING = 1 << 15
-_UTF_16 = "utf-16-le" if byteorder == "little" else "utf-16-be"
-_MAX_POWERS = 1024
-_POWERS = [pow(31, n, 1 << 32) for n in range(_MAX_POWERS)][::-1]
-#: Characters of stock's unique ids, and how many of them name host, process and minute.
-_UNIQUE, _SHARED = 32, 24
-#: Two characters of ASCII added to a hash of at most this stay below the largest int.
-_NO_OVERFLOW = 0x7FFFFFFF - 127 * 32
-_all_but_two = itemgetter(slice(-2))
-_POWER_OF_MIDDLE = pow(31, _UNIQUE - 2 - _SHARED)
-
-
-def key_hash(text: str) -> int:
-    """Returns Java's `String.hashCode` without its sign, as stock's index takes it."""
-    return _magnitude(_hash_code(_units(text)))
-
-
-def topic_key_hash(topic: str, key: bytes) -> int:
-    """Returns `key_hash` of `topic#key`, `key` in UTF-8; the part before the key is computed
-    once."""
-    if not key.isascii():
-        return key_hash(f"{topic}#{str(key, 'utf-8', 'replace')}")
-    length = len(key)
-    power = _POWERS[-1 - length] if length < _MAX_POWERS else pow(31, length, 1 << 32)
-    return _magnitude(_hash_of_prefix(topic, b"") * power + _hash_code(key))
-
-
-class NeighbourHashes:
-    """`topic_key_hash` for keys that come one after the other. Unique ids of one producer share
-    their start for a minute, and mostly all but two characters within a millisecond, so it goes on
-    from there."""
-
-    def __init__(self) -> None:
-        self._topic = ""
-        self._others = b""
-        self._start = 0
-
-    def hash(self, topic: str, key: bytes) -> int:
-        """See `topic_key_hash`."""
-        if len(key) != _UNIQUE or not key.isascii():
-            return topic_key_hash(topic, key)
-        others = key[:-2]
-        if others != self._others or topic != self._topic:
-            start = _hash_of_prefix(topic, key[:_SHARED]) * _POWER_OF_MIDDLE
-            self._start = start + _hash_code(key[_SHARED:-2]) & 0xFFFFFFFF
-            self._others, self._topic = others, topic
-        value = (self._start * 31 + key[-2]) * 31 + key[-1] & 0xFFFFFFFF
-        return value if value < 0x80000000 else _magnitude(value)
-
-
-def batch_key_hashes(topic: str, keys: Sequence[bytes]) -> list[int]:
-    """Returns `topic_key_hash` of each key. Where all are stock's unique ids, as nearly always,
-    their common start is computed once."""
-    lengths = set(map(len, keys))
-    if _UNIQUE in lengths and len(lengths) > 1:
-        unique_ids = iter(batch_key_hashes(topic, [key for key in keys if len(key) == _UNIQUE]))
-        return [
-            next(unique_ids) if len(key) == _UNIQUE else topic_key_hash(topic, key) for key in keys
-        ]
-    joined = b"".join(keys)
-    if lengths != {_UNIQUE} or not joined.isascii():
-        return [topic_key_hash(topic, key) for key in keys]
-    starts = list(map(_all_but_two, keys))
-    hashes = {start: _hash_of_start(topic, start) for start in set(starts)}
-    if max(hashes.values()) > _NO_OVERFLOW or min(hashes.values()) == -0x80000000:
-        return [topic_key_hash(topic, key) for key in keys]
-    last_but_one, last = joined[_UNIQUE - 2 :: _UNIQUE], joined[_UNIQUE - 1 :: _UNIQUE]
-    last_two = map(add, map(mul, last_but_one, repeat(31)), last)
-    return list(map(abs, map(add, map(hashes.__getitem__, starts), last_two)))
-
-
-@lru_cache(maxsize=1024)
-def _hash_of_start(topic: str, start: bytes) -> int:
-    """Of a unique id's characters but the last two, with two characters 0 in their place, and with
-    Java's sign."""
-    shared = _hash_of_prefix(topic, start[:_SHARED]) * _POWER_OF_MIDDLE
-    hashed: int = (shared + _hash_code(start[_SHARED:])) * 31 * 31 & 0xFFFFFFFF
-    return hashed if hashed < 0x80000000 else hashed - 0x100000000
-
-
-@lru_cache(maxsize=4096)
-def _hash_of_prefix(topic: str, key_start: bytes) -> int:
-    return _hash_code(_units(f"{topic}#{key_start.decode()}")) & 0xFFFFFFFF
-
-
-def _units(text: str) -> bytes | array[int]:
-    """UTF-16 units."""
-    if text.isascii():
-        return text.encode()
-    return array("H", text.encode(_UTF_16, "surrogatepass"))
-
-
-def _hash_code(units: bytes | array[int]) -> int:
-    """Not brought down to 32 bits."""
-    length = len(units)
-    if length <= _MAX_POWERS:
-        return sum(map(mul, units, _POWERS[_MAX_POWERS - length :]))
-    value = 0
-    for unit in units:
-        value = value * 31 + unit & 0xFFFFFFFF
-    return value
-
-
-def _magnitude(value: int) -> int:
-    value &= 0xFFFFFFFF
-    if value & 0x80000000:
-        value = 0x100000000 - value
-        # The absolute value of the smallest int does not exist in Java; stock takes 0.
-        return 0 if value == 0x80000000 else value
-    return value
 
 
 def _begin_offset(file: IFile) -> int:
@@ -152,6 +40,10 @@ def index_name(now_ms: int) -> str:
     """Makes a file's name: its creation in local time, yyyyMMddHHmmssSSS."""
     moment = datetime.fromtimestamp(now_ms / 1000)
     return moment.strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}"
+
+
+#: A key that is not hashed yet: its topic, the key, its message's log offset and store time.
+_NewKey = tuple[str, bytes, int, int]
 
 
 class MessageIndex:
@@ -171,8 +63,9 @@ class MessageIndex:
         self._capacity = capacity
         self._clock = clock
         self._list: list[IndexFile] = []
+        self._new: list[_NewKey] = []
+        #: Keys in front of these that could not be written.
         self._pending: list[IndexKey] = []
-        self._hash = NeighbourHashes().hash
         #: What `load` must know after a power loss: the first log offset of the file that was the
         #: last one when slots were written back, and its count then. In front of that, entries
         #: and slots agree.
@@ -243,31 +136,34 @@ class MessageIndex:
         """Collects the keys of messages; messages in front of the last indexed one are passed
         over, that one itself is not, since a crash may have come between its keys."""
         last = self._list[-1].end_offset if self._list else -1
-        before = len(self._pending)
-        pending, hash_of = self._pending, self._hash
+        new = self._new
+        before = len(self._pending) + len(new)
         for entry in entries:
-            offset = entry.physical_offset
+            topic, offset, moment = entry.topic, entry.physical_offset, entry.store_timestamp
             if isinstance(entry, BatchEntry):
                 if offset < last:
                     self.add(entry.one_by_one())
                     continue
-                hashes = batch_key_hashes(entry.topic, entry.keys) if entry.keys else ()
                 offsets = entry.offsets if entry.key_offsets is None else entry.key_offsets
-                pending += zip(hashes, offsets, repeat(entry.store_timestamp), strict=False)
+                new += zip(repeat(topic), entry.keys, offsets, repeat(moment), strict=False)
             elif offset >= last:
                 for key in entry.keys:
-                    pending.append((hash_of(entry.topic, key), offset, entry.store_timestamp))
-        if len(pending) >= _BATCH:
+                    new.append((topic, key, offset, moment))
+        if len(new) + len(self._pending) >= _BATCH:
             try:
                 self.write_pending()
             except OSError:
                 # They stay for the next time, while they are not too many.
-                if len(pending) > _MOST_PENDING:
-                    del pending[before:]
+                if len(self._pending) > _MOST_PENDING:
+                    del self._pending[before:]
                     raise
 
     def write_pending(self) -> None:
         """Writes what is collected."""
+        if self._new:
+            topics, keys, offsets, moments = zip(*self._new, strict=True)
+            self._pending += zip(key_hashes(topics, keys), offsets, moments, strict=True)
+            self._new.clear()
         while self._pending:
             if not self._list or self._list[-1].is_full:
                 if self._list:
@@ -312,6 +208,7 @@ class MessageIndex:
         """Ends the index where the log ends now. In steps, between which it may be searched and
         nothing may be added. Durable at the end: a stale entry would later claim that another
         message at its offset is indexed."""
+        self._new = [key for key in self._new if key[2] < physical_offset]
         self._pending = [key for key in self._pending if key[1] < physical_offset]
         while self._list and self._list[-1].end_offset >= physical_offset:
             last = self._list[-1]

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from operator import itemgetter, mod
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from operator import floordiv, mod
 from sys import byteorder
 
 from rocketmq_tw.files.interface import IFile
@@ -21,7 +23,8 @@ SLOT_SIZE = 4
 #: Slots of a page; 4 KiB as files have them.
 PAGE_SLOTS = 1024
 
-_page_of = itemgetter(0)
+#: Makes an iterator do its work.
+_exhaust = deque[None](maxlen=0).extend
 
 
 class SlotTable:
@@ -31,46 +34,50 @@ class SlotTable:
         self.count = count
         self._file = file
         self._start = start
-        #: Page number -> its slots.
-        self._pages: dict[int, array[int]] = {}
+        #: All slots, of which those of the pages in `_read_pages` are as in the file or newer. One
+        #: piece of memory, since keys find it cold: of a page only what is used is there.
+        self._table: memoryview[int] | None = None
+        self._read_pages: set[int] = set()
         self._changed: set[int] = set()
 
     def exchange(self, slots: Sequence[int], first: int) -> list[int]:
         """Gives the slots the numbers from `first` on, one after the other; returns the number
         that each had, 0 for one that is not below the new one. The file has them after `write`."""
-        pages = self._pages
-        places = list(map(divmod, slots, repeat(PAGE_SLOTS)))
-        touched = set(map(_page_of, places))
-        for page in touched - pages.keys():
-            pages[page] = self._read(page)
+        touched = set(map(floordiv, slots, repeat(PAGE_SLOTS)))
+        table = self._in_memory(touched)
         self._changed |= touched
-        former = []
-        for number, (page, place) in enumerate(places, first):
-            table = pages[page]
-            former.append(table[place])
-            table[place] = number
+        end = first + len(slots)
+        if len(set(slots)) == len(slots):
+            former = list(map(table.__getitem__, slots))
+            _exhaust(map(table.__setitem__, slots, range(first, end)))
+        else:
+            former = []
+            for number, slot in enumerate(slots, first):
+                former.append(table[slot])
+                table[slot] = number
         if min(former) < 0 or max(former) >= first:
             return [old if 0 < old < new else 0 for new, old in enumerate(former, first)]
         return former
 
     def take_back(self, slots: Sequence[int], former: Sequence[int]) -> None:
         """Undoes an `exchange`."""
+        table = self._in_memory(set())
         for slot, number in zip(reversed(slots), reversed(former), strict=True):
-            self._pages[slot // PAGE_SLOTS][slot % PAGE_SLOTS] = number
+            table[slot] = number
 
     def peek(self, slot: int) -> int:
         """Reads one slot without keeping its page: for files that take no more entries."""
-        page = self._pages.get(slot // PAGE_SLOTS)
-        if page is None:
-            return self._read_slots(slot, 1)[0]
-        return page[slot % PAGE_SLOTS]
+        if slot // PAGE_SLOTS in self._read_pages:
+            return self._in_memory(set())[slot]
+        return self._read_slots(slot, 1)[0]
 
     def write(self) -> bool:
         """Writes the changed pages, neighbours with one call; whether there were any."""
         changed = sorted(self._changed)
+        table = self._in_memory(set()) if changed else memoryview(b"")
         run: list[bytes] = []
         for index, page in enumerate(changed):
-            run.append(_on_disk(self._pages[page]))
+            run.append(_on_disk(array("i", table[_slots_of(page)].tobytes())))
             if index + 1 == len(changed) or changed[index + 1] != page + 1:
                 first = page + 1 - len(run)
                 self._file.pwritev(run, self._start + first * PAGE_SLOTS * SLOT_SIZE)
@@ -80,7 +87,8 @@ class SlotTable:
 
     def release(self) -> None:
         """Frees the memory; `write` comes before."""
-        self._pages.clear()
+        self._table = None
+        self._read_pages.clear()
         self._changed.clear()
 
     def read_all(self) -> array[int]:
@@ -93,7 +101,8 @@ class SlotTable:
             first = page * PAGE_SLOTS
             slots = after[first : first + PAGE_SLOTS]
             if slots != before[first : first + PAGE_SLOTS]:
-                self._pages[page] = slots
+                self._in_memory(set())[_slots_of(page)] = memoryview(slots)
+                self._read_pages.add(page)
                 self._changed.add(page)
 
     def replace(self, table: array[int], at_once: int) -> Iterator[None]:
@@ -104,9 +113,17 @@ class SlotTable:
             yield
         self.release()
 
-    def _read(self, page: int) -> array[int]:
-        first = page * PAGE_SLOTS
-        return self._read_slots(first, min(PAGE_SLOTS, self.count - first))
+    def _in_memory(self, pages: set[int]) -> memoryview[int]:
+        """Returns all slots, with those of `pages` read."""
+        if self._table is None:
+            size = self.count * SLOT_SIZE
+            self._table = memoryview(mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)).cast("i")
+        for page in pages - self._read_pages:
+            first = page * PAGE_SLOTS
+            slots = self._read_slots(first, min(PAGE_SLOTS, self.count - first))
+            self._table[_slots_of(page)] = memoryview(slots)
+            self._read_pages.add(page)
+        return self._table
 
     def _read_slots(self, first: int, count: int) -> array[int]:
         size = count * SLOT_SIZE
@@ -115,6 +132,10 @@ class SlotTable:
         if byteorder == "little":
             slots.byteswap()
         return slots
+
+
+def _slots_of(page: int) -> slice:
+    return slice(page * PAGE_SLOTS, (page + 1) * PAGE_SLOTS)
 
 
 def _on_disk(slots: array[int]) -> bytes:

@@ -155,7 +155,7 @@ class ILog(Interface):
     front_size: int = Attribute("So many bytes of its own stand in front of each record.")
     file_starts: Sequence[int] = Attribute("Where each file starts, the oldest first.")
     files_end: int = Attribute("Behind the last file, whether it is filled or not.")
-    min_offset: int = Attribute("Where the oldest file starts; the end where there is none.")
+    min_offset: int = Attribute("Where the oldest file starts; the written end without one.")
     end_offset: int = Attribute("The end, with what is still buffered.")
     written_offset: int = Attribute("Up to here the files have it; `read` gives no more.")
     flushed_offset: int = Attribute("Up to here it is on stable storage.")
@@ -381,6 +381,10 @@ class IMessageStore(Interface):
         `deleteWhen`."""
 
     unsynced_files: int = Attribute("How many files the next checkpoint has to sync.")
+
+    def write_queues() -> Iterator[None]:
+        """Steps that write what queues have in memory only, so that a checkpoint finds little of
+        it; the store may change in between."""
 
     def prepare_checkpoint(*, thorough: bool = True) -> ICheckpointWrite | None:
         """What makes queues and index durable and says so in the checkpoint; None where nothing

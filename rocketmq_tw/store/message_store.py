@@ -163,7 +163,7 @@ class MessageStore(StoreReads):
         return checkpoint
 
     def _run_recovery(self, checkpoint: Checkpoint, clean: bool) -> RecoveryReport:
-        repaired = self._queues.load()
+        repaired = self._queues.load(clean=clean)
         if self._index and not self._index.load(checkpoint.index_mark, clean=clean):
             self._checkpointing.forget_index_mark()
         recovery = Recovery(
@@ -436,6 +436,13 @@ class MessageStore(StoreReads):
         """See `IMessageStore`."""
         return len(self._queues.unsynced.files)
 
+    def write_queues(self) -> Iterator[None]:
+        """See `IMessageStore`."""
+        for _ in self._queues.write_in_steps():
+            yield
+            if self._refusal:
+                return
+
     def prepare_checkpoint(self, *, thorough: bool = True) -> CheckpointWrite | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""
@@ -458,3 +465,4 @@ class MessageStore(StoreReads):
             if self._refusal:
                 # It was closed meanwhile, or broke.
                 return
+        self._deleted.forget(self._log.min_offset, self._checkpointing.last)

@@ -10,7 +10,7 @@ from operator import add, sub
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.record import are_sound, is_sound
-from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
+from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.interface import (
     EVERY_MESSAGE,
     MOST_ANSWER_BYTES,
@@ -22,6 +22,7 @@ from rocketmq_tw.store.interface import (
     TagMatch,
 )
 from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
+from rocketmq_tw.store.queue_units import UNIT, UNIT_SIZE
 from rocketmq_tw.store.records import properties_of_records
 
 _FILLER_SIZE = 0x7FFFFFFF

@@ -9,11 +9,12 @@ from operator import attrgetter
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import LMQ_PREFIX, is_storable
-from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue, QueueFiles
+from rocketmq_tw.store.consume_queue import ConsumeQueue, QueueFiles
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry, DispatchEntry
 from rocketmq_tw.store.errors import IllegalMessageError, StoreError
 from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.queue_extension import QueueExtension, QueueExtensions
+from rocketmq_tw.store.queue_units import UNIT_SIZE
 from rocketmq_tw.store.segments import Segments
 from rocketmq_tw.store.unwritten import QueueTotals, Unwritten
 
@@ -70,8 +71,9 @@ class QueueTable:
     def __len__(self) -> int:
         return len(self._queues)
 
-    def load(self) -> bool:
-        """Opens every queue that has a directory; returns whether a file had to be repaired."""
+    def load(self, *, clean: bool) -> bool:
+        """Opens every queue that has a directory; returns whether a file had to be repaired.
+        `clean`: all that is there is durable."""
         self._files.make_dirs(self._directory)
         repaired = False
         if self._extending:
@@ -83,7 +85,7 @@ class QueueTable:
                 continue
             for name in self._files.list(f"{self._directory}/{topic}"):
                 if name.isascii() and name.isdigit() and str(int(name)) == name:
-                    repaired |= self._new(topic, int(name)).load()
+                    repaired |= self._new(topic, int(name)).load(clean=clean)
         for topic in extended:
             self._remove_lost_extensions(topic)
         return repaired
@@ -195,6 +197,11 @@ class QueueTable:
     def failure(self) -> str:
         """Why a queue could not be written when that was tried last; empty where all could."""
         return next(iter(self._unwritten.failures.values()), "")
+
+    def write_in_steps(self) -> Iterator[None]:
+        """Writes the units that are in memory only by now, a few queues in each step; those that
+        cannot be written stay there."""
+        return self._unwritten.write_in_steps()
 
     def write_out(self) -> None:
         """Writes all units that are in memory only; those that raise `OSError` stay there."""

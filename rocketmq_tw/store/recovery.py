@@ -12,12 +12,13 @@ from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
 from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.store.checkpoint import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
-from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit
+from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.deleted_topics import Beginnings, is_first_again
 from rocketmq_tw.store.dispatch_entries import DispatchEntry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.queue_units import Unit
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.scan import may_lack_a_sector
 from rocketmq_tw.store.topic_removal import TopicRemoval
@@ -358,6 +359,9 @@ class Recovery:
         log.end_at(end, cut=cut, since=start)
         if not report.clean:
             self._queues.mark_names_unsynced()
+        if self._checkpointing.last.safe_offset < 0 and self._queues.max_physical > dispatched:
+            # A start behind a crash in here would go by the times of what is cut.
+            self._checkpointing.retract()
         for queue in self._queues:
             if queue.max_physical > dispatched:
                 queue.cut_behind(dispatched)

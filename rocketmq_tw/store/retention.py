@@ -3,6 +3,7 @@ together with what points to them in queues and index. What waits is not removed
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
@@ -19,6 +20,9 @@ from rocketmq_tw.store.still_needed import Need, StillNeeded
 from rocketmq_tw.store.time_search import log_store_time
 
 _HOUR = 3_600_000
+#: Milliseconds within which a disk may take to show the room of removed files: some file systems
+#: free it behind the removal, and others may have a file open for a while.
+FREED_WITHIN_MS = 60_000
 
 
 class Pressure(Enum):
@@ -106,6 +110,39 @@ def files_to_remove(
     return Removal(free, most - free, max(expired - most, 0))
 
 
+class _Removed(NamedTuple):
+    """Files of `size` bytes went when the disk had `used` bytes in use and the log ended at `end`;
+    the disk may show their room late, until `until_ms`."""
+
+    size: int
+    used: int
+    end: int
+    until_ms: int
+
+
+class FreedRoom:
+    """Room of removed files that their disk does not show as free yet. `used` is what the disk has
+    in use, in bytes, `end` where the log ends: what was stored since is no room that is missing."""
+
+    def __init__(self) -> None:
+        self._removed: deque[_Removed] = deque()
+
+    def removed(self, size: int, used: int, end: int, now_ms: int) -> None:
+        """Files of `size` bytes are removed now."""
+        self._removed.append(_Removed(size, used, end, now_ms + FREED_WITHIN_MS))
+
+    def unseen(self, used: int, end: int, now_ms: int) -> int:
+        """Returns how many bytes are still to be freed."""
+        removed = self._removed
+        while removed and now_ms >= removed[0].until_ms:
+            removed.popleft()
+        if not removed:
+            return 0
+        first = removed[0]
+        seen = first.used + max(end - first.end, 0) - used
+        return max(sum([each.size for each in removed]) - max(seen, 0), 0)
+
+
 #: Queues that one step looks at; in each some twenty units may be read.
 _STEP = 50
 
@@ -137,6 +174,7 @@ class Retention:
         #: Told in words of each removal of files that were not past their time, or in which
         #: something waits, and of files that stay for that.
         self.warn: Callable[[str], None] = lambda text: None
+        self._freed = FreedRoom()
         #: What waits in files that stayed the last time.
         self._kept_for: list[str] = []
 
@@ -159,6 +197,9 @@ class Retention:
             removal = self._choose(dispatched, now_ms, at_any_hour, needs)
             self._report(removal, needs)
         count = removal.expired + removal.forced
+        if count:
+            used = self._files.usage(self._log.directory).used
+            self._freed.removed(count * self._log.file_size, used, self._log.end_offset, now_ms)
         yield from _remove_oldest(count, self._log, self._queues, self._index, self._checkpointing)
 
     def _choose(
@@ -171,13 +212,17 @@ class Retention:
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)
         times = _last_writes(log, done, config.delete_file_batch_max)
         first = min((need.offset for need in needs), default=done)
+        used = self._files.usage(log.directory).used
+        beyond = bytes_beyond_limit(config, disks) - self._freed.unseen(
+            used, log.end_offset, now_ms
+        )
         return files_to_remove(
             config,
             times,
             pressure,
             now_ms,
             at_any_hour=at_any_hour,
-            files_beyond_limit=-(-bytes_beyond_limit(config, disks) // log.file_size),
+            files_beyond_limit=-(-beyond // log.file_size),
             unneeded=sum(following <= first for following in log.file_starts[1:]),
         )
 

@@ -249,11 +249,13 @@ class Segments:
         durable: bool,
         keep_first: bool = False,
         opened: IFile | None = None,
+        synced: bool = False,
     ) -> None:
         """Removes what lies at and behind `offset`: later files go, the rest of its file is zeros.
 
         `keep_first`: the oldest file stays even where it is empty then. `opened`: the file that
-        `offset` falls into, where the caller has it open.
+        `offset` falls into, where the caller has it open. `synced`: all that there is now is
+        durable.
         """
         removed = False
         while self.starts and self.starts[-1] >= offset:
@@ -267,13 +269,17 @@ class Segments:
         if self.starts and offset < self.end:
             start = self.starts[-1]
             file = opened or self.file(start)
-            self._zeroed.pop(start, None)
-            file.truncate(max(offset - start, 0))
-            file.truncate(self.file_size)
+            at, is_changed = max(offset - start, 0), False
+            # A truncation costs each sync a commit of the file system's journal.
+            if durable or file.may_have_data(at):
+                self._zeroed.pop(start, None)
+                file.truncate(at)
+                file.truncate(self.file_size)
+                is_changed = True
             if durable:
                 file.fsync()
                 self.unsynced.files.discard(self.path(start))
-            else:
+            elif is_changed or not synced:
                 self.unsynced.files.add(self.path(start))
         if durable:
             self.sync_names()

@@ -14,10 +14,11 @@ from contextlib import suppress
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_storable
 from rocketmq_tw.store.checkpointing import Checkpointing
-from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue, Unit
+from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion, former_part
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.paths import StorePaths
+from rocketmq_tw.store.queue_units import UNIT, UNIT_SIZE, Unit
 from rocketmq_tw.store.queues import QueueTable
 
 _BLOCK = 4096 * UNIT_SIZE

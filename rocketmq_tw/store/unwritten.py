@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Protocol
 
 #: Units of all queues together that are kept in memory.
 UNWRITTEN_LIMIT = 1024
+#: Queues that are written in one step; the disk may have to read a page for each first.
+_STEP = 50
 
 
 class UnitsInMemory(Protocol):
@@ -55,6 +58,15 @@ class Unwritten:
                     queue.try_to_write_out()
                 if self.units <= self._limit:
                     break
+
+    def write_in_steps(self) -> Iterator[None]:
+        """Writes those that have units now, `_STEP` of them in each step; a queue that cannot be
+        written is passed over."""
+        for number, queue in enumerate(list(self._queues), 1):
+            if queue in self._queues:
+                queue.try_to_write_out()
+            if number % _STEP == 0:
+                yield
 
     def write_all(self) -> None:
         """Writes all that can be written; raises `OSError` where some cannot and stay in memory."""

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from rocketmq_tw.wire.errors import WireError
 
@@ -26,22 +27,6 @@ MAX_VALUES = 1_500_000
 STRICT_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 _strict_decode = msgspec.json.Decoder().decode
-
-
-class ObjectKey(dict[Any, Any]):
-    """An object that stands as a key of another, as in `{{"topic":"T"}:1}`."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
-
-
-def as_key(value: Any) -> Any:
-    """Returns `value` as it can stand as a key of a dict; members that are null are left out."""
-    if isinstance(value, dict):
-        return ObjectKey((key, as_key(item)) for key, item in value.items() if item is not None)
-    if isinstance(value, list):
-        return tuple(as_key(item) for item in value)
-    return value
 
 
 def check_values(data: bytes, limit: int = MAX_VALUES) -> None:
@@ -118,6 +103,14 @@ def _fields(struct_type: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(pairs))
 
 
+@cache
+def _is_in_order(struct_type: type[msgspec.Struct]) -> bool:
+    """Returns whether msgspec writes a struct as a map of its members in the order of their names:
+    it declares them so, leaves none out and adds no tag."""
+    names, config = struct_type.__struct_encode_fields__, struct_type.__struct_config__
+    return list(names) == sorted(names) and not config.omit_defaults and config.tag is None
+
+
 def _write(value: Any, standard: bool, put: Callable[[bytes], None]) -> None:
     if type(value) in _SCALARS:
         put(_encode(value))
@@ -142,13 +135,18 @@ def _write(value: Any, standard: bool, put: Callable[[bytes], None]) -> None:
 
 
 def _write_struct(value: msgspec.Struct, standard: bool, put: Callable[[bytes], None]) -> None:
+    if _is_in_order(type(value)) and _SCALARS.issuperset(map(type, astuple(value))):
+        # Without a None or anything that this dialect writes in its own way, as a broker's notes of
+        # each message mostly are.
+        put(_encode(value))
+        return
     members = {
         name: item
         for name, attribute in _fields(type(value))
         if (item := getattr(value, attribute)) is not None
     }
     if _SCALARS.issuperset(map(type, members.values())):
-        # Most structs are flat, and those that a broker stores for each message.
+        # Most structs are flat.
         put(_encode(members))
         return
     separator = b"{"

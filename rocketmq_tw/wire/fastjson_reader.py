@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from rocketmq_tw.wire.errors import WireError
-from rocketmq_tw.wire.fastjson import ObjectKey, as_key
+from rocketmq_tw.wire.object_keys import ObjectKey, as_key
 
 #: Deeper nesting is refused; stock's deepest body has 7 levels.
 MAX_DEPTH = 64

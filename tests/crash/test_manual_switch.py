@@ -8,11 +8,11 @@ import pytest
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.fastjson import loads
-from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader, GetTopicConfigRequestHeader
+from rocketmq_tw.wire.headers.topics import GetTopicConfigRequestHeader
 from tests.support.cluster import make_name_server
 from tests.support.load import Acked, Load, read_topic, send_request, send_until_accepted
 from tests.support.processes import BrokerProcess, NameServerProcess
-from tests.support.remoting import ask
+from tests.support.remoting import ask, create_topic
 from tests.support.replicas import (
     Replicas,
     log_digest,
@@ -101,17 +101,7 @@ def test_a_topic_of_the_last_moment_is_at_the_new_master(
     former, new = pair.master, pair.slave
     # Meanwhile the slave has made its first copy, and is told of a stop from then on.
     write(former, "before", 300)
-    header = CreateTopicRequestHeader(
-        topic="late",
-        default_topic="TBW102",
-        read_queue_nums=7,
-        write_queue_nums=7,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-        order=False,
-    )
-    made = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-    assert ask(former.address, made).code == ResponseCode.SUCCESS
+    create_topic(former.address, "late", queues=7)
     assert ask(former.address, send_request("late", 6, b"m")).code == ResponseCode.SUCCESS
     if end == "kill":
         pair.wait_equal(new)

@@ -20,6 +20,7 @@ from tests.support.cluster import OURS, make_broker, make_name_server
 from tests.support.load import send_until_accepted
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.remoting import ask
+from tests.support.replicas import wait_equal
 from tests.support.wait import wait_until
 
 #: ms of silence after which a broker is gone.
@@ -110,6 +111,7 @@ def test_beside_a_name_server_of_4_9_all_but_the_route_works(tmp_path: Path) -> 
     ):
         queue = next(each for each in client.queues(TOPIC) if each.broker_name == "a")
         client.send(Message(TOPIC, b"later", delay_level=THREE_SECONDS), queue=queue)
+        wait_equal(master, slave)
         master.kill()
         wait_until(lambda: "it acts for the master" in slave.log_text(), "the slave to act")
         wait_until(lambda: shown(names, "a") == ({1: slave.address}, 6), "the slave alone")

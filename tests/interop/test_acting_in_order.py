@@ -17,15 +17,13 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader
 from rocketmq_tw.wire.headers.offsets import (
-    QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 from tests.support.cluster import OURS, make_broker, make_name_server
 from tests.support.java_client import JavaClients, PushConsumer
 from tests.support.load import send_until_accepted
 from tests.support.processes import BrokerProcess, NameServerProcess
-from tests.support.remoting import ask
+from tests.support.remoting import ask, committed_offset
 from tests.support.replicas import log_end
 from tests.support.wait import wait_until
 
@@ -120,13 +118,7 @@ def commit(broker: BrokerProcess, offset: int) -> None:
 
 
 def committed(broker: BrokerProcess) -> int | None:
-    """The offset of the group; None where the broker does not say."""
-    header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic=TOPIC, queue_id=0)
-    request = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-    answer = ask(broker.address, request)
-    if answer.code != ResponseCode.SUCCESS:
-        return None
-    return answer.header(QueryConsumerOffsetResponseHeader).offset
+    return committed_offset(broker.address, "G", TOPIC, 0)
 
 
 def test_a_master_that_was_paused_has_its_slave_s_offsets_when_it_is_found_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from rocketmq_tw.wire.codes import RequestCode
@@ -22,13 +23,13 @@ class OurContainer(ServerProcess):
     """`twistd -n rmq-container` without brokers. They live together in it: mqadmin waits 5 s for a
     start, which a process of its own may need on a busy machine."""
 
-    def __init__(self, home: Path, name_server: str) -> None:
+    def __init__(self, home: Path, name_server: str, brokers: str = "together") -> None:
         super().__init__("container", home)
         self._ports = BrokerPorts()
         self._brokers: list[BrokerPorts] = []
         self._text = (
             f"bindAddress=127.0.0.1\nlistenPort={self._ports.listen.number}\n"
-            f"namesrvAddr={name_server}\nbrokerProcesses=together\n"
+            f"namesrvAddr={name_server}\nbrokerProcesses={brokers}\n"
         )
 
     @property
@@ -55,6 +56,10 @@ class OurContainer(ServerProcess):
             f"storePathRootDir={self.home / name}\n{text}"
         )
         return str(path)
+
+    def broker_addresses(self) -> list[str]:
+        """Where the brokers serve, in the order of their files."""
+        return [ports.listen.address for ports in self._brokers]
 
     def close(self) -> None:
         super().close()
@@ -101,4 +106,34 @@ def test_both_tools_on_our_container(tmp_path: Path, jvms: dict[str, JavaClients
         assert shown_by_ours["brokers"][0]["config"]["maxBrokerRestartPauseMillis"] == "7000"
         text = (container.home / "broker-container.conf").read_text()
         assert "maxBrokerRestartPauseMillis=7000" in text
+        container.stop()
+
+
+def test_stock_producers_spread_over_brokers_with_processes_of_their_own(
+    tmp_path: Path, java: JavaClients
+) -> None:
+    with (
+        make_name_server(OURS, tmp_path / "names") as name_server,
+        OurContainer(tmp_path / "container", name_server.address, "separate") as container,
+    ):
+        names = ["a", "b"]
+        for name in names:
+            command = f"addBroker -c {container.address} -b {container.broker_file(name)}"
+            assert rmqadmin("", command).returncode == 0
+        topic = "Spread"
+        for address in container.broker_addresses():
+            java.create_topic(name_server.address, address, topic, 2)
+
+        def has_route() -> bool:
+            request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+            request.ext_fields["topic"] = topic
+            body = ask(name_server.address, request).body
+            return all(address.encode() in body for address in container.broker_addresses())
+
+        wait_until(has_route, "a route to both brokers")
+        producer = java.producer(name_server.address, "spreading")
+        sent = producer.send(*({"topic": topic, "body": f"{n}"} for n in range(16)))
+        assert all(result["status"] == "SEND_OK" for result in sent)
+        # In turn over the four queues, of which each broker has two.
+        assert Counter(result["broker"] for result in sent) == dict.fromkeys(names, 8)
         container.stop()

@@ -7,25 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.preparing import Preparer, process_unique_ids, send_command
 from rocketmq_tw.message.compression import CompressionType, compression_flag
-from rocketmq_tw.spark.jobs.main import cli
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.remoting import ask
-from tests.support.spark import ATTEMPTS, TOO_SLOW
-
-
-def run(*arguments: str, fails: bool = False) -> str:
-    """What the command says; called again where Spark gave a stream up before it began."""
-    for _ in range(ATTEMPTS):
-        result = CliRunner().invoke(cli, arguments)
-        if TOO_SLOW not in result.output:
-            break
-    assert (result.exit_code != 0) == fails, (result.output, result.exception)
-    return result.output
+from tests.support.spark import rmqspark
 
 
 def rows(spark: Any, path: Path, *columns: str) -> list[tuple[Any, ...]]:
@@ -35,10 +23,10 @@ def rows(spark: Any, path: Path, *columns: str) -> list[tuple[Any, ...]]:
 def test_ingest_goes_on_where_it_stopped(topics: Any, spark: Any, tmp_path: Path) -> None:
     topic, out = topics.filled(300, tags="red"), tmp_path / "out"
     command = ["ingest", topic, str(out), "-n", topics.name_servers, "--max-per-batch", "100"]
-    assert f"good: read 300 messages, wrote 300 to {out}" in run(*command)
+    assert f"good: read 300 messages, wrote 300 to {out}" in rmqspark(*command)
     topics.fill(topic, ["later"])
     _send_unpackable(topics, topic)
-    said = run(*command)
+    said = rmqspark(*command)
     assert f"good: read 2 messages, wrote 1 to {out}" in said
     assert f"bad: wrote 1 to {out}.bad" in said
     assert [body for body, _ in rows(spark, Path(f"{out}.bad"), "body", "reason")] == [
@@ -56,7 +44,7 @@ def test_ingest_puts_bad_bodies_aside(ours: Any, spark: Any, tmp_path: Path) -> 
     ours.fill(topic, ['{"n": 1}', "no json", '{"n": "word"}', '{"n": 2}', "null"])
     _send_bytes(ours, topic, b"\xff\xfe")
     shape = ["--format", "json", "--schema", "n int"]
-    run("ingest", topic, str(out), "-n", ours.name_servers, *shape)
+    rmqspark("ingest", topic, str(out), "-n", ours.name_servers, *shape)
     assert rows(spark, out, "value.n") == [(1,), (2,)]
     bad = spark.read.parquet(f"{out}.bad").selectExpr("hex(body)", "reason").collect()
     reasons = {bytes.fromhex(body): reason for body, reason in bad}
@@ -70,14 +58,14 @@ def test_ingest_puts_bad_bodies_aside(ours: Any, spark: Any, tmp_path: Path) -> 
 
 def test_replay_sends_what_was_ingested(ours: Any, spark: Any, tmp_path: Path) -> None:
     topic, copy, out = ours.filled(60, tags="red", keys=["k"]), ours.name(), tmp_path / "out"
-    run("ingest", topic, str(out), "-n", ours.name_servers)
+    rmqspark("ingest", topic, str(out), "-n", ours.name_servers)
     command = ["replay", str(out), "-n", ours.name_servers, "--topic", copy]
-    planned = run(*command, "--dry-run", "--rate", "30")
+    planned = rmqspark(*command, "--dry-run", "--rate", "30")
     assert f"{copy}: 60 messages" in planned
     assert "2 s at 30 messages a second" in planned
     ours.fill(copy, ["first"])
     assert ours.bodies(copy) == ["first"]
-    assert "sent 60 messages" in run(*command, "--rate", "30")
+    assert "sent 60 messages" in rmqspark(*command, "--rate", "30")
     times = [
         row[0] for row in ours.reader(spark.read, copy).load().select("storeTimestamp").collect()
     ]
@@ -90,7 +78,7 @@ def test_replay_puts_bad_rows_aside(ours: Any, spark: Any, tmp_path: Path) -> No
     made = [("good", ["k"]), (None, None), ("x", ["a b"])]
     frame = spark.createDataFrame(made, "body string, keys array<string>")
     frame.write.parquet(str(source))
-    said = run("replay", str(source), "-n", ours.name_servers, "--topic", topic)
+    said = rmqspark("replay", str(source), "-n", ours.name_servers, "--topic", topic)
     assert "sent 1 messages" in said
     assert ours.bodies(topic) == ["good"]
     reasons = [reason for (reason,) in rows(spark, Path(f"{source}.bad"), "reason")]
@@ -102,7 +90,7 @@ def test_stats_by_topic_tag_and_window(ours: Any, spark: Any, tmp_path: Path) ->
     topic = ours.filled(30, tags="<red>")
     ours.fill(topic, ["12345"] * 10, tags="green")
     page = tmp_path / "page.html"
-    said = run("stats", topic, "-n", ours.name_servers, "--json", "--html", str(page))
+    said = rmqspark("stats", topic, "-n", ours.name_servers, "--json", "--html", str(page))
     table = json.loads(said[said.index("[{") :])
     by_tag: dict[str, list[int]] = {}
     for row in table:
@@ -123,7 +111,7 @@ def test_lag_of_groups_over_time(ours: Any, tmp_path: Path) -> None:
     queue = ours.queues(topic)[0]
     ours.client.commit_offset(queue, 4, "half")
     command = ["lag", topic, "-g", "half", "-g", "none", "-n", ours.name_servers]
-    said = run(*command, "--samples", "2", "--interval", "0.01", "--json", "--html", str(page))
+    said = rmqspark(*command, "--samples", "2", "--interval", "0.01", "--json", "--html", str(page))
     samples = json.loads(said[said.index("[{") :])
     assert len(samples) == 2
     behind: dict[str, int] = {"half": 0, "none": 0}
@@ -141,7 +129,7 @@ def test_lag_keeps_what_it_has_when_it_is_interrupted(
 
     monkeypatch.setattr("rocketmq_tw.spark.jobs.lag.sleep", interrupted)
     command = ["lag", ours.filled(40), "-g", "none", "-n", ours.name_servers]
-    said = run(*command, "--samples", "60")
+    said = rmqspark(*command, "--samples", "60")
     assert "none of" in said
     assert "stopped" in said
     assert "lag at" in said
@@ -163,7 +151,7 @@ def test_a_mistake_is_one_line(
     given = [part.replace("OUT", str(tmp_path)) for part in arguments]
     if "-n" not in given:
         given += ["-n", ours.name_servers]
-    told = run(*given, fails=True)
+    told = rmqspark(*given, fails=True)
     assert said in told
     assert "Traceback" not in told
 

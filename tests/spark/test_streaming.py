@@ -12,17 +12,12 @@ from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.client.commands import max_offset_command, read_max_offset
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message
-from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.spark.offsets import from_json, lag
 from rocketmq_tw.wire.bodies.queues import MessageQueue
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
-from rocketmq_tw.wire.permissions import READ, WRITE
 from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.processes import BrokerProcess
-from tests.support.remoting import ask
+from tests.support.remoting import ask, create_topic
 from tests.support.replicas import Replicas, wait_topic
 from tests.support.spark import TOO_SLOW, patient_client, run_to_end
 from tests.support.wait import wait_until
@@ -135,17 +130,7 @@ def test_a_query_follows_brokers_that_come_and_fall(spark: Any, tmp_path: Path) 
             query.wait_for(200)
             assert query.batch > failing
 
-            more = CreateTopicRequestHeader(
-                topic="t",
-                default_topic=AUTO_CREATE_TOPIC,
-                read_queue_nums=8,
-                write_queue_nums=8,
-                perm=READ | WRITE,
-                topic_filter_type="SINGLE_TAG",
-                order=False,
-            )
-            command = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, more)
-            assert ask(cluster.broker.address, command, 10.0).code == ResponseCode.SUCCESS
+            create_topic(cluster.broker.address, "t", queues=8)
             wait_until(lambda: len(_queues_now(client)) == 8, "the new queues")
             client.send(Message("t", b"new queue"), queue=_queues_now(client)[-1])
             query.wait_for(201)

@@ -132,6 +132,7 @@ class BrokerInMemory:
         started: bool = True,
         neighbours: INeighbours | None = None,
         keep_config: WriteChanges = only_until_stop,
+        is_monitored: bool = False,
         kinds: Iterable[type[Part]] = PARTS,
         **store: Any,
     ) -> None:
@@ -162,6 +163,7 @@ class BrokerInMemory:
                 other_configs=[NettyClientConfig()],
                 neighbours=neighbours or NoNeighbours(),
                 keep_config=keep_config,
+                is_monitored=is_monitored,
             ),
             kinds=kinds,
         )

@@ -15,7 +15,7 @@ from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import VERSION_4_9_7, RemotingCommand
 from tests.support.network import FakePeer
-from tests.support.proxy import PlayedBrokers, answer_of
+from tests.support.proxy import PlayedBrokers, answer_of, neighbours_of
 
 
 class ClassicPort:
@@ -32,7 +32,10 @@ class ClassicPort:
         self.clock = Clock()
         self.brokers = PlayedBrokers()
         metadata = Metadata(self.clock, self.brokers) if typed else None
-        self.requests = ClassicRequests(self.brokers, self.clock, advertised, metadata, ports)
+        self.neighbours = neighbours_of(self.clock, self.brokers)
+        self.requests = ClassicRequests(
+            self.brokers, self.clock, self.neighbours, advertised, metadata, ports
+        )
         self.peer = FakePeer(address="10.0.0.9:40000", local_address="10.0.0.1:8080")
 
     def begin(self, request: RemotingCommand, peer: IPeer | None = None) -> Any:

@@ -28,8 +28,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader
 from rocketmq_tw.wire.headers.offsets import GetMaxOffsetRequestHeader
-from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
-from tests.support.remoting import ask
+from tests.support.remoting import ask, topic_header
 from tests.support.running import Closing
 from tests.support.wait import PeerFailed, wait_until
 
@@ -76,16 +75,7 @@ class Site(NamedTuple):
     def prepare(self, prefix: str) -> None:
         """Creates the topics and groups that begin with the prefix; waits for their routes."""
         for scenario, (message_type, queues) in TOPICS.items():
-            header = CreateTopicRequestHeader(
-                topic=f"{prefix}-{scenario}",
-                default_topic="TBW102",
-                read_queue_nums=queues,
-                write_queue_nums=queues,
-                perm=6,
-                topic_filter_type="SINGLE_TAG",
-                order=False,
-                attributes=f"+message.type={message_type}",
-            )
+            header = topic_header(f"{prefix}-{scenario}", queues, message_type)
             self._tell(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
         for scenario, orderly in RETRYING.items():
             group = SubscriptionGroupConfig(

@@ -21,6 +21,9 @@ _BRIDGE = "bridge0"
 _NAMED = "/run/netns"
 #: Smallest, usual and largest bytes of a socket's buffer where `small_buffers` is asked for.
 _SMALL = "4096 16384 65536"
+_NEIGHBOUR, _CARD = ("ip", "neighbour"), ("dev", "eth0")
+#: A network card that nobody has.
+_NOBODY = "02:00:00:00:00:01"
 
 
 def can_enter_own_network() -> bool:
@@ -87,6 +90,14 @@ class Host:
     def mend(self) -> None:
         """Undoes `cut`."""
         _command("ip", "link", "set", self._cable, "up")
+
+    def cut_to(self, address: str) -> None:
+        """Nothing that is sent from here to another host reaches it; nobody is told so."""
+        self.run(*_NEIGHBOUR, "replace", address, "lladdr", _NOBODY, "nud", "permanent", *_CARD)
+
+    def mend_to(self, address: str) -> None:
+        """Undoes `cut_to`."""
+        self.run(*_NEIGHBOUR, "delete", address, *_CARD)
 
 
 class HostNetwork(Running):

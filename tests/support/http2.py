@@ -78,6 +78,8 @@ class Http2Client(Protocol):
         self.lost = False
         #: The code and text of a GOAWAY.
         self.goaway: tuple[int, bytes] | None = None
+        #: The last stream that each GOAWAY named.
+        self.last_streams: list[int] = []
         self._held = b""
         self.h2.initiate_connection()
         if settings:
@@ -121,6 +123,7 @@ class Http2Client(Protocol):
             if self._held[start + 3] == GoAwayFrame.type:
                 payload = self._held[start + 9 : end]
                 self.goaway = (int.from_bytes(payload[4:8]), payload[8:])
+                self.last_streams.append(int.from_bytes(payload[:4]))
             else:
                 taken.append(self._held[start:end])
             start = end

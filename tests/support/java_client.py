@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import threading
+from collections import Counter
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -370,7 +371,14 @@ class PushConsumer(_Client):
 
         def missing_none() -> list[Json]:
             messages = self.received()
-            return messages if expected <= {message["body"] for message in messages} else []
+            missing = expected - {message["body"] for message in messages}
+            if missing:
+                queues = Counter((each["broker"], each["queue"]) for each in messages)
+                raise PeerFailed(
+                    f"{len(missing)} are missing, as {sorted(missing)[:5]};"
+                    f" each queue gave {queues}"
+                )
+            return messages
 
         return wait_until(missing_none, f"{len(expected)} bodies", limit=limit, interval=0.1)
 

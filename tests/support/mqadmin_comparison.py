@@ -1,5 +1,5 @@
-"""What mqadmin prints of our servers, beside what it prints of stock's: its shape and text, with
-numbers, times and addresses masked."""
+"""What mqadmin prints of our servers, and stock's admin client is answered, beside stock's: its
+shape and text, with numbers, times and addresses masked."""
 
 from __future__ import annotations
 
@@ -152,6 +152,8 @@ Made by `python -m tools.compare_mqadmin --page` out of `tests/support/mqadmin_c
 `tests/interop/test_mqadmin_compare.py` runs every call on a name server and a broker of ours and on
 stock's, and fails where a row is wrong. Numbers, times, addresses and remarks of refusals are
 masked; the codes of refusals are not. Words such as `address` and `topic` stand for values.
+`viewMessage`, `examineTopicConfig`, `getAllTopicConfig` and `getAllSubscriptionGroup` are calls of
+stock's admin client, which its dashboard makes and no command does.
 
 Left out of the comparison: stock 5.3.3 lists a connected group under the name of its topic, and its
 tools then fail to find a group of that name.

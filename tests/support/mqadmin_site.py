@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.cluster import make_broker, make_name_server
-from tests.support.java_client import JavaClients
-from tests.support.mqadmin_cases import Case
+from tests.support.java_client import JavaClients, JavaError
+from tests.support.mqadmin_cases import AdminCall, Case
 from tests.support.wait import wait_until
 
 CLUSTER, BROKER, TOPIC = "TestCluster", "broker-a", "topic-a"
@@ -87,8 +87,19 @@ class Site:
 
     def run(self, case: Case) -> str:
         """What a call prints, and behind it the JSON files that it wrote."""
-        arguments = [*case.arguments(self._values), "-n", self._values["namesrv"]]
-        return self._java.mqadmin(*arguments) + "".join(self._exported())
+        arguments = case.arguments(self._values)
+        if isinstance(case, AdminCall):
+            return self._answer(*arguments)
+        printed = self._java.mqadmin(*arguments, "-n", self._values["namesrv"])
+        return printed + "".join(self._exported())
+
+    def _answer(self, method: str, *arguments: str) -> str:
+        """What a method of the admin client returns or raises."""
+        try:
+            answer = self._java.admin(self._values["namesrv"], method, *arguments)
+        except JavaError as error:
+            return str(error)
+        return json.dumps(answer, indent=1, sort_keys=True)
 
     def _exported(self) -> Iterator[str]:
         for path in sorted((self._folder / "exported").glob("*.json")):

@@ -13,9 +13,9 @@ from tests.support.ports import LOOPBACK, BrokerPorts, ReservedPort
 from tests.support.processes import ServerProcess
 from tests.support.remoting import Connection
 from tests.support.servers import OurBroker, twistd_command, twistd_environment
-from tests.support.stock import stock_java, stock_logs
+from tests.support.stock import StockBroker, stock_java, stock_logs
 
-_STOCK_HEAP_MB = 256
+_STOCK_HEAP_MB, _STOCK_LOCAL_HEAP_MB = 256, 512
 
 
 class ProxyPorts:
@@ -143,6 +143,36 @@ class StandaloneWithProxy(OurProxy):
         self._broker.release()
 
 
+class StockLocalProxy(StockBroker):
+    """ProxyStartup in local mode: a broker of `version` with a proxy in its process."""
+
+    def __init__(self, version: str, *arguments: Any, **options: Any) -> None:
+        super().__init__(version, *arguments, **options)
+        self.proxy_ports = ProxyPorts()
+
+    def command(self) -> list[str]:
+        path = self.proxy_ports.write_config(
+            self.home,
+            self.name_servers[0].address,
+            rocketMQClusterName="DefaultCluster",
+            useEndpointPortFromRequest=True,
+        )
+        main_class = "org.apache.rocketmq.proxy.ProxyStartup"
+        java = stock_java(self.version, self.home, _STOCK_LOCAL_HEAP_MB, main_class, "proxy")
+        broker = str(self.write_properties())
+        return [*java, "-pc", path, "-pm", "local", "-bc", broker]
+
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"RMQ_PROXY_HOME": str(self.home)}
+
+    def ready(self) -> bool:
+        return self.proxy_ports.is_open() and super().ready()
+
+    def close(self) -> None:
+        super().close()
+        self.proxy_ports.release()
+
+
 class StockProxy(OurProxy):
     """ProxyStartup of `version` in cluster mode."""
 
@@ -156,6 +186,9 @@ class StockProxy(OurProxy):
             self._name_server,
             rocketMQClusterName="DefaultCluster",
             useEndpointPortFromRequest=True,
+            # What classic clients are told.
+            remotingAccessAddr=LOOPBACK,
+            localServeAddr=LOOPBACK,
             # Brokers learn soon whom they may ask about a transaction.
             transactionHeartbeatPeriodSecond=1,
         )

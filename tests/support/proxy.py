@@ -22,6 +22,8 @@ from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
 from rocketmq_tw.proxy.memberships import Membership
+from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
+from rocketmq_tw.proxy.neighbours.records import ProxyIdentity
 from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -271,6 +273,29 @@ class FakeClients(dict[str, Any]):
         """Connects a client."""
         self[client.client_id] = client
         return client
+
+
+#: The topic of proxies in tests, and how a proxy under test names itself.
+NEIGHBOURS_TOPIC = "DefaultHeartBeatSyncerTopic"
+IDENTITY = ProxyIdentity("10.0.0.1", 8080, 8081)
+
+
+def neighbours_of(
+    clock: Clock,
+    brokers: IBrokers,
+    identity: ProxyIdentity = IDENTITY,
+    now_ms: Callable[[], int] | None = None,
+) -> Neighbours:
+    """What a proxy knows of others; it tells and hears nothing before `start`."""
+    return Neighbours(
+        clock,
+        brokers,
+        identity,
+        NEIGHBOURS_TOPIC,
+        "DefaultCluster",
+        lambda: 120.0,
+        now_ms or (lambda: int(clock.seconds() * 1000)),
+    )
 
 
 def answer_of(result: Any, clock: Clock | None = None) -> Any:

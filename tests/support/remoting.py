@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.frame import Frame, FrameDecoder
+from rocketmq_tw.wire.headers.offsets import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+)
+from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
+from rocketmq_tw.wire.permissions import READ, WRITE
 from tests.support.running import Closing
+from tests.support.wait import PeerFailed
 
 #: Of a server that answers at all; one that is gone is noticed at once.
 DEFAULT_TIMEOUT = 60.0
@@ -63,3 +73,37 @@ def ask(
     """One request on a connection of its own."""
     with Connection(address, timeout) as connection:
         return connection.request(command)
+
+
+def committed_offset(address: str, group: str, topic: str, queue_id: int) -> int | None:
+    """Where the group goes on, as a broker has it; None where it does not say."""
+    header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=topic, queue_id=queue_id)
+    answer = ask(address, RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header))
+    if answer.code != ResponseCode.SUCCESS:
+        return None
+    return answer.header(QueryConsumerOffsetResponseHeader).offset
+
+
+def topic_header(
+    topic: str, queues: int, message_type: str | None = None, **fields: Any
+) -> CreateTopicRequestHeader:
+    """What makes or changes a topic with as many queues to read as to write."""
+    return CreateTopicRequestHeader(
+        topic=topic,
+        default_topic=AUTO_CREATE_TOPIC,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=READ | WRITE,
+        topic_filter_type="SINGLE_TAG",
+        order=False,
+        attributes=None if message_type is None else f"+message.type={message_type}",
+        **fields,
+    )
+
+
+def create_topic(address: str, topic: str, queues: int, message_type: str | None = None) -> None:
+    """Has the broker at an address create a topic; raises `PeerFailed` where it refuses."""
+    header = topic_header(topic, queues, message_type)
+    answer = ask(address, RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+    if answer.code != ResponseCode.SUCCESS:
+        raise PeerFailed(f"{topic}: {answer.code} {answer.remark}")

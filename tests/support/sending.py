@@ -14,10 +14,10 @@ from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
 from rocketmq_tw.proxy.messaging.recalls import Recalls
 from rocketmq_tw.proxy.messaging.sends import Sends
-from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import Message, SendMessageRequest, SendMessageResponse
-from rocketmq_tw.runtime.threads import at_once
+from rocketmq_tw.runtime.threads import InThread, at_once
 from tests.support.proxy import FakeCall, PlayedBrokers, answer_of
 
 #: The time of day where the test does not say.
@@ -32,6 +32,7 @@ class SendingProxy:
         brokers: PlayedBrokers,
         clock: Clock,
         now_ms: Callable[[], int] = lambda: NOW,
+        in_thread: InThread = at_once,
         **config: Any,
     ) -> None:
         self.brokers = brokers
@@ -39,9 +40,9 @@ class SendingProxy:
         settings = ProxyConfig(**config)
         self.metadata = Metadata(clock, brokers)
         self.halves = HalfPlaces(clock, settings.transaction_data_expire_millis / 1000)
-        self.transactions = Transactions(clock, brokers, self.halves)
+        self.transactions = TransactionDecisions(clock, brokers, self.halves)
         types = TopicTypes(self.metadata, settings)
-        outgoing = OutgoingMessages(settings, now_ms, at_once)
+        outgoing = OutgoingMessages(settings, now_ms, in_thread)
         self.methods = {
             **Sends(clock, brokers, types, outgoing, self.halves).methods(),
             **self.transactions.methods(),

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from click.testing import CliRunner
 from pyspark.errors import StreamingQueryException
 
 from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.spark.dstreams.control import ControlError, confirm
+from rocketmq_tw.spark.jobs.main import cli
 from tests.support.jars import PROJECT
 from tests.support.ports import LOOPBACK, ReservedPort
 from tests.support.processes import STOP_LIMIT, ServerProcess
@@ -116,6 +118,17 @@ def run_to_end(start: Callable[[], Any], limit: float = 300) -> Any:
         else:
             break
     return query
+
+
+def rmqspark(*arguments: str, fails: bool = False) -> str:
+    """What the command says, run in this process and its session; called again where Spark gave a
+    stream up before it began."""
+    for _ in range(ATTEMPTS):
+        result = CliRunner().invoke(cli, arguments)
+        if TOO_SLOW not in result.output:
+            break
+    assert (result.exit_code != 0) == fails, (result.output, result.exception)
+    return result.output
 
 
 _DAEMONS = {

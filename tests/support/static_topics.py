@@ -19,10 +19,11 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader
-from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader, GetTopicConfigRequestHeader
+from rocketmq_tw.wire.headers.topics import GetTopicConfigRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
 from tests.support.network import FakePeer, MemoryNetwork
+from tests.support.remoting import topic_header
 
 NAME_SERVER = "10.0.0.9:9876"
 TOPIC = "Static"
@@ -96,16 +97,7 @@ class StaticCluster:
         **fields: Any,
     ) -> RemotingCommand:
         """What an administrator says to one broker of the static topic."""
-        header = CreateTopicRequestHeader(
-            topic=TOPIC,
-            default_topic="TBW102",
-            read_queue_nums=physical,
-            write_queue_nums=physical,
-            perm=6,
-            topic_filter_type="SINGLE_TAG",
-            order=False,
-            force=force,
-        )
+        header = topic_header(TOPIC, physical, force=force)
         said: dict[str, Any] = {
             "topic": TOPIC,
             "total_queues": total,

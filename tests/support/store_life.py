@@ -58,7 +58,9 @@ class StoreLife:
         self._flush = self.random.choice(("ASYNC_FLUSH", "SYNC_FLUSH"))
         #: Whether a start has queues with extensions: always, never or now and then.
         self._extended = self.random.choice((0.0, 0.5, 1.0))
-        self._disk = FaultyFiles(MemoryFiles())
+        #: What the disk refused: error, operation, path -> how often.
+        self.struck: Counter[tuple[int, str, str]] = Counter()
+        self._disk = FaultyFiles(MemoryFiles(), self.struck)
         self._clock = ManualClock()
         self._model = StoreModel(self.counts)
         self._number = 0
@@ -364,7 +366,7 @@ class StoreLife:
             files = files.crash(None if strict else self.random.randrange(1 << 30))
         else:
             files = files.kill()
-        self._disk = FaultyFiles(files)
+        self._disk = FaultyFiles(files, self.struck)
 
     def _open_again(self, promised: int, flushed: int) -> int:
         """Opens the store, which may be cut short or fail; returns what is promised then."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.store.consume_queue import UNIT_SIZE
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.queue_extension import UnitExtra
+from rocketmq_tw.store.queue_units import UNIT_SIZE
 from tests.support.stores import by_key, read_all, small_config
 
 TOPICS = ("A", "B", "C")

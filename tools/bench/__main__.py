@@ -14,6 +14,7 @@ import compileall
 import json
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -28,15 +29,23 @@ import psutil
 from tests.support.jars import PROJECT
 from tests.support.processes import ServerFailed
 from tools.bench.cases import CASES, Bench, Case
-from tools.bench.client import LoadClient, LoadFailed
+from tools.bench.client import LoadClients, LoadFailed
+from tools.bench.proxies import LocalProxySubject, ProxySubject
+from tools.bench.proxy_cases import PROXY_CASES
 from tools.bench.report import page, text_table, warming_table
 from tools.bench.statistics import Run, summarise
 from tools.bench.subjects import CEILING, OURS, STOCK, STOCK_VERSION, Subject
 from tools.bench.warming import Warming
 
 OUTPUT = Path(__file__).resolve().parents[2] / "bench"
-#: What is no case but a property of the subject stands under this name.
-SERVER = "server"
+#: What is no case but a property of the subject stands under these names.
+SERVERS: dict[type[Subject], str] = {
+    Subject: "server",
+    ProxySubject: "proxy",
+    LocalProxySubject: "local-proxy",
+}
+#: All of them; proxies last.
+EVERY = (*CASES, *PROXY_CASES)
 TOO_SHORT = "too short to compare: a quick run only shows that the cases work"
 _IDLE_SECONDS = 8.0
 _MIB = 1 << 20
@@ -46,14 +55,14 @@ Say = Callable[[str], None]
 
 def main() -> int:
     options = _options()
-    chosen = [case for case in CASES if _is_chosen(case, options)]
+    chosen = [case for case in EVERY if _is_chosen(case, options)]
     # As `pip install` does and stock's jars are; where PYTHONDONTWRITEBYTECODE is set, each start
     # of a source tree would compile it again.
     for package in ("rocketmq_tw", "twisted"):
         compileall.compile_dir(PROJECT / package, quiet=1)
     home = Path(tempfile.mkdtemp(prefix="rmq-bench-", dir=options.directory))
     results = Results()
-    client = LoadClient(STOCK_VERSION, home / "load")
+    clients = LoadClients(STOCK_VERSION, home / "load")
     started = time.monotonic()
 
     def say(text: str) -> None:
@@ -64,18 +73,21 @@ def main() -> int:
         say(f"others keep {busy:.1f} of {cores} cores busy: trust CPU a message, not throughput")
     if options.quick:
         say(TOO_SHORT)
+    # In the background a shell has SIGINT ignored; both end the run with what is measured so far.
+    for interruption in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(interruption, signal.default_int_handler)
     try:
         for number, group in enumerate(_groups(chosen)):
             directory = home / str(number)
             try:
-                Comparison(group, client, directory, options, say, results).run()
+                Comparison(group, clients, directory, options, say, results).run()
             except (LoadFailed, ServerFailed, TimeoutError) as error:
                 say(f"  {', '.join(case.name for case in group)} FAILED: {error}")
             shutil.rmtree(directory, ignore_errors=True)
     except KeyboardInterrupt:
         say("interrupted; what is measured so far follows")
     finally:
-        client.close()
+        clients.close()
         shutil.rmtree(home, ignore_errors=True)
     _write(results, options)
     return 0
@@ -85,7 +97,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="Ours beside stock's broker.")
     parser.add_argument("--quick", action="store_true", help="three minutes; too short to compare")
     parser.add_argument(
-        "--case", action="append", choices=[case.name for case in CASES], help="only this case"
+        "--case", action="append", choices=[case.name for case in EVERY], help="only this case"
     )
     parser.add_argument("--turns", type=int, help="turns of each broker in a case (3; quick: 1)")
     parser.add_argument("--seconds", type=int, help="length of a timed case (10; quick: 4)")
@@ -137,14 +149,14 @@ class Comparison:
     def __init__(
         self,
         cases: Sequence[Case],
-        client: LoadClient,
+        clients: LoadClients,
         directory: Path,
         options: argparse.Namespace,
         say: Say,
         results: Results,
     ) -> None:
         self._cases = cases
-        self._client = client
+        self._clients = clients
         self._directory = directory
         self._options = options
         self._say = say
@@ -164,18 +176,20 @@ class Comparison:
                 self._say(f"starting {kind}: {', '.join(case.name for case in self._cases)}")
                 made = first.make(kind, self._directory / kind, dict(first.settings))
                 subject = stack.enter_context(made)
-                self._benches[kind] = Bench(subject, self._client, options.seconds, options.scale)
+                client = self._clients.get(first.generator)
+                self._benches[kind] = Bench(subject, client, options.seconds, options.scale)
             for case in self._cases:
                 try:
                     self._measure(case, options.warm if case is first else options.warm_more)
                 except (LoadFailed, ServerFailed, TimeoutError) as error:
                     # The others still tell something; this one is missing from the table.
                     self._say(f"  {case.title}: FAILED: {error}")
-            if not first.settings and first.make is Subject:
+            server = SERVERS.get(first.make)
+            if server is not None and not first.settings:
                 for kind, bench in self._benches.items():
                     if kind != CEILING:
                         self._results.runs.append(
-                            Run(SERVER, kind, 0, _server_figures(bench.subject))
+                            Run(server, kind, 0, _server_figures(bench.subject))
                         )
 
     def _measure(self, case: Case, warm_seconds: float) -> None:
@@ -213,7 +227,7 @@ class Comparison:
 
 def _server_figures(subject: Subject) -> dict[str, float]:
     """Memory after all cases, and CPU while nothing is asked of the broker."""
-    process = psutil.Process(subject.broker.pid)
+    process = psutil.Process(subject.server.pid)
     memory = process.memory_info().rss / _MIB
     before = process.cpu_times()
     began = time.monotonic()

@@ -17,16 +17,14 @@ from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import RegisterBrokerRequestHeader
-from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
-from tests.support.remoting import Connection, ask
-from tools.bench.client import LoadClient
+from tests.support.remoting import Connection, create_topic
+from tools.bench.client import CLASSIC, Generator, LoadClient
 from tools.bench.dledger import GroupSubject
 from tools.bench.pipeline import pipelined_sends
 from tools.bench.replicated import ReplicatedSubject
 from tools.bench.statistics import figures
 from tools.bench.subjects import CEILING, OURS, STOCK, Subject
 
-_READ_AND_WRITE = 6
 _LOG_FILE = 1 << 30
 
 
@@ -97,6 +95,8 @@ class Case:
     quick: bool = False
     #: Whether load in front of it makes a difference.
     warms: bool = True
+    #: The program that makes its load.
+    generator: Generator = CLASSIC
 
 
 def _send(operation: str, **arguments: object) -> Measure:
@@ -194,19 +194,7 @@ def _idle_connections(bench: Bench) -> dict[str, float]:
 
 def _many_queues(bench: Bench) -> dict[str, float]:
     topic, queues = "bench-queues", bench.scaled(5_000)
-    header = CreateTopicRequestHeader(
-        topic=topic,
-        default_topic="TBW102",
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=_READ_AND_WRITE,
-        topic_filter_type="SINGLE_TAG",
-        order=False,
-    )
-    request = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-    response = ask(bench.subject.broker.address, request)
-    if response.code != ResponseCode.SUCCESS:
-        raise RuntimeError(f"{topic} cannot be created: {response}")
+    create_topic(bench.subject.broker.address, topic, queues)
     wait_for_route(bench.subject, topic)
     return bench.load("sync", topic=topic, threads=16, seconds=bench.seconds, **APPLICATION)
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from twisted.internet.address import IPv4Address
 from twisted.internet.base import ReactorBase
 from twisted.internet.defer import Deferred, execute
+from zope.interface import implementer
 
 from rocketmq_tw.broker.assembly.host import Surroundings
 from rocketmq_tw.broker.broker import Broker
@@ -31,6 +32,7 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.runtime.turns import IReactorTurns
 from rocketmq_tw.services.process import freeze_startup_objects
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import (
@@ -69,8 +71,11 @@ class Case(NamedTuple):
 
 CASES = {
     "1": Case(1, 1),
+    "1-keys": Case(1, 1, keyed=True),
     "16": Case(1, 16),
+    "16-keys": Case(1, 16, keyed=True),
     "16-connections": Case(16, 1),
+    "16-connections-keys": Case(16, 1, keyed=True),
     "16-1024": Case(1, 16, size=1024),
     "batch": Case(1, 1, _BATCH),
     "batch-keys": Case(1, 1, _BATCH, keyed=True),
@@ -82,11 +87,13 @@ CASES = {
 _STORED = 40_960
 
 
+@implementer(IReactorTurns)
 class _Turns(ReactorBase):
-    """A reactor without sockets: `turn` does what is due."""
+    """A reactor without sockets: `turn` does what is due. Its turns end as `ServerReactor`'s do."""
 
     def __init__(self) -> None:
         self.factories: dict[int, Any] = {}
+        self._turn_ends: list[Callable[[], None]] = []
         super().__init__()
 
     def installWaker(self) -> None:
@@ -102,8 +109,21 @@ class _Turns(ReactorBase):
     def stopListening(self) -> None:
         """Nothing listens."""
 
+    def at_turn_end(self, call: Callable[[], None]) -> None:
+        self._turn_ends.append(call)
+
+    def waited(self) -> float:
+        return 0.0
+
+    def serve_late(self, seconds: float, call: Callable[[], None]) -> None:
+        call()
+
     def turn(self) -> None:
         self.runUntilCurrent()
+        while self._turn_ends:
+            calls, self._turn_ends = self._turn_ends, []
+            for call in calls:
+                call()
 
 
 class _Transport:
@@ -146,7 +166,8 @@ def request(number: int, case: Case) -> bytes:
             for index in range(case.batch)
         )
     command = send_request("bench-load", number % _QUEUES, body, batch=case.batch > 1)
-    command.ext_fields |= {"i": f"{name}{number:012X}\x02{wait}", "n": "bench"}
+    own = user_properties(number) if case.keyed and case.batch == 1 else ""
+    command.ext_fields |= {"i": f"{own}{name}{number:012X}\x02{wait}", "n": "bench"}
     command.language = LanguageCode.JAVA
     command.opaque = number
     return encode_command(command)

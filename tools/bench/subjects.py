@@ -43,7 +43,7 @@ _JVM = ("-server", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:MaxDirectMem
 _TEST_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=512m")
 
 
-def _as_in_production(command: list[str], heap_mb: int) -> list[str]:
+def as_in_production(command: list[str], heap_mb: int) -> list[str]:
     """The command of a test's JVM with the collector and compilers that a user runs."""
     kept = [
         word for word in command if word not in _TEST_JVM and not word.startswith(("-Xms", "-Xmx"))
@@ -55,14 +55,14 @@ class WarmStockNameServer(StockNameServer):
     """Stock's name server with a production JVM."""
 
     def command(self) -> list[str]:
-        return _as_in_production(super().command(), 256)
+        return as_in_production(super().command(), 256)
 
 
 class WarmStockBroker(StockBroker):
     """Stock's broker with a production JVM."""
 
     def command(self) -> list[str]:
-        return _as_in_production(super().command(), 2048)
+        return as_in_production(super().command(), 2048)
 
 
 def make_name_server(kind: str, home: Path) -> NameServerProcess:
@@ -121,6 +121,11 @@ class Subject(Running):
             stock_jars(STOCK_VERSION)
         self.name_server = make_name_server(kind, name_server)
         self.broker = make_broker(kind, broker, self.name_server, self._settings)
+
+    @property
+    def server(self) -> ServerProcess:
+        """The process whose memory and start are measured."""
+        return self.broker
 
     def start(self) -> None:
         if self.name_server is not self.broker:

@@ -57,7 +57,7 @@ class Checked:
         return lines
 
     def data(self, root: str) -> dict[str, Any]:
-        """The same for programs."""
+        """Returns the result of the check of the store at `root`, for JSON and YAML."""
         summary = self.summary
         return {
             "store": root,

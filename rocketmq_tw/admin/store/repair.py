@@ -71,7 +71,9 @@ def repair(
     again, _ = open_store(store.root, config_file)
     after = look_through(again)
     found = {"before": before.data(directory), "after": after.data(again.root), "notes": notes}
-    lines = [f"found {before.findings.count} things before the repair", *notes, *after.lines]
+    count = before.findings.count
+    things = "1 thing" if count == 1 else f"{count} things"
+    lines = [f"found {things} before the repair", *notes, *after.lines]
     if after.findings.count:
         lines.append("what is left is not mended by a repair")
     tool.show(Report(found, lines=lines))

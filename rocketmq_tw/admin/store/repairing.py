@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -14,6 +13,7 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.queue import FILLER_SIZE, UNIT
+from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.storecheck.check import Summary
@@ -117,7 +117,7 @@ def rebuild(config: MessageStoreConfig, log: LongFile, *, cut_at: int | None) ->
         _take_away(config, log, cut_at)
     finally:
         lock.close()
-    store = MessageStore(config, files, lambda: int(time.time() * 1000))
+    store = MessageStore(config, files, wall_clock_ms)
     report = store.load()
     store.close()
     return report.notes

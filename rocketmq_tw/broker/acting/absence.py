@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Set
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -27,7 +27,8 @@ class Absence(Part):
 
     A name server that has not listed this master for so long that it may have taken it for gone
     gets no registration before it is known whether a slave acted: the registration would end that,
-    and the slave would copy the older progress of its master.
+    and the slave would copy the older progress of its master. A slave that name servers have
+    forgotten too is waited for as long as they take to forget one.
     """
 
     def __init__(
@@ -50,6 +51,9 @@ class Absence(Part):
         self._listed_at: dict[str, float] = {}
         self._looked_at = 0.0
         self._is_asking = False
+        self._slaves = pre_online.slaves
+        #: Of these, the missing ones that the log names.
+        self._said_missing: Set[int] = frozenset()
         self._membership.group.answered.add(self._heard)
 
     def periodic(self) -> Iterable[Periodic]:
@@ -63,9 +67,15 @@ class Absence(Part):
 
     def _heard(self, answers: Mapping[str, Members | None]) -> None:
         now, own = self._seconds(), self._role.state.broker_id
+        listed: set[int] = set()
         for name_server, members in answers.items():
             if members is not None and own in members:
                 self._listed_at[name_server] = now
+                listed.update(members)
+        if listed:
+            self._said_missing = frozenset()
+            if self._role.is_master:
+                self._slaves.listed(frozenset(listed - {own}))
 
     def _look(self) -> None:
         config, now = self._config, self._seconds()
@@ -99,6 +109,11 @@ class Absence(Part):
         slaves = {
             address for members in told.values() for its, address in members.items() if its != own
         }
+        if not told:
+            self._slaves.nobody_answers()
+        elif missing := self._slaves.waited_for(set().union(*told.values())):
+            self._say_missing(missing)
+            return
         try:
             for address in slaves:
                 if (yield self._taking_back.has_newer(address)):
@@ -114,6 +129,15 @@ class Absence(Part):
         if not scope.is_over:
             self._listed_at.update(dict.fromkeys(told, self._seconds()))
             self._membership.release_to(told)
+
+    def _say_missing(self, missing: Set[int]) -> None:
+        if missing != self._said_missing:
+            self._said_missing = missing
+            log.warn(
+                "this master is not registered yet: no name server lists its slaves {missing},"
+                " which were there before it was away",
+                missing=sorted(missing),
+            )
 
     def _come_back(self, why: str) -> None:
         log.warn(

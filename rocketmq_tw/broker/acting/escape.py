@@ -34,9 +34,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 
-#: Other brokers that one put tries, one after the other.
+#: Other brokers that one put tries, one after the other; the next put goes on with others.
 MOST_TRIES = 3
-
 
 log = Logger()
 
@@ -59,6 +58,8 @@ class EscapeBridge:
         self._neighbours = host.neighbours
         #: The name of the broker that took the last message of each topic.
         self._preferred: dict[str, str] = {}
+        #: The name of the broker that a put of each topic tries behind the first one.
+        self._second: dict[str, str] = {}
         #: How many messages other brokers took.
         self.escaped = 0
 
@@ -100,8 +101,9 @@ class EscapeBridge:
     async def _try(
         self, queues: Sequence[MessageQueue], message: StoredMessage, reasons: list[str]
     ) -> PutResult | None:
-        """Returns what the first queue that takes the message said; None where none does, with why
-        in `reasons`."""
+        """Returns what the first queue that takes the message said; None where none of those that
+        are tried does, with why in `reasons`."""
+        queues = self._to_try(message.topic, queues)
         for queue in queues[:MOST_TRIES]:
             try:
                 result = await self._send(message, queue)
@@ -114,7 +116,19 @@ class EscapeBridge:
                         log.info("messages go to broker {name}", name=name)
                     preferred[message.topic] = name
                 return result
+        if len(queues) > MOST_TRIES:
+            self._second[message.topic] = queues[MOST_TRIES].broker_name
         return None
+
+    def _to_try(self, topic: str, queues: Sequence[MessageQueue]) -> Sequence[MessageQueue]:
+        """The queues in the order to try them in: the first one stays the first, and then those
+        that the last put which failed did not come to."""
+        names = [queue.broker_name for queue in queues]
+        second = self._second.get(topic)
+        if second not in names[1:]:
+            return queues
+        at = names.index(second)
+        return [queues[0], *queues[at:], *queues[1:at]]
 
     def _near_queues(self, message: StoredMessage) -> Sequence[MessageQueue]:
         """A queue of each master in this process that has the topic: no name server need tell."""

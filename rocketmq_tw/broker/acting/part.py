@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.acting.away import Away
 from rocketmq_tw.broker.acting.escape import EscapeBridge
 from rocketmq_tw.broker.acting.living import LivingGroup
 from rocketmq_tw.broker.acting.stepping_down import SteppingDown
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
+from rocketmq_tw.broker.cluster.group_members import Members
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
@@ -63,6 +65,9 @@ class Acting(Part):
         self._announced_at: float | None = None
         #: Whether somebody has said since the last question that the smallest id changed.
         self._is_told = False
+        #: Takes over what other slaves, id -> address, have done; fires with whether all told.
+        self.take_over: Callable[[Members], Deferred[bool]] = lambda others: succeed(True)
+        self._away = Away(host.config, host.reactor.seconds)
         replicas.before_master_returns = self.end_acting
         self._reactor = host.reactor
         self._stepping_down = SteppingDown(role, changes, cluster.membership, writing.health)
@@ -103,10 +108,16 @@ class Acting(Part):
         looked = self._looks.get("the group", self._look)
         return looked.addErrback(lambda failure: log.failure("acting for the master", failure))
 
-    def end_acting(self) -> Deferred[None]:
-        """Acts no more, and not again until the master that says that it is about to be back had
-        the time for its link; fires once that is so."""
-        self._announced_at = self._reactor.seconds()
+    def end_acting(self, master: IPeer) -> Deferred[None]:
+        """Acts no more, and not again until `master`, which says that it is about to be back, had
+        the time for its link, or is lost again; fires once this broker does not act."""
+        self._announced_at = announced_at = self._reactor.seconds()
+
+        def lost(_: IPeer) -> None:
+            if self._announced_at == announced_at:
+                self._announced_at = None
+
+        master.when_lost(lost)
         return self._looks.get("the end", self._end_acting)
 
     def metrics(self) -> Iterable[Metric]:
@@ -119,16 +130,30 @@ class Acting(Part):
 
     @inlineCallbacks
     def _look(self) -> Generator[Deferred[Any], Any, None]:
+        stood_still = self._away.stood_still(self._config.sync_broker_member_group_period)
+        self._away.looked()
+        try:
+            yield self._look_at_group(stood_still)
+        finally:
+            self._away.looked()
+
+    @inlineCallbacks
+    def _look_at_group(self, stood_still: bool) -> Generator[Deferred[Any], Any, None]:
         if not self._config.enable_controller_mode:
             yield self._stepping_down.look()
         copies = self._role.copies_log
         is_told, self._is_told = self._is_told, False
         # A master wants to know too whether name servers list it, and who grants locks with it.
         self.living.heard((yield self._group.ask()))
+        # What they say may be from before this broker stood still.
+        within_ms = self._config.send_heartbeat_timeout_millis
+        stood_still = stood_still or self._away.stood_still(within_ms)
         if not copies or not self._role.copies_log:
             return
         state = self._role.state
-        smallest = self.living.smallest()
+        # Whoever stood still does not know yet who acts by now.
+        smallest = None if stood_still else self.living.smallest()
+        self._away.note(smallest, state.broker_id)
         if smallest == MASTER_ID:
             # It is registered, so it has taken back what it wanted of this broker's tables.
             self._replicas.follow_tables()
@@ -136,6 +161,8 @@ class Acting(Part):
                 # The answers tell where the master is.
                 self._membership.register(force=True)
         if state.role is Role.SLAVE and self._may_act(smallest):
+            if not (yield self._is_up_to_date()) or self._role.state is not state:
+                return
             log.info("no master lives, and this broker has the smallest id: it acts for the master")
             self._replicas.hold_tables()
             yield self._changes.change(attrs.evolve(state, role=Role.ACTING_MASTER))
@@ -145,6 +172,16 @@ class Acting(Part):
                 id="unknown" if smallest is None else smallest,
             )
             yield self._changes.change(attrs.evolve(state, role=Role.SLAVE))
+
+    @inlineCallbacks
+    def _is_up_to_date(self) -> Generator[Deferred[Any], Any, bool]:
+        """Whether what other slaves did that may have acted counts here, so that this one may."""
+        if self._away.was_away:
+            others = self.living.members()
+            others.pop(self._role.state.broker_id, None)
+            if (yield self.take_over(others)) or self._away.waited():
+                self._away.is_back()
+        return not self._away.was_away
 
     @inlineCallbacks
     def _end_acting(self) -> Generator[Deferred[Any], Any, None]:

@@ -12,15 +12,17 @@ A slave is registered once it follows the master that lives.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.acting.missing_slaves import MissingSlaves
 from rocketmq_tw.broker.acting.taking_back import TakingBack
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.assembly.part import KeptTable, Part
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.members import find_hosts
@@ -42,6 +44,8 @@ SAY_SECONDS = 30.0
 #: Seconds that slaves get to follow, and for which they are left alone where one of them did not.
 FOLLOW_SECONDS = 10.0
 PAUSE_SECONDS = 30.0
+#: Seconds after which a slave that came or went is in the file.
+SLAVES_SECONDS = 1.0
 #: Requests by which slaves copy what this broker takes over from them first.
 _COPIED = frozenset(
     {
@@ -96,6 +100,8 @@ class PreOnline(Part):
         self._told: set[str] = set()
         #: Of these, those that cannot copy the log.
         self._unable: set[str] = set()
+        #: What a master knows of its slaves, which it waits for.
+        self.slaves = MissingSlaves(host.config, host.reactor.seconds, host.table_file("slaves"))
         #: When they are asked again to follow.
         self._open_from = 0.0
         #: Why it waits, and since when the log says so.
@@ -113,6 +119,11 @@ class PreOnline(Part):
             and store_config.total_replicas > 1
             and bool(self._membership.group.name_servers)
         )
+
+    def tables(self) -> Iterable[KeptTable]:
+        if self.is_wanted:
+            save = partial(self.slaves.save, self._host.in_thread)
+            yield KeptTable("the slaves of this master", self.slaves.load, save, SLAVES_SECONDS)
 
     @inlineCallbacks
     def begin(self, state: RoleState) -> Generator[Deferred[Any], Any, None]:
@@ -164,6 +175,7 @@ class PreOnline(Part):
             members = yield self._living()
             if state.role is Role.MASTER:
                 members.pop(state.broker_id, None)
+                self._check_expected(members)
                 yield self._take_over(state, members)
             else:
                 members.pop(state.broker_id, None)
@@ -194,6 +206,7 @@ class PreOnline(Part):
         """Fires with the brokers of the group that some name server knows, id -> address."""
         answers = yield self._membership.group.ask()
         if all(members is None for members in answers.values()):
+            self.slaves.nobody_answers()
             raise NotYetError(
                 "no name server tells which brokers of the group live: "
                 + ", ".join(sorted(answers))
@@ -205,6 +218,14 @@ class PreOnline(Part):
         }
 
     # A master
+
+    def _check_expected(self, slaves: Mapping[int, str]) -> None:
+        """Fails while a slave is missing that may be back soon."""
+        missing = self.slaves.waited_for(slaves.keys())
+        if missing:
+            raise NotYetError(
+                f"no name server lists its slaves {sorted(missing)}, which were there before"
+            )
 
     @inlineCallbacks
     def _take_over(
@@ -232,8 +253,7 @@ class PreOnline(Part):
                 self._unable.add(address)
             self._told.add(address)
         yield self._check_links(slaves)
-        for address in slaves.values():
-            yield self._taking_back.take(address)
+        yield self._taking_back.take(*slaves.values())
 
     @inlineCallbacks
     def _check_log(self, slave: str) -> Generator[Deferred[Any], Any, None]:

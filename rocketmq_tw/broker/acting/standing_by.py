@@ -1,8 +1,8 @@
-"""A slave beside another one that acts for their master keeps up with its progress."""
+"""A slave beside another one that acts for their master, or did, keeps up with its progress."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -23,8 +23,10 @@ log = Logger()
 
 class StandingBy(Part):
     """Copies what the acting slave has done from time to time, since this one acts when that one is
-    lost: it would go on from the progress that the dead master had. Nothing is copied from a slave
-    whose log goes on behind this one's: its progress may stand for messages that this log lacks.
+    lost: it would go on from the progress that the dead master had. And takes over what others have
+    done where this one acts, or acts again, after others may have done so. Nothing is copied from a
+    slave whose log goes on behind this one's: its progress may stand for messages that this log
+    lacks.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class StandingBy(Part):
         self._acting = acting
         self._replicas = replicas
         self._taking_back = taking_back
+        acting.take_over = self._take_over
 
     def periodic(self) -> Iterable[Periodic]:
         if self._acting.is_enabled:
@@ -42,16 +45,31 @@ class StandingBy(Part):
 
     @inlineCallbacks
     def _copy(self) -> Generator[Deferred[Any], Any, None]:
-        living, scope = self._acting.living, self._role.scope
+        living = self._acting.living
         smallest = living.smallest()
         if smallest is None or self._replicas.is_linked:
             return
         if not MASTER_ID < smallest < self._role.state.broker_id:
             return
-        address = living.members()[smallest]
         try:
-            log_range = yield self._taking_back.calls.log_range(address)
-            if log_range.end <= self._replicas.flushed_offset and not scope.is_over:
-                yield self._taking_back.keep_up(address)
+            yield self._keep_up(living.members()[smallest])
         except (RemotingError, RequestError, WireError) as why:
             log.warn("nothing is copied from the acting master: {why}", why=why)
+
+    @inlineCallbacks
+    def _take_over(self, others: Mapping[int, str]) -> Generator[Deferred[Any], Any, bool]:
+        """Takes over what these slaves have done; fires with whether all of them told."""
+        for address in others.values():
+            try:
+                yield self._keep_up(address)
+            except (RemotingError, RequestError, WireError) as why:
+                log.warn("what a slave did that may have acted is not known: {why}", why=why)
+                return False
+        return True
+
+    @inlineCallbacks
+    def _keep_up(self, address: str) -> Generator[Deferred[Any], Any, None]:
+        scope = self._role.scope
+        log_range = yield self._taking_back.calls.log_range(address)
+        if log_range.end <= self._replicas.flushed_offset and not scope.is_over:
+            yield self._taking_back.keep_up(address)

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.cluster.membership import Membership
+from rocketmq_tw.broker.cluster.membership import ClusterMembership
 from rocketmq_tw.broker.role.health import Health
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -21,7 +21,7 @@ class SteppingDown:
     group lives; takes it again once it can."""
 
     def __init__(
-        self, role: RoleHolder, changes: RoleChanges, membership: Membership, health: Health
+        self, role: RoleHolder, changes: RoleChanges, membership: ClusterMembership, health: Health
     ) -> None:
         self._role = role
         self._changes = changes

@@ -66,6 +66,9 @@ class Surroundings:
     keep_config: WriteChanges = only_until_stop
     #: The masters of the same container.
     neighbours: INeighbours = attrs.field(factory=NoNeighbours)
+    #: Whether somebody may ask for figures: what costs something for each message is measured only
+    #: then.
+    is_monitored: bool = False
     now_ms: Callable[[], int] = wall_clock_ms
     in_thread: InThread = attrs.field()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from twisted.internet.defer import Deferred
@@ -20,6 +20,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Pairs of a topic and a group whose mode is kept.
 MAX_MODES = 100_000
+#: Pairs that one step looks at.
+_STEP = 500
 
 Modes = dict[str, dict[str, SetMessageRequestModeRequestBody]]
 
@@ -63,6 +65,29 @@ class RequestModes:
             self._count += 1
         self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
         return self._writer.write()
+
+    def forget_unused(self, is_there: Callable[[str, str], bool]) -> Iterator[None]:
+        """Forgets the modes for which `is_there(topic, group)` is false; a step for some of them,
+        between which modes may be set."""
+        looked = forgotten = 0
+        for topic in list(self._modes):
+            for group in list(self._modes.get(topic, ())):
+                looked += 1
+                if not is_there(topic, group):
+                    forgotten += self._remove(topic, group)
+                if looked % _STEP == 0:
+                    yield
+        if forgotten:
+            self._writer.write().addErrback(reported)
+
+    def _remove(self, topic: str, group: str) -> bool:
+        groups = self._modes.get(topic, {})
+        if groups.pop(group, None) is None:
+            return False
+        self._count -= 1
+        if not groups:
+            del self._modes[topic]
+        return True
 
     def encoded(self) -> Callable[[], bytes]:
         """Returns what gives all modes as the file and request 402 carry them, in any thread."""

@@ -7,13 +7,14 @@ are connected to it; whether they pull them or pop them an administrator sets fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Part
+from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.assignment.dividing import STRATEGIES, allocate_for_pop
 from rocketmq_tw.broker.assignment.modes import RequestModes
 from rocketmq_tw.broker.clients.part import Clients
@@ -25,7 +26,8 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.message.names import RETRY_PREFIX
+from rocketmq_tw.message.names import LMQ_PREFIX, RETRY_PREFIX
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.queues import (
@@ -42,6 +44,8 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.permissions import is_readable
 
 PULL, POP = "PULL", "POP"
+#: Seconds between two looks for modes of topics and groups that are gone.
+FORGET_SECONDS = 600.0
 
 Queues = Sequence[MessageQueue]
 
@@ -57,6 +61,8 @@ class Assignment(Part):
         self.modes = RequestModes(
             host.table_file("messageRequestMode"), host.in_thread, host.in_slices
         )
+        self._host = host
+        self._tables = tables
         queues = ClusterQueues(host.config, tables.topics, brokers)
         self._handlers = AssignmentRequests(
             host, role, self.modes, tables, clients.registry, queues.of
@@ -67,6 +73,17 @@ class Assignment(Part):
 
     def tables(self) -> Iterable[KeptTable]:
         return [KeptTable("the modes of reading", self.modes.load, self.modes.when_written)]
+
+    def periodic(self) -> Iterable[Periodic]:
+        # A slave has its master's.
+        yield Periodic("forgetting modes of reading", FORGET_SECONDS, self._forget, {Role.MASTER})
+
+    def _forget(self) -> Deferred[Any]:
+        return self._host.in_slices(self.modes.forget_unused(self._is_there))
+
+    def _is_there(self, topic: str, group: str) -> bool:
+        is_group = group in self._tables.groups or group.startswith(LMQ_PREFIX)
+        return is_group and self._tables.topics.get(topic) is not None
 
 
 class ClusterQueues:
@@ -128,7 +145,7 @@ class AssignmentRequests:
         self._groups = tables.groups
         self._clients = clients
         self._queues_of = queues_of
-        self._in_thread = host.in_thread
+        self._growing = GrowingAnswers(host.in_slices, host.in_thread)
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -186,8 +203,7 @@ class AssignmentRequests:
 
     def all_modes(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers 402: the modes of all groups, for slaves."""
-        encoded = self._in_thread(self._modes.encoded())
-        return encoded.addCallback(lambda body: request.response(body=body))
+        return self._growing.whole(request, "modes", self._modes.encoded)
 
     def _mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
         """Returns the mode that was set for the topic and group, or the default; retry topics are

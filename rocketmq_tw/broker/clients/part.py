@@ -16,15 +16,21 @@ from rocketmq_tw.broker.clients.connection_requests import ConnectionRequests
 from rocketmq_tw.broker.clients.group_locks import GroupLocks
 from rocketmq_tw.broker.clients.locks import LockFile, LockRequests, RebalanceLock
 from rocketmq_tw.broker.clients.member_notices import MemberNotices
-from rocketmq_tw.broker.clients.registry import ClientRegistry
+from rocketmq_tw.broker.clients.registry import ClientKind, ClientRegistry
 from rocketmq_tw.broker.clients.subscription_requests import SubscriptionRequests
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.message.names import SYSTEM_GROUP_PREFIX
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler
+from rocketmq_tw.wire.command import version_name
 
+#: Series of groups, languages and versions that monitoring is told of at most.
+MAX_SERIES = 10_000
+#: Stock's words for how a group consumes, in its metrics.
+_CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
 #: Seconds between scans for clients without heartbeats, as in stock.
 SCAN_SECONDS = 10.0
 #: Seconds after which a lock that was taken is in the file.
@@ -76,6 +82,25 @@ class Clients(Part):
         return self._host.in_slices(self.locks.forget_expired())
 
     def metrics(self) -> Iterable[Metric]:
-        producers, consumers = self.registry.counts()
-        yield gauge("rocketmq_producer_connections", producers)
-        yield gauge("rocketmq_consumer_connections", consumers)
+        for kind, number in self.registry.producer_kinds().items():
+            yield gauge("rocketmq_producer_connections", number, _labels_of(kind))
+        told = 0
+        for group, kinds in self.registry.consumer_kinds():
+            labels = {
+                "consumer_group": group.name,
+                "consume_mode": _CONSUME_MODES.get(group.consume_type or "", "unknown"),
+                "is_system": str(group.name.startswith(SYSTEM_GROUP_PREFIX)).lower(),
+            }
+            for kind, number in kinds.items():
+                if told == MAX_SERIES:
+                    return
+                told += 1
+                yield gauge("rocketmq_consumer_connections", number, labels | _labels_of(kind))
+
+
+def _labels_of(kind: ClientKind) -> dict[str, str]:
+    return {
+        "language": kind.language.lower(),
+        "version": version_name(kind.version).lower(),
+        "protocol_type": "remoting",
+    }

@@ -6,7 +6,9 @@ those that are silent. Of groups of consumers whose members change `member_notic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from twisted.logger import Logger
 
@@ -46,6 +48,17 @@ class Client:
         #: The last heartbeat in milliseconds: of the time of day, and of a clock that is never set.
         self.last_update_ms = 0
         self.renewed_ms = 0
+
+
+class ClientKind(NamedTuple):
+    """What a client says of its program; `version` is stock's ordinal."""
+
+    language: str
+    version: int
+
+
+def _kinds(clients: Mapping[IPeer, Client]) -> Iterator[ClientKind]:
+    return (ClientKind(client.language, client.version) for client in clients.values())
 
 
 class ConsumerGroup:
@@ -199,12 +212,16 @@ class ClientRegistry:
         peers = self._producing.get(client_id)
         return None if peers is None else next(reversed(peers))
 
-    def counts(self) -> tuple[int, int]:
-        """Memberships of producers and of consumers; a connection counts in each of its groups."""
-        return (
-            sum(map(len, self._producers.values())),
-            sum(len(group.clients) for group in self._consumers.values()),
-        )
+    def producer_kinds(self) -> Counter[ClientKind]:
+        """Returns how many memberships of producers there are, by language and version; a
+        connection counts in each of its groups."""
+        return Counter(kind for group in self._producers.values() for kind in _kinds(group))
+
+    def consumer_kinds(self) -> Iterator[tuple[ConsumerGroup, Counter[ClientKind]]]:
+        """Yields each group of consumers with the languages and versions of its members; groups
+        that come or go meanwhile may be there or not."""
+        for group in list(self._consumers.values()):
+            yield group, Counter(_kinds(group.clients))
 
     # Registration
 

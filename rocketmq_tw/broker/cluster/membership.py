@@ -36,7 +36,7 @@ from rocketmq_tw.wire.headers.namesrv import UnRegisterBrokerRequestHeader
 UNREGISTER_TIMEOUT = 3.0
 
 
-class Membership:
+class ClusterMembership:
     """Registers the broker in each role, and takes that back at the end."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Membership:
         self._role = role
         self._health = health
         self._announcements = tables.announcements
-        #: Told of the master's address in answers to registrations.
+        #: Told of the master's address in answers to registrations, which may know none.
         self.masters = Listeners[Master]("a name server told of the master")
         self._links = {
             address: NameServerLink(host.client, address, self._came_back)

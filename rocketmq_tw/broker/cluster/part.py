@@ -8,12 +8,13 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
-from rocketmq_tw.broker.cluster.membership import Membership
+from rocketmq_tw.broker.cluster.membership import ClusterMembership
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.change import on_change
+from rocketmq_tw.metrics.instruments import Metric, gauge
 
 #: Seconds between tries to register where a name server could not be reached.
 RETRY_SECONDS = 3.0
@@ -36,7 +37,7 @@ class Cluster(Part):
         self._is_writable = True
         self._forget_config = on_change(host.config, self._config_changed)
         self._topics = tables.topics
-        self.membership = Membership(host, addresses, tables, role, writing.health)
+        self.membership = ClusterMembership(host, addresses, tables, role, writing.health)
         role.changed.add(self._role_changed)
         self._forget_health = writing.health.changed.add(self._health_changed)
 
@@ -57,6 +58,9 @@ class Cluster(Part):
         self.membership.begin()
         # Nothing waits for it: a name server that hangs takes its time.
         self.membership.register(force=True)
+
+    def metrics(self) -> Iterable[Metric]:
+        yield gauge("rocketmq_broker_permission", self._config.broker_permission)
 
     def _role_changed(self, former: RoleState, now: RoleState) -> None:
         """A master that is elected once more enters no role."""

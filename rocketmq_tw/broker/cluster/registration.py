@@ -406,8 +406,7 @@ class RoleRegistration:
     def _registered(self, link: NameServerLink, response: RemotingCommand) -> None:
         link.registered(self._config.broker_name)
         header = response.header(RegisterBrokerResponseHeader)
-        if header.master_addr or header.ha_server_addr:
-            self._masters.tell(Master(header.master_addr or "", header.ha_server_addr or ""))
+        self._masters.tell(Master(header.master_addr or "", header.ha_server_addr or ""))
         seen = (response.body, self._topics.data_version)
         if response.body and seen != self._ordered:
             self._ordered = seen

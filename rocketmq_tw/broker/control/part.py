@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
@@ -15,6 +16,7 @@ from rocketmq_tw.broker.control.consume_stats import ConsumeStatsRequests
 from rocketmq_tw.broker.control.consumer_status import ConsumerStatusRequests
 from rocketmq_tw.broker.control.group_lag import GroupLag
 from rocketmq_tw.broker.control.resets import ResetRequests
+from rocketmq_tw.broker.control.topic_traffic import TopicTraffic
 from rocketmq_tw.broker.filters.bloom import BloomFilter
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, role_keys
@@ -61,6 +63,7 @@ class Control(Part):
             ConsumerStatusRequests(registry, host.in_slices, host.in_thread),
         )
         self._lag = GroupLag(host, tables, store)
+        self._topic_traffic = TopicTraffic(tables, stats.traffic)
         self._handlers = merge_handlers(
             [*(family.handlers() for family in families), _without_rocksdb()]
         )
@@ -72,11 +75,11 @@ class Control(Part):
         return {**self._handlers, **refusing(MOVING, ResponseCode.SYSTEM_ERROR, remark)}
 
     def metrics(self) -> Iterable[Metric]:
-        return self._lag.metrics()
+        return chain(self._topic_traffic.metrics(), self._lag.metrics())
 
     def _shown(self) -> Mapping[str, str]:
-        # As in stock: whether it does what only a master does.
-        shown = {"brokerActive": str(self._role.is_master).lower()}
+        # As in stock: whether it delivers what is due, as masters and those that act for them do.
+        shown = {"brokerActive": str(self._role.role.delivers).lower()}
         for part in self._parts:
             shown |= part.runtime_info()
         return shown

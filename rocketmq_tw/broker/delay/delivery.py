@@ -31,6 +31,9 @@ from rocketmq_tw.store.interface import Arrived, IMessageStore
 #: Messages and bytes of one level that are delivered in one turn.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 4 * 1024 * 1024
+#: Batches of one level that are under way at most, while they have less than `BATCH_BYTES`: an
+#: answer of another broker takes long where it is busy.
+MOST_BATCHES = 4
 #: Seconds until a delivery that failed is tried again.
 RETRY_DELAY = 1.0
 #: Messages of one level that were refused, and by how many others may be ahead of the first of
@@ -42,10 +45,25 @@ LONGEST_SLEEP = 10.0
 log = Logger()
 
 
+class _Batch:
+    """What was put in one turn; all in front of `begin` was put before."""
+
+    __slots__ = ("begin", "size", "tries_again", "unfinished")
+
+    def __init__(self, begin: int) -> None:
+        self.begin = begin
+        #: Bytes of the queue that it was read from.
+        self.size = 0
+        #: Whether it has some that were refused before: nothing is begun before they have ended.
+        self.tries_again = False
+        #: Puts that are not written yet, and one more while the queue is being read.
+        self.unfinished = 1
+
+
 class _Level:
     """One level: the next message to deliver, and when its queue is looked at."""
 
-    __slots__ = ("alarm", "delay_ms", "level", "offset", "refused", "retry_at", "unfinished")
+    __slots__ = ("alarm", "batches", "delay_ms", "level", "offset", "refused", "retry_at")
 
     def __init__(
         self, level: int, delay_ms: int, offset: int, clock: IReactorTime, wake: Callable[..., None]
@@ -54,8 +72,8 @@ class _Level:
         self.delay_ms = delay_ms
         self.offset = offset
         self.alarm = Alarm(clock, partial(wake, self))
-        #: Puts that are not written yet, and one more while the queue is being read.
-        self.unfinished = 0
+        #: Those that are under way.
+        self.batches: list[_Batch] = []
         #: Messages in front of `offset` that were refused, and when they are tried again, by the
         #: clock.
         self.refused: set[int] = set()
@@ -63,13 +81,28 @@ class _Level:
 
     @property
     def progress(self) -> int:
-        """The first message that is not delivered."""
+        """The first message that is not delivered, as far as is known."""
+        return min([self.first_refused, *(batch.begin for batch in self.batches)])
+
+    @property
+    def first_refused(self) -> int:
+        """The first message that was refused and is not under way, else the next to deliver."""
         return min(self.refused, default=self.offset)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch may be begun."""
+        size = sum(batch.size for batch in self.batches)
+        if any(batch.tries_again for batch in self.batches):
+            return False
+        # What is under way may be refused.
+        is_ahead = bool(self.batches) and self.offset - self.progress >= MOST_AHEAD
+        return not is_ahead and len(self.batches) < MOST_BATCHES and size < BATCH_BYTES
 
     @property
     def is_held_up(self) -> bool:
         """Whether nothing new may be delivered before what was refused is."""
-        is_ahead = self.offset - self.progress >= MOST_AHEAD
+        is_ahead = self.offset - self.first_refused >= MOST_AHEAD
         return is_ahead or len(self.refused) >= MOST_REFUSED
 
     def sleep(self, seconds: float) -> None:
@@ -124,22 +157,31 @@ class DelayDelivery:
         """
         for run in runs:
             level = self._levels.get(run.queue_id)
-            if level is not None and not level.alarm.is_set and not level.unfinished:
+            if level is not None and not level.alarm.is_set and not level.batches:
                 level.sleep((run.tags_codes[0] - self._now_ms()) / 1000)
 
     def _wake(self, level: _Level) -> None:
-        level.unfinished += 1
+        if not level.has_room:
+            # The end of a batch wakes it.
+            return
+        batch = _Batch(level.first_refused)
+        level.batches.append(batch)
         sleep: float | None = RETRY_DELAY
+        # Those that are tried again now may be refused again.
+        is_held_up = level.is_held_up
         try:
-            self._put_refused(level)
-            sleep = self._put_due(level)
+            self._put_refused(level, batch)
+            sleep = None if is_held_up else self._put_due(level, batch)
         except Exception:
             log.failure("delay level {number}: trying again later", number=level.level)
-        self._finish_one(level, sleep)
+        if batch.unfinished > 1 and not self._scope.is_over:
+            self._sleep(level, sleep)
+        self._finish_one(level, batch, sleep)
 
-    def _put_refused(self, level: _Level) -> None:
+    def _put_refused(self, level: _Level, batch: _Batch) -> None:
         if not level.refused or self._clock.seconds() < level.retry_at:
             return
+        batch.tries_again = True
         for offset in sorted(level.refused):
             read = self._store.read_queue(
                 SCHEDULE_TOPIC, queue_of(level.level), offset, 1, BATCH_BYTES
@@ -147,20 +189,19 @@ class DelayDelivery:
             level.refused.discard(offset)
             for waiting in decode_records(read.data):
                 if waiting.queue_offset == offset:
-                    self._deliver(level, waiting)
+                    self._deliver(level, batch, waiting)
 
-    def _put_due(self, level: _Level) -> float | None:
+    def _put_due(self, level: _Level, batch: _Batch) -> float | None:
         """Puts what is due; returns the seconds until the next look, None where nothing waits."""
-        if level.is_held_up:
-            return None
         read = self._store.read_queue(
             SCHEDULE_TOPIC, queue_of(level.level), level.offset, BATCH_MESSAGES, BATCH_BYTES
         )
+        batch.size += len(read.data)
         for waiting in decode_records(read.data):
             seconds = self._seconds_until_due(level, waiting)
             if seconds is not None:
                 return seconds
-            self._deliver(level, waiting)
+            self._deliver(level, batch, waiting)
             if waiting.queue_offset in level.refused:
                 # At once, so the sink takes nothing now.
                 level.refused.discard(waiting.queue_offset)
@@ -180,7 +221,7 @@ class DelayDelivery:
             return wait_ms / 1000
         return None
 
-    def _deliver(self, level: _Level, waiting: StoredMessage) -> None:
+    def _deliver(self, level: _Level, batch: _Batch, waiting: StoredMessage) -> None:
         message = due_message(waiting)
         if message is None or message.topic == HALF_TOPIC:
             self._pass_over(level, waiting, "it names no topic to go to")
@@ -191,26 +232,30 @@ class DelayDelivery:
                 self._pass_over(level, waiting, result.why)
             elif not result.is_stored:
                 self._refused(level, waiting.queue_offset, result.why)
-            self._finish_one(level, 0)
+            self._finish_one(level, batch, 0)
 
-        level.unfinished += 1
+        batch.unfinished += 1
         attempt(self._sink.put(message)).addCallback(ended)
 
-    def _finish_one(self, level: _Level, sleep: float | None) -> None:
-        """Ends one delivery. Once all that were begun have ended, the level sleeps for `seconds`;
-        None: until a message arrives."""
-        level.unfinished -= 1
-        if level.unfinished:
+    def _finish_one(self, level: _Level, batch: _Batch, sleep: float | None) -> None:
+        """Ends one delivery. Once all that were begun with it have ended, the level sleeps for
+        `sleep` seconds; None: until a message arrives."""
+        batch.unfinished -= 1
+        if batch.unfinished:
             return
+        level.batches.remove(batch)
         self._offsets.set(level.level, level.progress)
-        if self._scope.is_over:
-            if self._is_idle:
-                self._idle.fire(None)
-        elif level.refused:
+        if not self._scope.is_over:
+            self._sleep(level, sleep)
+        elif self._is_idle:
+            self._idle.fire(None)
+
+    def _sleep(self, level: _Level, seconds: float | None) -> None:
+        if level.refused:
             retry = level.retry_at - self._clock.seconds()
-            level.sleep(retry if sleep is None else min(sleep, retry))
-        elif sleep is not None:
-            level.sleep(sleep)
+            seconds = retry if seconds is None else min(seconds, retry)
+        if seconds is not None:
+            level.sleep(seconds)
 
     def _pass_over(self, level: _Level, waiting: StoredMessage, why: str) -> None:
         """Skips a message; the log line tells where it can still be read (mqadmin
@@ -237,4 +282,4 @@ class DelayDelivery:
 
     @property
     def _is_idle(self) -> bool:
-        return not any(level.unfinished for level in self._levels.values())
+        return not any(level.batches for level in self._levels.values())

@@ -13,6 +13,7 @@ from rocketmq_tw.broker.pop.check_points import (
     PoppedQueue,
     ReviveLog,
     all_stored,
+    check_stored,
     is_revive_queue,
     new_check_point,
 )
@@ -117,7 +118,12 @@ class AckRequests:
             self._orderly.acknowledge(queue, header.offset, info.pop_time, peer.address)
             return request.response()
         revive_queue = self._revive_queue(info)
-        return _answer(request, [self._revive_log.put_ack(_ack_of(header, info), revive_queue)])
+
+        def answer(result: PutResult) -> RemotingCommand:
+            check_stored(result)
+            return request.response()
+
+        return self._revive_log.put_ack(_ack_of(header, info), revive_queue).addCallback(answer)
 
     def ack_batch(
         self, request: RemotingCommand, peer: IPeer

@@ -9,7 +9,8 @@ too, knows that by then it has seen all that was acknowledged before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -18,15 +19,18 @@ from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SYSTEM_GROUP_PREFIX
-from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.properties import join_properties, number, parse_properties
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
+from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint, PutBack
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
 CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
+_TAGS = props.TAGS.encode() + b"\x01"
+#: Ours: a group was put back. Who revives passes over it.
+PUT_BACK_TAG = "back"
 #: The group whose offsets say how far the revive topic is dealt with.
 REVIVE_GROUP = SYSTEM_GROUP_PREFIX + "REVIVE_GROUP"
 
@@ -107,17 +111,34 @@ def acknowledged_offsets(ack: AckMsg) -> list[int]:
     return ack.ack_offsets if isinstance(ack, BatchAckMsg) else [ack.ack_offset]
 
 
-def decode_revive_message(message: StoredMessage) -> PopCheckPoint | AckMsg | None:
-    """Returns the body of a message of the revive topic; None where its tag is none of the three.
-    Raises `BodyError` where it is damaged."""
-    tag = parse_properties(message.properties).get(props.TAGS)
-    if tag == CHECK_POINT_TAG:
-        return decode_body(PopCheckPoint, message.body)
+def decode_revive_message(properties: bytes, body: bytes) -> PopCheckPoint | AckMsg | None:
+    """Returns the body of a message of the revive topic, made of its stored properties and body;
+    None where its tag is none of the three. Raises `BodyError` where it is damaged."""
+    tag = _tag_of(properties)
     if tag == ACK_TAG:
-        return decode_body(AckMsg, message.body)
+        return decode_body(AckMsg, body)
+    if tag == CHECK_POINT_TAG:
+        return decode_body(PopCheckPoint, body)
     if tag == BATCH_ACK_TAG:
-        return decode_body(BatchAckMsg, message.body)
+        return decode_body(BatchAckMsg, body)
     return None
+
+
+def _tag_of(properties: bytes) -> str | None:
+    if properties.startswith(_TAGS) and properties.find(_TAGS, len(_TAGS)) < 0:
+        # As brokers write it: the only tag, in front.
+        return str(properties[len(_TAGS) :].partition(b"\x02")[0], "utf-8", "replace") or None
+    return parse_properties(properties).get(props.TAGS)
+
+
+def claimed_part(properties: Mapping[str, str]) -> tuple[int, int] | None:
+    """Returns which part of its queue the pop took whose check point has these properties: its
+    first offset, and the one behind it. None where they do not say so."""
+    texts = properties.get(props.POP_CLAIM, "").split(" ")
+    if len(texts) != 2:
+        return None
+    begin, end = number(texts[0]), number(texts[1])
+    return None if begin is None or end is None else (begin, end)
 
 
 class ReviveLog:
@@ -140,13 +161,17 @@ class ReviveLog:
         self._now_ms = now_ms
         self._store_host = store_host
 
-    def put_check_point(self, point: PopCheckPoint, revive_queue_id: int) -> Deferred[PutResult]:
-        """Stores a check point; returns what `IMessageSink.put` returns."""
+    def put_check_point(
+        self, point: PopCheckPoint, revive_queue_id: int, claimed: tuple[int, int] | None = None
+    ) -> Deferred[PutResult]:
+        """Stores a check point; returns what `IMessageSink.put` returns. `claimed` is of a pop: the
+        part of the queue that it took, with what its filter left out."""
         key = (
             f"{point.topic}@{point.queue_id}@{point.start_offset}@{point.group}@{point.pop_time}"
             f"@{point.broker_name}@{CHECK_POINT_TAG}"
         )
-        put = self._put(revive_queue_id, CHECK_POINT_TAG, key, encode_body(point))
+        more = {} if claimed is None else {props.POP_CLAIM: f"{claimed[0]} {claimed[1]}"}
+        put = self._put(revive_queue_id, CHECK_POINT_TAG, key, encode_body(point), more)
         if self.check_point_stored:
             put.addCallback(self._stored, point)
         return put
@@ -161,9 +186,25 @@ class ReviveLog:
         )
         return self._put(revive_queue_id, tag, key, encode_body(ack))
 
-    def _put(self, queue_id: int, tag: str, key: str, body: bytes) -> Deferred[PutResult]:
+    def put_mark(self, back: PutBack) -> Deferred[PutResult]:
+        """Stores that a group was put back."""
+        key = (
+            f"{back.topic}@{back.queue_id}@{back.offset}@{back.group}@{self._now_ms()}"
+            f"@{PUT_BACK_TAG}"
+        )
+        return self._put(0, PUT_BACK_TAG, key, encode_body(back))
+
+    def _put(
+        self,
+        queue_id: int,
+        tag: str,
+        key: str,
+        body: bytes,
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> Deferred[PutResult]:
         now, host = self._now_ms(), self._store_host()
         properties = {props.TAGS: tag, props.TIMER_DELIVER_MS: str(now), props.UNIQ_KEY: key}
+        properties |= more
         message = StoredMessage(
             topic=self.topic,
             queue_id=queue_id,
@@ -181,6 +222,17 @@ class ReviveLog:
         return result
 
 
+def check_stored(result: PutResult) -> None:
+    """Raises `RequestError` with SYSTEM_ERROR where a put ended and nothing is stored."""
+    if not result.is_stored:
+        raise _not_stored(result)
+
+
+def _not_stored(result: PutResult) -> RequestError:
+    why = f"it could not be stored: {result.code.name}"
+    return RequestError(ResponseCode.SYSTEM_ERROR, why)
+
+
 def all_stored(puts: Iterable[Deferred[PutResult]]) -> Deferred[None]:
     """Fires once all of `puts` are stored; they are made one by one, and none behind one that is
     refused at once. Fails, once all that were made have ended, with the `RequestError` of one that
@@ -195,8 +247,7 @@ def all_stored(puts: Iterable[Deferred[PutResult]]) -> Deferred[None]:
         if isinstance(result, Failure):
             error = result
         elif result is not None and not result.is_stored:
-            why = f"it could not be stored: {result.code.name}"
-            error = Failure(RequestError(ResponseCode.SYSTEM_ERROR, why))
+            error = Failure(_not_stored(result))
         if not left:
             ended.callback(None) if error is None else ended.errback(error)
 

@@ -224,6 +224,8 @@ class PendingCheckPoints:
 
     def _remove(self, pending: PendingCheckPoint) -> None:
         self._count -= 1
+        # Retention asks for the first place once in hours: so many would be kept until then.
+        self._by_place.first()
         newer, former = pending.newer, pending.former
         if former is not None:
             former.newer = newer

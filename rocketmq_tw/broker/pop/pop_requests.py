@@ -85,7 +85,7 @@ class PopRequests:
             )
         topic = self._check(header)
         wanted = self._wanted(header, now)
-        popped = self._take(header, topic, wanted)
+        popped = self._take(header, topic, wanted) if self._reads.can_begin else Popped()
         code: ResponseCode | None = ResponseCode.SUCCESS
         if not popped.count:
             code = self._hold(request, header, wanted, peer)

@@ -22,17 +22,22 @@ from rocketmq_tw.store.interface import IMessageStore
 
 #: `init_mode` of a pop: where a group begins that has no offset.
 FROM_OLDEST = 0
+#: Queues of which it is remembered what was passed over last.
+MOST_PASSED = 10_000
 
 
-class Claim:
-    """Messages of a queue from `start` up to `end`, which one pop takes."""
+class ClaimedRange:
+    """Messages of a queue from `start` up to `end`, which one pop takes. `since`: from there up to
+    `start` pops passed over all, and no check point says so. The log ended at `place` then."""
 
-    __slots__ = ("end", "is_stored", "queue", "start")
+    __slots__ = ("end", "is_stored", "place", "queue", "since", "start")
 
-    def __init__(self, queue: PoppedQueue, start: int, end: int) -> None:
+    def __init__(self, queue: PoppedQueue, start: int, end: int, since: int, place: int) -> None:
         self.queue = queue
         self.start = start
         self.end = end
+        self.since = since
+        self.place = place
         #: Whether its check point is in the log, or it needs none.
         self.is_stored = False
 
@@ -55,8 +60,20 @@ class Positions:
         self._offsets = offsets
         self._order = order
         self._in_flight = in_flight
-        self._claims: dict[PoppedQueue, deque[Claim]] = {}
+        self._claims: dict[PoppedQueue, deque[ClaimedRange]] = {}
         self._idle = Waiters[None]()
+        #: Claims whose check points are on their way, the oldest first.
+        self._under_way: dict[ClaimedRange, None] = {}
+        #: What pops passed over since the last check point: its begin, and its end.
+        self._passed: dict[PoppedQueue, tuple[int, int]] = {}
+        #: Whether the groups' offsets are known; until then nothing is popped.
+        self.are_known = True
+
+    def log_place(self) -> int:
+        """Returns a place of the log: what was popped and has its check point in front of it is in
+        the groups' offsets."""
+        oldest = next(iter(self._under_way), None)
+        return self._store.end_offset if oldest is None else oldest.place
 
     def begin(self, queue: PoppedQueue, init_mode: int, now_ms: int) -> int:
         """Returns the offset at which a pop begins that comes now; a group without an offset gets
@@ -98,17 +115,32 @@ class Positions:
         """Sets the group's offset, whatever is claimed: the queue has other offsets, or the group
         was reset."""
         self._claims.pop(queue, None)
+        self._passed.pop(queue, None)
         self.commit(queue, offset)
 
-    def claim(self, queue: PoppedQueue, start: int, end: int) -> Claim:
+    def claim(self, queue: PoppedQueue, start: int, end: int) -> ClaimedRange:
         """Makes the next pop begin at `end`."""
-        claim = Claim(queue, start, end)
+        since, passed = self._passed.pop(queue, (start, start))
+        claim = ClaimedRange(
+            queue, start, end, since if passed == start else start, self._store.end_offset
+        )
         self._claims.setdefault(queue, deque()).append(claim)
+        self._under_way[claim] = None
         return claim
 
-    def stored(self, claim: Claim) -> None:
+    def pass_over(self, queue: PoppedQueue, start: int, end: int) -> None:
+        """Makes the next pop begin at `end`: there is nothing in between for it, so that this needs
+        no check point."""
+        claim = self.claim(queue, start, end)
+        if len(self._passed) >= MOST_PASSED:
+            self._passed.clear()
+        self._passed[queue] = claim.since, end
+        self.stored(claim)
+
+    def stored(self, claim: ClaimedRange) -> None:
         """Notes that the messages of `claim` may be consumed; the group's offset follows."""
         claim.is_stored = True
+        self._under_way.pop(claim, None)
         claims = self._claims.get(claim.queue)
         if claims is None or claim not in claims:
             return
@@ -122,13 +154,14 @@ class Positions:
             self.commit(claim.queue, end)
         self._ended()
 
-    def failed(self, claim: Claim) -> None:
+    def failed(self, claim: ClaimedRange) -> None:
         """Takes back `claim`: its messages, and those behind them, are popped again."""
+        self._under_way.pop(claim, None)
         claims = self._claims.get(claim.queue)
         if claims is None or claim not in claims:
             return
-        while claims.pop() is not claim:
-            pass
+        while (last := claims.pop()) is not claim:
+            self._under_way.pop(last, None)
         if not claims:
             del self._claims[claim.queue]
         self._ended()
@@ -144,6 +177,8 @@ class Positions:
     def clear(self) -> None:
         """Forgets all claims: the role is over."""
         self._claims.clear()
+        self._under_way.clear()
+        self._passed.clear()
 
     def _behind_claims(self, queue: PoppedQueue, offset: int) -> int:
         claims = self._claims.get(queue)

@@ -16,7 +16,7 @@ from rocketmq_tw.broker.pop.check_points import (
 )
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.pending import InFlight
-from rocketmq_tw.broker.pop.positions import Claim, Positions
+from rocketmq_tw.broker.pop.positions import ClaimedRange, Positions
 from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
@@ -87,7 +87,7 @@ class Popped:
         self.rest = 0
         self.held_back = 0
         self.infos = OffsetInfos()
-        self.points: list[tuple[PopCheckPoint, Claim]] = []
+        self.points: list[tuple[PopCheckPoint, ClaimedRange]] = []
 
     @property
     def data(self) -> bytes:
@@ -164,6 +164,12 @@ class PopReads:
         self._revive_log = revive_log
         self._pending = pending
 
+    @property
+    def can_begin(self) -> bool:
+        """Whether it is known where pops begin; until then they are held as if there were no
+        message."""
+        return self._positions.are_known
+
     def check_room(self) -> None:
         """Raises `RequestError` where too many check points wait for acknowledgements."""
         if self._pending() >= MOST_PENDING:
@@ -205,8 +211,7 @@ class PopReads:
             if wanted.is_orderly:
                 self._positions.commit(queue, read.next_offset)
             else:
-                claim = self._positions.claim(queue, start, read.next_offset)
-                self._positions.stored(claim)
+                self._positions.pass_over(queue, start, read.next_offset)
         popped.rest += max(read.max_offset - read.next_offset, 0)
 
     def _has_too_many(self, queue: PoppedQueue) -> bool:
@@ -224,7 +229,9 @@ class PopReads:
         `RequestError` where one is not. What is stored of it is visible again in its time."""
         points = iter(popped.points)
         stored = all_stored(
-            self._revive_log.put_check_point(point, revive_queue_id).addBoth(self._ended, claim)
+            self._revive_log.put_check_point(
+                point, revive_queue_id, (claim.since, claim.end)
+            ).addBoth(self._ended, claim)
             for point, claim in points
         )
         for _, claim in points:
@@ -232,7 +239,7 @@ class PopReads:
             self._positions.failed(claim)
         return stored.addErrback(_not_stored)
 
-    def _ended(self, result: PutResult | Failure, claim: Claim) -> PutResult | Failure:
+    def _ended(self, result: PutResult | Failure, claim: ClaimedRange) -> PutResult | Failure:
         if isinstance(result, PutResult) and result.is_stored:
             self._positions.stored(claim)
         else:

@@ -27,8 +27,7 @@ from rocketmq_tw.broker.pop.check_points import (
 from rocketmq_tw.broker.pop.pending import NOWHERE, InFlight, PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import Attempt
-from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.message.record import RecordHead, heads_and_bodies
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import IMessageStore
@@ -109,6 +108,16 @@ class ReviveQueues:
         """How many entries the books have, also of check points that are dealt with."""
         return sum(queue.books.kept for queue in self._queues.values())
 
+    def behind(self) -> Iterator[tuple[int, int, int]]:
+        """Yields each revive queue with the number of its messages that are not dealt with, and the
+        age in ms of the first of them; 0 where there is none."""
+        store, topic = self._store, self._topic
+        for queue_id in list(self._queues):
+            done = self._offsets.query(REVIVE_GROUP, topic, queue_id) + 1
+            messages = max(store.max_queue_offset(topic, queue_id) - done, 0)
+            stored = store.store_time(topic, queue_id, done) if messages else 0
+            yield queue_id, messages, max(self._now_ms() - stored, 0) if stored > 0 else 0
+
     def revive(self) -> Deferred[Any] | None:
         """Takes in what is new, and revives what is due; the work of a `Periodic`."""
         if self._scope.is_over or self._round is not None:
@@ -173,19 +182,19 @@ class ReviveQueues:
             topic, queue.queue_id, books.read_offset, BATCH_MESSAGES, BATCH_BYTES
         )
         before = books.read_offset
-        for message in decode_records(read.data):
+        for head, body in heads_and_bodies(read.data):
             # Before the message is taken in: if that fails, none is taken in twice.
-            books.read_offset = message.queue_offset + 1
+            books.read_offset = head.queue_offset + 1
             try:
-                self._take_in(books, message)
+                self._take_in(books, head, body)
             except BodyError as error:
                 log.error(
                     "message {offset} of {topic} {queue}, at {position} of the log, is passed over:"
                     " {error}",
-                    offset=message.queue_offset,
+                    offset=head.queue_offset,
                     topic=topic,
                     queue=queue.queue_id,
-                    position=message.physical_offset,
+                    position=head.physical_offset,
                     error=error,
                 )
         books.read_offset = max(books.read_offset, read.next_offset)
@@ -194,8 +203,8 @@ class ReviveQueues:
     def _read_to_end(self, queue: ReviveQueue) -> None:
         """Called when all of a revive queue was taken in, before anything of it is revived."""
 
-    def _take_in(self, books: PendingCheckPoints, message: StoredMessage) -> None:
-        point = decode_revive_message(message)
+    def _take_in(self, books: PendingCheckPoints, head: RecordHead, body: bytes) -> None:
+        point = decode_revive_message(head.properties, body)
         if point is None:
             return
         key = check_point_key(point, self._broker_name)
@@ -207,7 +216,7 @@ class ReviveQueues:
                 # The oldest one that was popped: what a filter left out may lie in front of it.
                 first = min(popped_offsets(point), default=0)
                 place = next(place_of(self._store, point.topic, point.queue_id, first), NOWHERE)
-            books.add(key, point, message.queue_offset, place, is_local=is_here)
+            books.add(key, point, head.queue_offset, place, is_local=is_here)
 
     # Reviving
 

@@ -107,6 +107,12 @@ class Reviving(Part):
         kept = 0 if self._revival is None else self._revival.kept
         yield gauge("rocketmq_pop_check_points_pending", self.pending())
         yield gauge("rocketmq_pop_check_points_kept", kept)
+        if self._revival is not None:
+            for queue_id, messages, age_ms in self._revival.behind():
+                # Stock's name with stock's unit, though it is a number of messages.
+                labels = {"queue_id": str(queue_id)}
+                yield gauge("rocketmq_pop_revive_lag", messages, labels, unit="milliseconds")
+                yield gauge("rocketmq_pop_revive_latency", age_ms, labels, unit="milliseconds")
 
     def _revive(self) -> Deferred[Any] | None:
         return None if self._revival is None else self._revival.revive()

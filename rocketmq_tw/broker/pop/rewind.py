@@ -180,7 +180,7 @@ def _queue_of(point: PopCheckPoint | AckMsg) -> PoppedQueue:
 def _decode(message: StoredMessage) -> PopCheckPoint | AckMsg | None:
     """Returns the body of a message of the revive topic; None where it is of no kind or damaged."""
     try:
-        return decode_revive_message(message)
+        return decode_revive_message(message.properties, message.body)
     except BodyError:
         # The revival skips it too.
         return None

@@ -60,7 +60,7 @@ class PopService:
         host, store, offsets, order = pop.host, pop.writing.store, pop.tables.offsets, pop.order
         config, now_ms = host.config, host.now_ms
         self._watch = OrderWatch(order, host.reactor, now_ms, self._wake)
-        self._positions = Positions(config, store, offsets, order, pop.in_flight)
+        self.positions = Positions(config, store, offsets, order, pop.in_flight)
         self._pops = HeldPops(config, host.reactor, now_ms, host.in_slices)
         self._notifications = HeldPops(
             config, host.reactor, now_ms, host.in_slices, newest_first=True
@@ -69,12 +69,12 @@ class PopService:
         queues = PopQueues(config, pop.tables.topics)
         queue_reads = QueueReads(store, pulled, host.reactor.seconds)
         reads = PopReads(
-            config, queue_reads, self._positions, order, pop.in_flight, pop.revive_log, pending
+            config, queue_reads, self.positions, order, pop.in_flight, pop.revive_log, pending
         )
         pops = PopRequests(host, checks, filters, queues, reads, self._pops)
         acks = AckRequests(host, checks, store, pop.revive_log, OrderlyAcks(offsets, order))
         peeks = PeekAndNotify(
-            checks, queues, self._positions, queue_reads, order, self._notifications, now_ms
+            checks, queues, self.positions, queue_reads, order, self._notifications, now_ms
         )
         self.handlers: Mapping[int, Handler] = merge_handlers(
             [pops.handlers(), acks.handlers(), peeks.handlers()]
@@ -92,6 +92,12 @@ class PopService:
         kept = self._pops.deadlines + self._notifications.deadlines
         yield gauge("rocketmq_pop_deadlines_kept", kept)
 
+    def begin(self) -> None:
+        """Lets pops go on that were held since the groups' offsets were not known."""
+        self.positions.are_known = True
+        self._pops.wake_all()
+        self._pops.resume_woken()
+
     def answer_held(self) -> None:
         """Answers all held requests now. The role is over, so they are refused, and consumers may
         find what they wait for at another broker."""
@@ -101,11 +107,11 @@ class PopService:
 
     def all_stored(self) -> Deferred[None]:
         """Fires once no check point of a pop is on its way into a log."""
-        return self._positions.all_stored()
+        return self.positions.all_stored()
 
     def forget_positions(self) -> None:
         """Forgets the pops that are under way; the next master goes on from the offsets."""
-        self._positions.clear()
+        self.positions.clear()
 
     def _wake(self, queue: PoppedQueue) -> None:
         """Wakes requests for a queue of which there may be more: an orderly group may pop it again,

@@ -181,9 +181,13 @@ class HeldRequests(Generic[Q]):
 
     def resume_all(self) -> None:
         """Resumes everything now: the broker stops, or its role is over."""
+        self.wake_all()
+        self._resumed.resume_all()
+
+    def wake_all(self) -> None:
+        """Has everything resumed by the next `resume_woken`."""
         for waiting in list(self._queues.values()):
             self._wake(list(waiting))
-        self._resumed.resume_all()
 
     def _add(self, held: HeldRequest[Q]) -> None:
         waiting = self._queues.get(held.queue)
@@ -191,12 +195,14 @@ class HeldRequests(Generic[Q]):
             waiting = self._queues[held.queue] = {}
             self._queue_added(held.queue)
         waiting[held] = None
-        of_peer = self._of_peer.get(held.peer)
-        if of_peer is None:
-            of_peer = self._of_peer[held.peer] = set()
-            held.peer.when_lost(self._peer_lost)
-        of_peer.add(held)
         self._count += 1
+        of_peer = self._of_peer.get(held.peer)
+        if of_peer is not None:
+            of_peer.add(held)
+            return
+        self._of_peer[held.peer] = {held}
+        # Last: a peer that was lost meanwhile takes the request along at once.
+        held.peer.when_lost(self._peer_lost)
 
     def _is_held(self, held: HeldRequest[Q]) -> bool:
         return held in self._queues.get(held.queue, ())

@@ -43,9 +43,7 @@ def members_of_group(host: Host, tell: TellMembers) -> RegisteredReplicas:
         found = yield find_hosts(host, {address for _, address in told}, names)
         return [(broker_id, each) for broker_id, address in told for each in found[address]]
 
-    return RegisteredReplicas(
-        lambda: int(reactor.seconds() * 1000), ask, Networks(host.store_config.ha_addresses)
-    )
+    return RegisteredReplicas(host.now_ms, ask, Networks(host.store_config.ha_addresses))
 
 
 @inlineCallbacks

@@ -105,7 +105,7 @@ class Replicas(Part):
         self.slave: TableCopier | None = None
         #: Called when a master says that it is about to be back; fires once this broker acts for it
         #: no more.
-        self.before_master_returns: Callable[[], Deferred[None]] = lambda: succeed(None)
+        self.before_master_returns: Callable[[IPeer], Deferred[None]] = lambda peer: succeed(None)
         self._tables_held = False
         #: Slaves that want to be told before this broker stops, while it is the master.
         self._notices: StopNotices | None = None
@@ -291,7 +291,7 @@ class Replicas(Part):
 
         def may_return(_: None) -> Deferred[None]:
             log.info("the master {address} is about to be back", address=master.address)
-            return self.before_master_returns()
+            return self.before_master_returns(peer)
 
         checked = self._announcements.check(peer).addCallback(may_return)
         return checked.addCallback(lambda _: self._return_of(master, request))

@@ -180,6 +180,7 @@ class MasterFollower(TableCopier):
         #: haMasterAddress, where it counts.
         self._configured = "" if address else config.ha_master_address
         self._is_told = bool(address)
+        self._misses_master = False
         self._master = Master(address, self._configured)
         self.client = make_client(self)
 
@@ -210,6 +211,12 @@ class MasterFollower(TableCopier):
         """Takes the master's addresses from a name server's answer."""
         if self._scope.is_over or self._is_told:
             return
+        if not (master.address or self._master.address or self._configured or self._misses_master):
+            self._misses_master = True
+            log.warn(
+                "no name server knows a master of this broker name: nothing is copied until one is"
+                " registered there"
+            )
         super().learned(master)
         if master.ha_address and not self._configured:
             self._master = self._master._replace(ha_address=master.ha_address)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.sending.beside import GivenBackBeside
 from rocketmq_tw.broker.sending.checks import SendChecks
+from rocketmq_tw.broker.sending.message_sizes import MessageSizes
 from rocketmq_tw.broker.sending.replies import ReplyRequests
 from rocketmq_tw.broker.sending.send import SendRequests
 from rocketmq_tw.broker.sending.send_back import Retries, SendBackRequests
@@ -20,6 +23,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.ids import UniqueIds, pack_ip
 from rocketmq_tw.message.names import RETRY_PREFIX
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 
@@ -35,7 +39,8 @@ STORING = (
 
 
 class Sending(Part):
-    """Takes messages as a master and refuses them in any other role."""
+    """Takes messages as a master and refuses them in any other role; what is given back to a slave
+    in a container goes to a master beside it."""
 
     def __init__(
         self,
@@ -45,20 +50,33 @@ class Sending(Part):
         tables: Tables,
         clients: Clients,
         stats: Stats,
+        brokers: BrokerClient,
     ) -> None:
-        retries = Retries(tables.topics, tables.groups, clients.locks.holds_any)
+        retries = Retries(
+            tables.topics, tables.groups, clients.locks.holds_any, stats.traffic.buried
+        )
         writing.redirects.by_topic(RETRY_PREFIX, retries.redirect)
         self._host = host
         self._addresses = addresses
         self._unique_ids: UniqueIds | None = None
         self.checks = SendChecks(host.config, host.store_config, tables.topics, host.now_ms)
+        self._sizes = MessageSizes(tables.topics.is_system) if host.is_monitored else None
+        if self._sizes is not None:
+            tables.topics.removed.add(self._sizes.forget)
         send = SendRequests(
-            host.config, self.checks, writing, tables, addresses, self._next_unique_id
+            host.config,
+            self.checks,
+            writing,
+            tables,
+            addresses,
+            self._next_unique_id,
+            self._sizes,
         )
         send_back = SendBackRequests(
             host.config, writing, tables, retries, addresses, stats.traffic.given_back
         )
         replies = ReplyRequests(host, writing, tables, clients.registry, addresses, self.checks)
+        self._beside = GivenBackBeside(host, writing.store, tables.groups, brokers)
         self._handlers = merge_handlers([send.handlers(), send_back.handlers(), replies.handlers()])
 
     def start(self) -> None:
@@ -70,7 +88,13 @@ class Sending(Part):
         if role is Role.MASTER:
             return self._handlers
         remark = f"this broker is {role.words} and stores nothing: ask the master"
-        return refusing(STORING, ResponseCode.SYSTEM_BUSY, remark)
+        refusals = refusing(STORING, ResponseCode.SYSTEM_BUSY, remark)
+        if not role.copies_log:
+            return refusals
+        return refusals | self._beside.handlers(refusals[RequestCode.CONSUMER_SEND_MSG_BACK])
+
+    def metrics(self) -> Iterable[Metric]:
+        return () if self._sizes is None else self._sizes.metrics()
 
     def _next_unique_id(self) -> str:
         assert self._unique_ids is not None, "the part is not started"

@@ -18,10 +18,11 @@ from rocketmq_tw.broker.sending.checks import (
     any_queue,
     check_room,
 )
+from rocketmq_tw.broker.sending.message_sizes import MessageSizes
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.announcements import Reply
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
-from rocketmq_tw.broker.writing.commit import STORED
+from rocketmq_tw.broker.writing.commit import STORED, Done
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.config.broker import BrokerConfig
@@ -75,7 +76,9 @@ class SendRequests:
         tables: Tables,
         addresses: Addresses,
         next_unique_id: Callable[[], str],
+        sizes: MessageSizes | None,
     ) -> None:
+        """`sizes` measures each message, where that is wanted."""
         self._config = config
         self._checks = checks
         self._mappings = tables.mappings
@@ -84,6 +87,7 @@ class SendRequests:
         self._announcements = tables.announcements
         self._addresses = addresses
         self._next_unique_id = next_unique_id
+        self._sizes = sizes
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -151,12 +155,11 @@ class SendRequests:
         reply = self._announcements.replying(peer.reply, target)
         if logic_queue is not None:
             reply = _in_logic_queue(reply, logic_queue)
-        self._commit.append(
-            message,
-            partial(self._answer, request, reply, queue_id, unique_id, handle),
-            batch=batch,
-            wait=props.waits_for_store(properties),
-        )
+        done: Done = partial(self._answer, request, reply, queue_id, unique_id, handle)
+        if self._sizes is not None and not target.startswith(_GIVEN_BACK):
+            messages = 1 if batch is None else len(batch.bodies)
+            done = self._sizes.measuring(done, message.topic, properties, messages)
+        self._commit.append(message, done, batch=batch, wait=props.waits_for_store(properties))
         self._checks.in_flight += len(request.body)
 
     def _route(self, draft: Draft) -> str:

@@ -16,6 +16,7 @@ from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.remarks import broker_unwritable, topic_unwritable
 from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.writing.commit import SAFE, STORED
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.broker.writing.sink import PutResult
@@ -27,6 +28,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.room import fits, without_longest
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT_SUB
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -46,14 +48,20 @@ log = Logger()
 
 class Retries:
     """Retry topics and dead-letter queues of groups. `consumes_orderly(group)` says whether members
-    of a group hold locks on queues."""
+    of a group hold locks on queues; `buried(topic, group)` is told of each message that goes to a
+    dead-letter queue, with the topic where it came from."""
 
     def __init__(
-        self, topics: TopicTable, groups: GroupTable, consumes_orderly: Callable[[str], bool]
+        self,
+        topics: TopicTable,
+        groups: GroupTable,
+        consumes_orderly: Callable[[str], bool],
+        buried: Callable[[str, str], None],
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._consumes_orderly = consumes_orderly
+        self._buried = buried
 
     def group(self, name: str) -> SubscriptionGroupConfig:
         """Returns the group's configuration; raises `RequestError` where the broker has no such
@@ -73,6 +81,7 @@ class Retries:
                 group=group,
                 names=gone,
             )
+        self._buried(draft.properties.get(props.RETRY_TOPIC, message.topic), group)
         message.topic = names.dlq_topic(group)
         message.queue_id = randrange(DEAD_LETTER_QUEUES)
         self._topics.create_on_send_back(message.topic, DEAD_LETTER_QUEUES, READ | WRITE)
@@ -140,17 +149,11 @@ class SendBackRequests:
         if group.retry_queue_nums <= 0:
             return request.response()
         target = self._retry_topic(header, group)
-        message = self._store.message_at(header.offset)
-        if message is None:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"no message starts at the offset {header.offset} of the log",
-            )
-        properties = self._marked(message)
+        message = message_at(self._store, header.offset)
+        properties = marked(message)
         most = header.max_reconsume_times
         if most is None:
             most = group.retry_max_times
-        level = header.delay_level
         again = msgspec.structs.replace(
             message,
             topic=target,
@@ -159,13 +162,13 @@ class SendBackRequests:
             reconsume_times=message.reconsume_times + 1,
         )
         draft = Draft(again, properties)
-        is_dead = message.reconsume_times >= most or level < 0
+        is_dead = message.reconsume_times >= most or header.delay_level < 0
         if not is_dead:
-            properties[props.DELAY] = str(level or FIRST_RETRY_LEVEL + message.reconsume_times)
+            properties[props.DELAY] = str(level_of(message, header))
             self._redirects.route_by_property(draft)
             if not fits(properties):
                 # Stored by a broker that leaves no room for this.
-                is_dead, draft.properties = True, self._marked(message)
+                is_dead, draft.properties = True, marked(message)
         if is_dead:
             draft.properties[props.DELAY] = "0"
             self._retries.bury(draft, header.group)
@@ -175,12 +178,7 @@ class SendBackRequests:
         def ended(result: PutResult) -> RemotingCommand | Deferred[RemotingCommand]:
             if result.is_stored:
                 self._given_back(draft.properties[props.RETRY_TOPIC], header.group)
-            if result.is_safe:
-                return self._announcements.hold(request.response(), target)
-            what = "is given back, but not safe yet" if result.is_stored else "was not given back"
-            remark = f"the message {what}: {result.code.name}"
-            response = request.response(ResponseCode.SYSTEM_ERROR, remark)
-            return self._announcements.hold(response, target)
+            return self._announcements.hold(answer_given_back(request, result.code), target)
 
         return self._sink.put(again, wait=True).addCallback(ended)
 
@@ -203,14 +201,37 @@ class SendBackRequests:
             raise RequestError(ResponseCode.NO_PERMISSION, topic_unwritable(topic.topic_name))
         return topic.topic_name
 
-    @staticmethod
-    def _marked(message: StoredMessage) -> dict[str, str]:
-        """Returns the properties with where the message comes from, kept over all its retries."""
-        properties = parse_properties(message.properties)
-        properties.setdefault(props.RETRY_TOPIC, message.topic)
-        properties.setdefault(props.ORIGIN_MESSAGE_ID, _message_id(message))
-        properties[props.WAIT] = "false"
-        return properties
+
+def message_at(store: IMessageStore, offset: int) -> StoredMessage:
+    """Returns the message that is given back; raises `RequestError` where none starts there."""
+    message = store.message_at(offset)
+    if message is None:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"no message starts at the offset {offset} of the log"
+        )
+    return message
+
+
+def marked(message: StoredMessage) -> dict[str, str]:
+    """Returns the properties with where the message comes from, kept over all its retries."""
+    properties = parse_properties(message.properties)
+    properties.setdefault(props.RETRY_TOPIC, message.topic)
+    properties.setdefault(props.ORIGIN_MESSAGE_ID, _message_id(message))
+    properties[props.WAIT] = "false"
+    return properties
+
+
+def level_of(message: StoredMessage, header: ConsumerSendMsgBackRequestHeader) -> int:
+    """Returns the delay level after which the message comes again."""
+    return header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+
+
+def answer_given_back(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:
+    """Returns the answer to 36 where the put of the message ended with `code`."""
+    if code in SAFE:
+        return request.response()
+    what = "is given back, but not safe yet" if code in STORED else "was not given back"
+    return request.response(ResponseCode.SYSTEM_ERROR, f"the message {what}: {code.name}")
 
 
 def _message_id(message: StoredMessage) -> str:

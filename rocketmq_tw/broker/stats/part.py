@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
@@ -11,7 +14,7 @@ from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS, Statistics
 from rocketmq_tw.broker.stats.traffic import Traffic
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import LMQ_PREFIX
-from rocketmq_tw.metrics.instruments import Metric, counter
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.server_metrics import request_latency
 from rocketmq_tw.store.interface import Arrived
@@ -26,6 +29,7 @@ class Stats(Part):
     """Counts the messages that come and go, and tells how many through a topic or group (315)."""
 
     def __init__(self, host: Host, writing: Writing) -> None:
+        self._in_slices = host.in_slices
         self.statistics = Statistics(host.now_ms)
         self.traffic = Traffic(host.now_ms, host.config.broker_cluster_name)
         self._request_latency = request_latency()
@@ -74,10 +78,7 @@ class Stats(Part):
         }
 
     def metrics(self) -> Iterable[Metric]:
-        yield counter("rocketmq_messages_in_total", self.statistics.sent.total)
-        yield counter("rocketmq_messages_out_total", self.statistics.pulled.total)
-
-        yield from self._request_latency.metrics()
+        return self._request_latency.metrics()
 
     def view(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Answers 315: the figures of one statistic and key."""
@@ -97,6 +98,6 @@ class Stats(Part):
         """Counts a message in its own queue only, whichever further queues it stands in."""
         self._arrived([run for run in runs if not run.topic.startswith(LMQ_PREFIX)])
 
-    def _sample(self) -> None:
+    def _sample(self) -> Deferred[Any]:
         self.statistics.sample()
-        self.traffic.sample()
+        return self._in_slices(self.traffic.sample())

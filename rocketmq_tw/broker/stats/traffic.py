@@ -1,4 +1,5 @@
-"""Messages and bytes that came into each topic and went out to each group, for request 315.
+"""Messages and bytes that came into each topic and went out to each group, for request 315 and, as
+counters that only grow (`totals.py`), for monitoring.
 
 As in stock a key has three windows: a minute sampled every 10 seconds, an hour sampled every 10
 minutes, and a day sampled every hour. Each counts from its oldest sample until now.
@@ -7,15 +8,18 @@ minutes, and a day sampled every hour. Each counts from its oldest sample until 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from rocketmq_tw.broker.stats.totals import Total, Totals
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData, BrokerStatsItem
 
 #: Keys that are counted at most: names cost memory, and clients choose them.
 MAX_KEYS = 20_000
+#: Keys that one step samples.
+_STEP = 1_000
 #: Samples of 10 seconds between two of the hour, and two of the day.
 _HOUR_STEP, _DAY_STEP = 60, 360
 _MINUTE_SAMPLES, _HOUR_SAMPLES, _DAY_SAMPLES = 6, 6, 24
@@ -24,7 +28,13 @@ TOPIC_PUT, GROUP_GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 #: What a group gave back, in portions of one; and messages of the whole broker, whose key is the
 #: cluster's name.
 GIVEN_BACK = "SNDBCK_PUT_NUMS"
+#: What went to the dead-letter queue of a group, by the topic where it came from.
+DEAD = "DLQ_PUT_NUMS"
 BROKER_PUT, BROKER_GET = "BROKER_PUT_NUMS", "BROKER_GET_NUMS"
+#: What is counted by topic and group.
+_OF_PAIRS = (GROUP_GET, GIVEN_BACK, DEAD)
+#: What is told to monitoring as counters.
+_COUNTERS = (TOPIC_PUT, GROUP_GET, DEAD)
 #: The bytes of what is counted under another name.
 _SIZES = {"TOPIC_PUT_SIZE": TOPIC_PUT, "GROUP_GET_SIZE": GROUP_GET}
 
@@ -46,9 +56,10 @@ class _Sample(NamedTuple):
 class _Flow:
     """What one key counts: messages, their bytes, and the portions in which they came or went."""
 
-    __slots__ = ("day", "hour", "messages", "minute", "size", "times")
+    __slots__ = ("began_at", "day", "hour", "messages", "minute", "size", "times")
 
     def __init__(self, now_ms: int) -> None:
+        self.began_at = now_ms
         self.messages = self.size = self.times = 0
         first = _Sample(now_ms, 0, 0, 0)
         self.minute = deque([first], _MINUTE_SAMPLES)
@@ -66,15 +77,19 @@ class _Flow:
 
 
 class Traffic:
-    """Counts by name and key. `now_ms` tells milliseconds since 1970; `sample` is to be called
-    every 10 seconds. `cluster` is the key of what is counted for the whole broker."""
+    """Counts by name and key. `now_ms` tells milliseconds since 1970; `sample` is to be gone
+    through every 10 seconds, one after the other. `cluster` is the key of what is counted for the
+    whole broker."""
 
     def __init__(self, now_ms: Callable[[], int], cluster: str = "") -> None:
         self._now_ms = now_ms
         self._cluster = cluster
-        names = (TOPIC_PUT, GROUP_GET, GIVEN_BACK, BROKER_PUT, BROKER_GET)
+        names = (TOPIC_PUT, GROUP_GET, GIVEN_BACK, DEAD, BROKER_PUT, BROKER_GET)
         self._flows: dict[str, dict[str, _Flow]] = {name: {} for name in names}
+        self._totals = {name: Totals() for name in _COUNTERS}
         self._samples = 0
+        #: Topics and groups that were removed since the last sample, and when.
+        self._gone: dict[str, int] = {}
 
     def arrived(self, runs: Sequence[Arrived]) -> tuple[int, int]:
         """Counts messages that became readable; returns how many, and their bytes."""
@@ -105,20 +120,41 @@ class Traffic:
         """Counts a message from `topic` that a member of `group` gave back."""
         self._count(GIVEN_BACK, group_key(topic, group), 1, 0)
 
-    def sample(self) -> None:
-        """Moves the windows on; a key without a message for a day is forgotten."""
+    def buried(self, topic: str, group: str) -> None:
+        """Counts a message from `topic` that goes to the dead-letter queue of `group`."""
+        self._count(DEAD, group_key(topic, group), 1, 0)
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Forgets topics and groups that were removed: with the next sample what was counted of
+        them until now is gone."""
+        self._gone.update(dict.fromkeys(names, self._now_ms()))
+
+    def sample(self) -> Iterator[None]:
+        """Moves the windows on, in steps between which more is counted; a key without a message for
+        a day is forgotten; its total is not."""
         self._samples += 1
         now = self._now_ms()
-        for flows in self._flows.values():
-            for flow in flows.values():
+        gone, self._gone = self._gone, {}
+        is_hour, is_day = self._samples % _HOUR_STEP == 0, self._samples % _DAY_STEP == 0
+        looked = 0
+        for name, flows in self._flows.items():
+            for key, flow in list(flows.items()):
+                if gone and _is_gone(name, key, flow, gone):
+                    self._end(name, key)
+                    continue
                 sample = _Sample(now, flow.messages, flow.size, flow.times)
                 flow.minute.append(sample)
-                if self._samples % _HOUR_STEP == 0:
+                if is_hour:
                     flow.hour.append(sample)
-                if self._samples % _DAY_STEP == 0:
+                if is_day:
                     flow.day.append(sample)
-        if self._samples % _DAY_STEP == 0:
-            self._forget_idle()
+                    if len(flow.day) == _DAY_SAMPLES and flow.day[0].messages == flow.messages:
+                        self._end(name, key)
+                looked += 1
+                if looked % _STEP == 0:
+                    yield
+        if gone:
+            yield from self._end_totals(gone)
 
     def tps(self, name: str, key: str) -> float:
         """Returns the messages of a key per second over the last minute; 0 for an unknown one."""
@@ -127,10 +163,16 @@ class Traffic:
             return 0.0
         return flow.since(flow.minute[0], self._now_ms()).tps
 
+    def totals(self, name: str) -> Iterator[tuple[str | None, Total]]:
+        """Yields each key of TOPIC_PUT_NUMS, GROUP_GET_NUMS or DLQ_PUT_NUMS with all that was
+        counted since the broker started, or since its topic or group was made again; None for what
+        has no series of its own."""
+        return self._totals[name].with_counted(self._flows[name])
+
     def of(self, name: str, key: str) -> BrokerStatsData | None:
         """Returns the windows of a key: a topic for TOPIC_PUT_NUMS and TOPIC_PUT_SIZE,
-        `topic@group` for GROUP_GET_NUMS, GROUP_GET_SIZE and SNDBCK_PUT_NUMS, the cluster for
-        BROKER_PUT_NUMS and BROKER_GET_NUMS."""
+        `topic@group` for GROUP_GET_NUMS, GROUP_GET_SIZE, SNDBCK_PUT_NUMS and DLQ_PUT_NUMS, the
+        cluster for BROKER_PUT_NUMS and BROKER_GET_NUMS."""
         of_sizes = name in _SIZES
         flow = self._flows.get(_SIZES.get(name, name), {}).get(key)
         if flow is None:
@@ -146,18 +188,43 @@ class Traffic:
         flows = self._flows[name]
         flow = flows.get(key)
         if flow is None:
+            totals = self._totals.get(name)
             if len(flows) >= MAX_KEYS:
+                if totals is not None:
+                    totals.count_other(messages, size)
                 return
             flow = flows[key] = _Flow(self._now_ms())
+            if totals is not None:
+                totals.begin(key)
         flow.messages += messages
         flow.size += size
         flow.times += 1
 
-    def _forget_idle(self) -> None:
-        for flows in self._flows.values():
-            for key in [
-                key
-                for key, flow in flows.items()
-                if len(flow.day) == _DAY_SAMPLES and flow.day[0].messages == flow.messages
-            ]:
-                del flows[key]
+    def _end(self, name: str, key: str) -> None:
+        flow = self._flows[name].pop(key)
+        totals = self._totals.get(name)
+        if totals is not None:
+            totals.settle(key, flow.messages, flow.size)
+
+    def _end_totals(self, gone: Mapping[str, int]) -> Iterator[None]:
+        for name, totals in self._totals.items():
+            for looked, key in enumerate(totals.keys(), 1):
+                if any(each in gone for each in _names(name, key)):
+                    totals.remove(key, is_counted=key in self._flows[name])
+                if looked % _STEP == 0:
+                    yield
+
+
+def _names(name: str, key: str) -> tuple[str, ...]:
+    """Returns the topic and the group that a key stands for."""
+    if name == TOPIC_PUT:
+        return (key,)
+    if name in _OF_PAIRS:
+        topic, _, group = key.partition("@")
+        return topic, group
+    return ()
+
+
+def _is_gone(name: str, key: str, flow: _Flow, gone: Mapping[str, int]) -> bool:
+    """Returns whether the topic or group of a key was removed since it was counted first."""
+    return any(each in gone and flow.began_at <= gone[each] for each in _names(name, key))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,12 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part
-from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
+from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.changes import CHANGING, ONLY_A_MASTER_CHANGES
+from rocketmq_tw.broker.tables.creation_times import CreationTimes
 from rocketmq_tw.broker.tables.groups.requests import GroupRequests
 from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.offsets.requests import OffsetRequests
@@ -72,7 +73,7 @@ class Tables(Part):
         writing.truncation.register(
             DerivedOffsets(
                 "consumer offsets",
-                lambda cut: self.offsets.clamp(cut.first_gone),
+                self._clamp,
                 self._write_offsets,
             )
         )
@@ -81,18 +82,23 @@ class Tables(Part):
             config.broker_name, host.table_file("topicQueueMapping"), now_ms, in_thread
         )
         topics, groups, offsets, store = self.topics, self.groups, self.offsets, writing.store
+        for table in (topics, groups):
+            table.removed.add(stats.traffic.forget)
         growing = GrowingAnswers(host.in_slices, in_thread)
         self.offset_requests = OffsetRequests(
-            offsets, topics, self.mappings, groups, store, in_thread
+            offsets, topics, self.mappings, groups, store, growing
         )
         mappings, announcements = self.mappings, self.announcements
         families = (
             TopicChangeRequests(config, topics, mappings, offsets, store, announcements, growing),
-            TopicViewRequests(config, topics, mappings, store, stats.traffic, in_thread, growing),
-            GroupRequests(groups, offsets, role, in_thread, growing),
+            TopicViewRequests(config, topics, mappings, store, stats.traffic, growing),
+            GroupRequests(groups, offsets, role, growing),
             self.offset_requests,
         )
-        self._handlers = merge_handlers(family.handlers() for family in families)
+        self._creation_times = CreationTimes(host.reactor, topics.is_system)
+        self._handlers = self._creation_times.measuring(
+            merge_handlers(family.handlers() for family in families)
+        )
 
     def enter(self, state: RoleState) -> None:
         self._began_at = self._writing.store.end_offset
@@ -147,6 +153,11 @@ class Tables(Part):
     def metrics(self) -> Iterable[Metric]:
         yield gauge("rocketmq_topic_number", len(self.topics.all()))
         yield gauge("rocketmq_consumer_group_number", len(self.groups.all()))
+        yield from self._creation_times.metrics()
+
+    def _clamp(self, cut: LogCut) -> Iterator[None]:
+        self.offsets.as_of.cut(cut.end)
+        return self.offsets.clamp(cut.first_gone)
 
     def _write_offsets(self) -> Deferred[Any]:
         return write_progress(self.offsets, self._writing.commit, self._host.in_thread)

@@ -7,7 +7,7 @@ in files and on the wire are in docs/formats/config-files.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.runtime.waiters import Waiters
@@ -77,6 +78,8 @@ class VersionedTable(Generic[E, B]):
         self._file = file
         self._now_ms = now_ms
         self._entries = entries
+        #: Told of names whose entries are gone.
+        self.removed: Listeners[Sequence[str]] = Listeners("entries were removed")
         self.data_version = DataVersion(timestamp=now_ms())
         self._cache = EntryCache()
         self._writer: TableWriter[B] = TableWriter(
@@ -117,13 +120,18 @@ class VersionedTable(Generic[E, B]):
         """Fires once it is in the file that none of the names has an entry; fails with
         `RequestError` where that cannot be, and then all is as it was."""
         found = [name for name in names if self._entries.pop(name, None) is not None]
-        return self._changed() if found else succeed(None)
+        if not found:
+            return succeed(None)
+        return self._changed().addCallback(lambda _: self.removed.tell(found))
 
     def replace_all(self, table: B) -> None:
         """Takes over a master's table and its version; where they cannot be written, both are again
         what they were, and the next look at the master finds them to differ."""
+        before = self._entries
         self._take(table)
         self._writer.write().addErrback(reported)
+        if gone := before.keys() - self._entries.keys():
+            self.removed.tell(list(gone))
 
     def touch(self) -> None:
         """Makes a new version of the same entries, for peers that have to look again."""

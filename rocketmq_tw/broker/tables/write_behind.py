@@ -38,7 +38,7 @@ class WriteBehindTable(ABC):
 
     def pending_write(self) -> Callable[[], bytes] | None:
         """Returns what makes the bytes to `write`, in any thread; None where nothing changed. Where
-        making or writing them fails, `write_failed` makes it due again."""
+        making or writing them fails, `write_soon` makes it due again."""
         if not self._dirty:
             return None
         self._dirty = False
@@ -48,8 +48,8 @@ class WriteBehindTable(ABC):
         """Writes the file, in any thread; raises `OSError`."""
         self._write_file(data)
 
-    def write_failed(self) -> None:
-        """Makes the write due again."""
+    def write_soon(self) -> None:
+        """Makes a write due, whether or not the table changed."""
         self._dirty = True
 
     def save(
@@ -74,7 +74,7 @@ class WriteBehindTable(ABC):
                 raise NotWritableError("the log could not be made durable")
             yield in_thread(lambda: self.write(data))
         except Exception:
-            self.write_failed()
+            self.write_soon()
             raise
 
 

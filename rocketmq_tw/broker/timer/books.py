@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from twisted.logger import Logger
@@ -18,6 +18,7 @@ from rocketmq_tw.broker.timer.rules import TimerRules
 from rocketmq_tw.broker.timer.slots import DueSlot
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.timer.timer_files import TimerFiles
@@ -25,6 +26,8 @@ from rocketmq_tw.store.timer.unit import TimerUnit
 
 #: Entries of a slot that is delivered in part which are put off into the next one at most.
 MOST_PUT_OFF = 10_000
+#: Seconds from now that monitoring tells apart, as stock's `timerDistList` has them.
+_AHEAD = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 
 log = Logger()
 
@@ -135,6 +138,14 @@ class TimerBooks:
         """How many messages of the timer's topic are not in the wheel yet."""
         return max(self._store.max_queue_offset(TIMER_TOPIC, 0) - self.queue_offset, 0)
 
+    @property
+    def enqueue_latency_ms(self) -> int:
+        """How long the oldest message has waited that is not in the wheel yet."""
+        stored = -1
+        if self.messages_behind:
+            stored = self._store.store_time(TIMER_TOPIC, 0, self.queue_offset)
+        return max(self._now_ms() - stored, 0) if stored > 0 else 0
+
     def next_position(self) -> int:
         """Returns the place in the commit log of the next message of the topic, or the log's
         end."""
@@ -193,6 +204,17 @@ class TimerBooks:
         `stats.statistics`."""
         self.entered.sample()
         self.delivered.sample()
+
+    def snapshot(self) -> Iterator[Metric]:
+        """Yields how many messages wait for the next seconds, minutes and hours, each stretch from
+        the end of the one before."""
+        now = since = self.rules.slot_of(self._now_ms())
+        for seconds in _AHEAD:
+            until = now + seconds * 1000
+            number = self.files.wheel.total(since, until)
+            labels = {"timer_bound_s": str(seconds)}
+            yield gauge("rocketmq_timer_message_snapshot", max(number, 0), labels)
+            since = until
 
     # Slots
 

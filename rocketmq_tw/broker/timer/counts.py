@@ -4,12 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
+from rocketmq_tw.metrics.instruments import Histogram, Metric, gauge, of_topic
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.stats import TimedCount, TimedMessageCounts
+
+#: Topics of which monitoring is told at most.
+MAX_SERIES = 10_000
+#: Upper bounds of the buckets of delays, in seconds, as in stock.
+_DELAY_BOUNDS = (60, 600, 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600)
 
 
 class TimedCounts(WriteBehindTable):
@@ -20,6 +27,10 @@ class TimedCounts(WriteBehindTable):
         self._file = file
         self._now_ms = now_ms
         self._counts: dict[str, TimedCount] = {}
+        #: Seconds from when each was stored until its time.
+        self.delays: Histogram[str] = Histogram(
+            "rocketmq_delay_message_latency", _DELAY_BOUNDS, of_topic, unit="seconds"
+        )
         self._version = DataVersion(timestamp=now_ms())
         #: What was added since a recount began; None while there is none.
         self._since: dict[str, int] | None = None
@@ -34,6 +45,13 @@ class TimedCounts(WriteBehindTable):
     def table(self) -> TimedMessageCounts:
         """Returns the content of the file, and of the answer to request 61."""
         return TimedMessageCounts(timing_count=dict(self._counts), data_version=self._version)
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yields how many messages of each topic wait, of so many topics at most, and the delays of
+        those that came since the start."""
+        for topic, count in islice(list(self._counts.items()), MAX_SERIES):
+            yield gauge("rocketmq_timing_messages", max(count.count, 0), {"topic": topic})
+        yield from self.delays.metrics()
 
     def of(self, topic: str) -> int:
         """Returns how many messages of `topic` wait."""

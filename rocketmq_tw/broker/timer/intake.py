@@ -88,6 +88,8 @@ class TimerIntake:
         unit = self._unit(head, properties, topic, out)
         if unit is not None:
             self._books.add(topic, unit)
+            if not unit.deletes:
+                self._books.counts.delays.record(topic, (out - head.store_timestamp) / 1000)
 
     def _unit(
         self, head: RecordHead, properties: dict[str, str], topic: str, out: int

@@ -78,7 +78,7 @@ class TimerKeeper:
         except Exception:
             books.files.not_written(changes)
             if counts is not None:
-                books.counts.write_failed()
+                books.counts.write_soon()
             raise
         books.files.written(changes, checkpoint.read_ms - KEPT_MS)
         books.progress.take(checkpoint)

@@ -16,10 +16,10 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.engine import TimerEngine
 from rocketmq_tw.broker.timer.recall import RecallRequests
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
-from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.broker.writing.part import STORAGE, Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.properties import TIMER_PROPERTIES
-from rocketmq_tw.metrics.instruments import Metric, counter, gauge
+from rocketmq_tw.metrics.instruments import Metric, counter, gauge, labelled
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -50,6 +50,7 @@ class Timer(Part):
         if self.enabled:
             writing.truncation.register(self.engine.derived_offsets())
             writing.truncation.after_cut.add(self.engine.go_on_after_cut)
+        tables.topics.removed.add(self.books.counts.delays.forget)
         self._recall = RecallRequests(host, addresses, tables.topics, writing)
 
     # Life
@@ -124,12 +125,20 @@ class Timer(Part):
         }
 
     def metrics(self) -> Iterable[Metric]:
+        return labelled(self._figures(), STORAGE)
+
+    def _figures(self) -> Iterable[Metric]:
         books = self.books
         yield gauge("rocketmq_timer_enqueue_lag", self._messages_behind())
+        enqueue_ms = books.enqueue_latency_ms if self.enabled else 0
+        yield gauge("rocketmq_timer_enqueue_latency", enqueue_ms, unit="milliseconds")
         yield gauge("rocketmq_timer_dequeue_lag", max(books.waiting, 0))
         yield gauge("rocketmq_timer_dequeue_latency", self.engine.behind_ms(), unit="milliseconds")
+        yield from books.counts.metrics()
         yield counter("rocketmq_timer_enqueue_total", books.entered.total)
         yield counter("rocketmq_timer_dequeue_total", books.delivered.total)
+        if self.enabled:
+            yield from books.snapshot()
 
     def _messages_behind(self) -> int:
         return self.books.messages_behind if self.enabled else 0

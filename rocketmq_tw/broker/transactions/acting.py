@@ -65,7 +65,7 @@ _BROKERS_OWN = (
 log = Logger()
 
 
-class Place(NamedTuple):
+class MovedHalf(NamedTuple):
     """Where a half message is now: broker, offset in its half queue, and in its log."""
 
     address: str
@@ -84,7 +84,7 @@ class ActingWork(RoleWork):
         self._sink = writing.sink
         #: Those that are not settled, by queue offset, in the order of the queue.
         self._waiting: dict[int, Half] = {}
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, MovedHalf] = {}
         #: Puts whose end is not known yet, by the half message's queue offset.
         self._under_way: dict[int, Waiters[None]] = {}
         self._idle = Waiters[None]()
@@ -101,7 +101,9 @@ class ActingWork(RoleWork):
             yield self._idle.wait()
         self.note()
         if self.book is not None:
-            self._progress.moved_until = self.book.start
+            start = self.book.start
+            left = (half.origin for half in self._waiting.values() if half.origin < start)
+            self._progress.moved_until, self._progress.not_moved = start, frozenset(left)
 
     # Moving
 
@@ -110,7 +112,7 @@ class ActingWork(RoleWork):
         for offset, state in takeover.found:
             book.settle(offset, state, written=True)
         for offset, half in sorted(takeover.waiting.items()):
-            if half.origin < self._progress.moved_until:
+            if self._progress.was_moved(half.origin):
                 # The master came back without its slave's progress, and asked about it once more.
                 book.settle(offset, State.MOVED, written=True)
             else:
@@ -173,7 +175,7 @@ class ActingWork(RoleWork):
         assert self.book is not None, "nothing is settled before the takeover is over"
         self.book.settle(half.offset, state, written=True)
         if self._waiting.pop(half.offset, None) is not None:
-            self._counts.settled(half.real_topic, state)
+            self._counts.settled(half.real_topic, state, half.message.born_timestamp)
 
     def _note_place(self, offset: int, appended: Appended) -> None:
         try:
@@ -181,7 +183,7 @@ class ActingWork(RoleWork):
         except ValueError:
             return
         address = join_address(at.host, at.port)
-        self._places[offset] = Place(address, appended.queue_offset, at.offset)
+        self._places[offset] = MovedHalf(address, appended.queue_offset, at.offset)
         if len(self._places) > MOST_PLACES:
             del self._places[next(iter(self._places))]
 
@@ -237,7 +239,7 @@ class ActingWork(RoleWork):
 
     @inlineCallbacks
     def _pass_on(
-        self, request: RemotingCommand, header: EndTransactionRequestHeader, place: Place
+        self, request: RemotingCommand, header: EndTransactionRequestHeader, place: MovedHalf
     ) -> Generator[Deferred[Any], Any, RemotingCommand]:
         passed = msgspec.structs.replace(
             header, tran_state_table_offset=place.queue_offset, commit_log_offset=place.offset

@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.broker.transactions.book import State
+from rocketmq_tw.metrics.instruments import Histogram, of_topic
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.stats import TransactionCount, TransactionCounts
+
+#: Upper bounds of the buckets, in seconds, as in stock.
+_FINISH_BOUNDS = (5, 60, 600, 3600, 12 * 3600, 24 * 3600)
 
 
 class HalfCounts(WriteBehindTable):
@@ -24,6 +28,10 @@ class HalfCounts(WriteBehindTable):
         self._counts: dict[str, TransactionCount] = {}
         self._version = DataVersion(timestamp=now_ms())
         self.committed = self.rolled_back = 0
+        #: Seconds until each was committed. Stock tells them as milliseconds.
+        self.finish_latency: Histogram[str] = Histogram(
+            "rocketmq_finish_message_latency", _FINISH_BOUNDS, of_topic, unit="milliseconds"
+        )
 
     def load(self) -> None:
         """Takes what the file has; raises what reading it raises where it is damaged."""
@@ -46,9 +54,11 @@ class HalfCounts(WriteBehindTable):
             self._counts.pop(topic, None)
         self._dirty = True
 
-    def settled(self, topic: str, state: State) -> None:
-        """Counts a half message that was settled."""
+    def settled(self, topic: str, state: State, born_ms: int) -> None:
+        """Counts a half message that was settled, of a message made at `born_ms`."""
         self.add(topic, -1)
+        if state is State.COMMITTED:
+            self.finish_latency.record(topic, (self._now_ms() - born_ms) / 1000)
         self.committed += state is State.COMMITTED
         self.rolled_back += state is State.ROLLED_BACK
 

@@ -59,6 +59,7 @@ class Transactions(Part):
         self._clients = clients
         path = f"{StorePaths(host.store_config).config}/transactionMetrics"
         self.counts = HalfCounts(ConfigFile(host.files, path), host.now_ms)
+        tables.topics.removed.add(self.counts.finish_latency.forget)
         self.progress = SettledProgress(tables.offsets, writing.store)
         #: What it does in the present role, where that delivers, from `enter` to `leave`.
         self.work: TransactionWork | ActingWork | None = None
@@ -154,3 +155,4 @@ class Transactions(Part):
             yield gauge("rocketmq_half_messages", count.count, {"topic": topic})
         yield counter("rocketmq_commit_messages_total", self.counts.committed)
         yield counter("rocketmq_rollback_messages_total", self.counts.rolled_back)
+        yield from self.counts.finish_latency.metrics()

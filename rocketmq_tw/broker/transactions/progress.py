@@ -30,8 +30,10 @@ class SettledProgress:
         #: messages they refer to. A takeover that has found out which half messages wait ends it.
         self.is_copied = False
         #: This broker has moved the half messages in front of it to another group while it acted
-        #: for its master; no op message says so.
+        #: for its master; no op message says so. But for some that nobody took, by the offset that
+        #: they were sent with: what waits of them are copies behind all that is settled.
         self.moved_until = 0
+        self.not_moved: frozenset[int] = frozenset()
         #: Where op messages were read from, until that is noted.
         self._op_start: int | None = None
 
@@ -49,6 +51,11 @@ class SettledProgress:
         offset = self._kept_offset(HALF_TOPIC)
         if offset is not None or not self.is_copied:
             yield from place_of(self._store, HALF_TOPIC, QUEUE, offset or 0)
+
+    def was_moved(self, origin: int) -> bool:
+        """Returns whether this broker has moved the half message that was sent at this offset of
+        the half topic, and all its copies with it."""
+        return origin < self.moved_until and origin not in self.not_moved
 
     def taken_over(self, op_start: int) -> None:
         """Takes the offsets for this broker's own; op messages were read from `op_start` on."""

@@ -143,4 +143,4 @@ class TransactionWork(RoleWork):
         """See `SettlingObserver`."""
         if state is State.GIVEN_UP:
             self._topics.create_on_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1, READ | WRITE)
-        self._counts.settled(half.real_topic, state)
+        self._counts.settled(half.real_topic, state, half.message.born_timestamp)

@@ -8,7 +8,7 @@ or a stop, ends it after the file that it is at, and the next checkpoint syncs t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import ICheckpointWrite, IMessageStore
@@ -83,11 +84,13 @@ class Flusher:
         config: MessageStoreConfig,
         clock: IReactorTime,
         in_thread: InThread,
+        in_slices: InSlices = all_steps,
     ) -> None:
         self._store = store
         self._config = config
         self._clock = clock
         self._in_thread = in_thread
+        self._in_slices = in_slices
         self._waiting: list[tuple[int, Flushed]] = []
         self._rounds = Listeners[()]("the log was made durable")
         self._running = False
@@ -96,6 +99,8 @@ class Flusher:
         self._checkpoint_end = 0
         #: The checkpoint that is being written, or waits for the log in front of it.
         self._checkpoint: ICheckpointWrite | None = None
+        #: Queues are being written for the next one.
+        self._is_preparing = False
         self._paused = False
         #: Why the last sync of the log failed; empty where it did not.
         self.failure = ""
@@ -191,7 +196,7 @@ class Flusher:
         self._report_idle()
 
     def _checkpoint_if_due(self) -> None:
-        if self._checkpoint is not None or self._paused:
+        if self._checkpoint is not None or self._paused or self._is_preparing:
             return
         store, now, end = self._store, self._clock.seconds(), self._store.end_offset
         interval = self._config.flush_consume_queue_thorough_interval / 1000
@@ -203,6 +208,32 @@ class Flusher:
         if thorough:
             self._checkpoint_at = now
         self._checkpoint_end = end
+        self._is_preparing = True
+        self._in_slices(self._write_queues()).addBoth(self._prepare, thorough)
+
+    def _write_queues(self) -> Iterator[None]:
+        for _ in self._store.write_queues():
+            yield
+            # Not beside a cut or the store's end, which write them in a thread or for themselves.
+            if self._is_ending:
+                return
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._paused or not self._ticker.is_running
+
+    def _prepare(self, result: object, thorough: bool) -> None:
+        self._is_preparing = False
+        if isinstance(result, Failure):
+            self._checkpoint_failed(result)
+        elif self._is_ending:
+            self.checkpoint_soon()
+        else:
+            self._begin_checkpoint(thorough)
+        self._report_idle()
+
+    def _begin_checkpoint(self, thorough: bool) -> None:
+        store = self._store
         try:
             write = store.prepare_checkpoint(thorough=thorough)
         except Exception:
@@ -244,7 +275,8 @@ class Flusher:
             self._checkpoint.stop()
 
     def _report_idle(self) -> None:
-        if not self._running and self._checkpoint is None:
-            self._paused_waiters.fire(None)
-        if not self._running and not self._waiting and self._checkpoint is None:
+        if self._running or self._is_preparing or self._checkpoint is not None:
+            return
+        self._paused_waiters.fire(None)
+        if not self._waiting:
             self._stopped_waiters.fire(None)

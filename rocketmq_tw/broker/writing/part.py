@@ -33,7 +33,7 @@ from rocketmq_tw.wire.bodies.base import decode_table
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 
 #: Stock's labels of a store's figures.
-_STORAGE = {"storage_type": "local", "storage_medium": "disk"}
+STORAGE = {"storage_type": "local", "storage_medium": "disk"}
 
 log = Logger()
 
@@ -60,7 +60,7 @@ class Writing(Part):
         )
         self.store.retention.warn = lambda text: log.warn("{text}", text=text)
         self.store.is_copy = lambda: not role.is_master
-        self.flusher = Flusher(self.store, config, reactor, host.in_thread)
+        self.flusher = Flusher(self.store, config, reactor, host.in_thread, host.in_slices)
         self.dispatcher = Dispatcher(self.store, reactor)
         self.commit = Commit(
             self.store,
@@ -89,6 +89,8 @@ class Writing(Part):
         )
         self.truncation = Truncation(log_end, host.in_slices)
         self.truncation.after_cut.add(role.cut)
+        #: Whether the store was closed by the last stop, not by a kill.
+        self.was_stopped = False
 
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:
@@ -99,6 +101,7 @@ class Writing(Part):
             yield self._host.in_thread(lambda: end_older_log(self._host))
         recovered = yield self._host.in_thread(self.store.load)
         self._loaded = True
+        self.was_stopped = recovered.clean
         if self.group_log is not None:
             self.store.dispatch_limit = self.group_log.committed_offset
         if not recovered.clean:
@@ -179,15 +182,15 @@ class Writing(Part):
     def metrics(self) -> Iterable[Metric]:
         store = self.store
         size = store.end_offset - store.min_physical_offset
-        yield gauge("rocketmq_storage_size", size, _STORAGE, "bytes")
+        yield gauge("rocketmq_storage_size", size, STORAGE, "bytes")
         unflushed = store.end_offset - store.flushed_offset
-        yield gauge("rocketmq_storage_flush_behind", unflushed, _STORAGE, "bytes")
+        yield gauge("rocketmq_storage_flush_behind", unflushed, STORAGE, "bytes")
         behind = store.written_offset - store.dispatched_offset
-        yield gauge("rocketmq_storage_dispatch_behind", behind, _STORAGE, "bytes")
+        yield gauge("rocketmq_storage_dispatch_behind", behind, STORAGE, "bytes")
         oldest = store.oldest_store_time()
         if oldest > 0:
             kept_ms = self._host.now_ms() - oldest
-            yield gauge("rocketmq_storage_message_reserve_time", kept_ms, _STORAGE, "milliseconds")
+            yield gauge("rocketmq_storage_message_reserve_time", kept_ms, STORAGE, "milliseconds")
         yield gauge("rocketmq_storage_writable", int(not self.health.cannot_write))
 
 

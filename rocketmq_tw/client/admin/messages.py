@@ -1,5 +1,6 @@
 """Messages of a broker, found by where they are stored or by their keys, and units of queues."""
 
+import msgspec
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
@@ -23,14 +24,18 @@ _UNIQUE_KEY_FLAG = "_UNIQUE_KEY_QUERY"
 class MessageAdmin(ServerRequests):
     """Looks at messages of one broker; its address stands for its name in them."""
 
-    def view_message(self, broker: str, offset: int, topic: str) -> Deferred[ReceivedMessage]:
+    def view_message(
+        self, broker: str, offset: int, topic: str | None = None
+    ) -> Deferred[ReceivedMessage]:
         """Fires with the message that begins at an offset of the broker's log; the address of the
-        broker stands for its name."""
+        broker stands for its name. The topic may be left out: the message has it."""
         header = ViewMessageRequestHeader(offset=offset, topic=topic)
 
         def read(address: str, response: RemotingCommand) -> ReceivedMessage:
-            queue = MessageQueue(topic=topic, broker_name=broker)
+            queue = MessageQueue(topic=topic or "", broker_name=broker)
             (message,) = decode_messages(check_success(address, response).body, queue)
+            if topic is None:
+                message.queue = msgspec.structs.replace(message.queue, topic=message.topic)
             return message
 
         request = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)

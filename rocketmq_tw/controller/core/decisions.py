@@ -52,7 +52,8 @@ class Decision(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def apply_broker_id(state: ControllerState, request: ApplyBrokerIdRequestHeader) -> Decision:
-    """1013: who comes first gets an id, and gets it again with the same code."""
+    """1013: gives an id to the first broker that asks for it, and again where the check code is
+    the same."""
     name, broker_id = request.broker_name, request.applied_broker_id
     answer = ApplyBrokerIdResponseHeader(cluster_name=request.cluster_name, broker_name=name)
     table = state.replica_tables.get(name)
@@ -280,7 +281,7 @@ def alter_sync_state_set(
     asked: SyncStateSetBody,
     life: BrokerLife,
 ) -> Decision:
-    """1001: the master says who has all of its log."""
+    """1001: takes the SyncStateSet that a master proposes."""
     group, wanted = state.group(request.broker_name), frozenset(asked.sync_state_set)
     if group is None:
         refused: tuple[int, str] | None = (

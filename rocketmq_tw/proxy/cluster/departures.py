@@ -55,9 +55,15 @@ class Departures:
     def _telling(self, name: str, departure: Departure) -> Callable[[], Deferred[None]]:
         return lambda: Deferred.fromCoroutine(self._tell(name, departure))
 
+    def _told(self, name: str) -> None:
+        self._pending[name] -= 1
+        if not self._pending[name]:
+            # Brokers come and go.
+            del self._pending[name]
+
     async def _tell(self, name: str, departure: Departure) -> None:
         for membership in departure.memberships:
-            self._pending[name] -= 1
+            self._told(name)
             if self._is_over:
                 return
             if self._lanes.has_member(departure.lane, membership, name):

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rocketmq_tw.net.protocol import as_deferred
-from rocketmq_tw.proxy.grpc.fields import SMALL, has_few_fields
+from rocketmq_tw.proxy.grpc.fields import SMALL, check_fields
 from rocketmq_tw.proxy.grpc.framing import MessageReader, encode_message
 from rocketmq_tw.proxy.grpc.headers import OK_TRAILERS, RESPONSE_HEADERS, status_trailers
 from rocketmq_tw.proxy.grpc.interfaces import (
@@ -231,12 +231,9 @@ class Call:
             self._message = message
 
     def _parsed(self, data: bytes) -> Message:
-        kind, most = self._method.request, self._method.limits.fields
-        if len(data) > SMALL and not has_few_fields(data, most):
-            raise GrpcError(
-                GrpcStatus.INVALID_ARGUMENT,
-                f"the request has more than {most} fields: send less at a time",
-            )
+        kind = self._method.request
+        if len(data) > SMALL:
+            check_fields(data, self._method.limits)
         try:
             return kind.FromString(data)
         except DecodeError as error:

@@ -90,6 +90,11 @@ class RequestLimits:
     largest: int = 1 << 32
     #: Fields at the top level.
     fields: int = 1100
+    #: The text or bytes that may be long: the number of the field at the top level that has it, and
+    #: its number in there.
+    bulk: tuple[int, int] = (0, 0)
+    #: Bytes of all else.
+    beside: int = 1 << 32
 
 
 #: Of methods whose requests have names, and little else.

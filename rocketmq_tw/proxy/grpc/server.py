@@ -84,9 +84,9 @@ class GrpcServer:
             )
         method = self._methods.get(metadata[":path"])
         if method is None:
-            raise GrpcError(
-                GrpcStatus.UNIMPLEMENTED, f"there is no method {metadata[':path'][:200]}"
-            )
+            # What is not ASCII takes nine times as much in an answer.
+            path = metadata[":path"][:200].encode("ascii", "replace").decode()
+            raise GrpcError(GrpcStatus.UNIMPLEMENTED, f"there is no method {path}")
         largest = min(self._config.largest_message, method.limits.largest)
         reader = MessageReader(largest, encoding)
         try:

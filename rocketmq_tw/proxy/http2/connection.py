@@ -10,18 +10,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from h2.errors import ErrorCodes
-from h2.events import (
-    DataReceived,
-    Event,
-    RemoteSettingsChanged,
-    RequestReceived,
-    StreamEnded,
-    StreamReset,
-    WindowUpdated,
-)
-from h2.exceptions import ProtocolError
-from hyperframe.frame import GoAwayFrame, PingFrame
 from twisted.internet.interfaces import IPushProducer, ITCPTransport
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
@@ -34,27 +22,34 @@ from rocketmq_tw.net.limits import SHARE, ServerResources
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import CLOSE_TIMEOUT
 from rocketmq_tw.proxy.http2.engine import Http2Engine
-from rocketmq_tw.proxy.http2.errors import Http2Error
 from rocketmq_tw.proxy.http2.frames import (
     ACK,
     HEADER_LENGTH,
+    ErrorCodes,
     FrameSplitter,
     FrameType,
+    Http2Error,
     Http2Frame,
+    go_away,
+    make_frame,
 )
-from rocketmq_tw.proxy.http2.interfaces import OpenStream
+from rocketmq_tw.proxy.http2.interfaces import HeaderList, OpenStream
 from rocketmq_tw.proxy.http2.limits import FrameAllowance, Http2Limits, frame_cost
 from rocketmq_tw.proxy.http2.memory import ConnectionMemory, MemoryRefused
-from rocketmq_tw.proxy.http2.streams import Http2Stream
+from rocketmq_tw.proxy.http2.streams import Http2Stream, IStreamConnection
 from rocketmq_tw.runtime.scope import Scope
 
 #: Bytes taken from a client that are told to it in one.
 _WINDOW_STEP = 64 * 1024
+#: Data of a stream that is over counts as a frame that brings nothing where it is shorter.
+_SMALL = 512
 #: The streams that are open go on when a client takes no more of ours; priorities are advice.
 _IGNORED = (FrameType.GOAWAY, FrameType.PRIORITY)
+# Looked up once: each look into an enumeration costs, and these are for each frame.
+_PING, _LAST_KIND = int(FrameType.PING), int(FrameType.CONTINUATION)
 
 
-@implementer(IPushProducer)
+@implementer(IPushProducer, IStreamConnection)
 class Http2Connection(Protocol):
     """One connection of a server."""
 
@@ -81,7 +76,7 @@ class Http2Connection(Protocol):
         self._group = group
         self._limits = limits
         self._open_stream = open_stream
-        self.engine = Http2Engine(limits)
+        self.engine = Http2Engine(limits, self)
         self.allowance = FrameAllowance(resources.clock.seconds)
         # Blocks are shorter than their lists, or hardly longer.
         self._splitter = FrameSplitter(limits.header_list + 4096)
@@ -92,8 +87,10 @@ class Http2Connection(Protocol):
         #: the stream itself.
         self._waiting: dict[int, Http2Stream] = {}
         self._blocked: dict[int, Http2Stream] = {}
-        #: Frames that wait for the connection's turn; nothing is read meanwhile.
+        #: Frames that wait for the connection's turn, or until its client takes what it is sent,
+        #: and their bytes; nothing is read meanwhile.
         self._later: deque[Http2Frame] = deque()
+        self._later_size = 0
         self._waits = False
         #: The transport's buffer is full, since when.
         self.is_full = False
@@ -102,6 +99,8 @@ class Http2Connection(Protocol):
         self._unacknowledged = 0
         self._closing = False
         self._draining = False
+        #: The last stream that the client was told is served, when it was told to go.
+        self._last_served = 2**31 - 1
         self._scope = Scope()
         self.last_received = 0.0
         self._idle_since = 0.0
@@ -139,7 +138,7 @@ class Http2Connection(Protocol):
         self._closing = True
         self._scope.end()
         self._outbox.close()
-        self._later.clear()
+        self._drop_later()
         self._waiting.clear()
         self._blocked.clear()
         streams, self._streams = self._streams, {}
@@ -157,7 +156,7 @@ class Http2Connection(Protocol):
 
     def resumeProducing(self) -> None:
         self.is_full = False
-        self._outboxes.gather(self._send_waiting)
+        self._outboxes.gather(self._catch_up)
         self._read_on()
 
     def stopProducing(self) -> None:
@@ -182,7 +181,7 @@ class Http2Connection(Protocol):
             self._pinged_at = None
         elif self._pinged_at is None:
             self._pinged_at = now
-            self._outbox.write(PingFrame(0, b"are you?").serialize())
+            self._outbox.write(make_frame(FrameType.PING, 0, 0, b"are you?"))
         elif now - self._pinged_at >= limits.keepalive_timeout:
             self.log.info("{address} is gone: no answer to a ping", address=self.address)
             self.abort()
@@ -225,16 +224,14 @@ class Http2Connection(Protocol):
         if self.connected:
             self.transport.abortConnection()  # type: ignore[union-attr]
 
-    # The streams' side
+    # IStreamConnection
 
     def flush(self) -> None:
-        """Hands on what the engine has to send."""
         data = self.engine.data_to_send()
         if data and self.connected:
             self._outbox.write(data)
 
     def refuse_memory(self) -> None:
-        """Cuts the connection: what waits for its client is too much."""
         self._end(
             ErrorCodes.ENHANCE_YOUR_CALM,
             f"{self.memory.used} bytes wait for it, which are too many (maxBytesInFlight)",
@@ -242,14 +239,12 @@ class Http2Connection(Protocol):
         self.abort()
 
     def await_window(self, stream: Http2Stream) -> None:
-        """Has `stream` go on when the client takes more."""
         if self.is_full or not self.engine.outbound_flow_control_window:
             self._waiting[stream.stream_id] = stream
         else:
             self._blocked[stream.stream_id] = stream
 
     def stream_closed(self, stream: Http2Stream) -> None:
-        """The stream is over, and the engine knows."""
         self._streams.pop(stream.stream_id, None)
         self._waiting.pop(stream.stream_id, None)
         self._blocked.pop(stream.stream_id, None)
@@ -259,7 +254,6 @@ class Http2Connection(Protocol):
         stream.over()
 
     def place_is_free(self) -> None:
-        """A stream is over, and its work."""
         self._places -= 1
         if not self._places:
             self._idle_since = self._clock.seconds()
@@ -277,13 +271,15 @@ class Http2Connection(Protocol):
             self._end(error.code, str(error))
             return
         self._later += frames
-        if not self._waits:
+        self._later_size += sum([len(frame.data) for frame in frames])
+        if self._waits:
+            self._count_frames()
+        else:
             self._carry_out()
-        self._count_frames()
 
     def _count_frames(self) -> None:
         """Has the bytes counted that wait for the rest of a frame or for their turn."""
-        held = self._splitter.buffered + sum([len(frame.data) for frame in self._later])
+        held = self._splitter.buffered + self._later_size
         try:
             self.memory.hold_frames(held)
         except MemoryRefused:
@@ -292,33 +288,42 @@ class Http2Connection(Protocol):
             )
 
     def _carry_out(self) -> None:
-        """Carries out the frames that came; a few of them where the reactor is late."""
+        """Carries out the frames that came; a few of them where the reactor is late, and none while
+        the client does not take what it is sent: each may be answered."""
         later = self._later
         share = len(later)
         if share > SHARE and self._turns.is_late():
             share = SHARE
         try:
-            while share and not self._closing:
+            while share and not self._closing and not self.is_full:
                 share -= 1
-                self._frame(later.popleft())
+                frame = later.popleft()
+                self._later_size -= len(frame.data)
+                self._frame(frame)
         except Http2Error as error:
             self._end(error.code, str(error))
-        except ProtocolError as error:
-            # The engine has said so already.
-            self.flush()
-            self._close(f"it broke the rules of HTTP/2: {error}")
         if self._closing:
-            later.clear()
-        elif later:
+            self._drop_later()
+        elif later and not self.is_full:
             self._waits = True
             self.transport.pauseProducing()  # type: ignore[union-attr]
             self._turns.wait(self)
+        self._count_frames()
+
+    def _drop_later(self) -> None:
+        self._later.clear()
+        self._later_size = 0
+
+    def _catch_up(self) -> None:
+        """Goes on with what waited until the client takes more."""
+        self._send_waiting()
+        if not self._waits:
+            self._carry_out()
 
     def go_on(self) -> None:
         """See `WaitingConnection`."""
         self._waits = False
         self._carry_out()
-        self._count_frames()
         self._read_on()
 
     def _read_on(self) -> None:
@@ -332,51 +337,21 @@ class Http2Connection(Protocol):
             raise Http2Error(
                 ErrorCodes.ENHANCE_YOUR_CALM, f"too many frames of type {kind} that bring nothing"
             )
-        if kind == FrameType.PING:
+        if kind == _PING:
             self._ping(frame)
-        elif kind in _IGNORED or kind > FrameType.CONTINUATION:
-            return
-        else:
-            for event in self.engine.receive_data(frame.data):
-                self._event(event)
-                if self._closing:
-                    return
+        elif kind not in _IGNORED and kind <= _LAST_KIND:
+            self.engine.receive(frame)
             self.flush()
 
     def _ping(self, frame: Http2Frame) -> None:
         if len(frame.data) != HEADER_LENGTH + 8 or frame.stream_id:
             raise Http2Error(ErrorCodes.FRAME_SIZE_ERROR, "a PING that is none")
         if not frame.flags & ACK:
-            answer = PingFrame(0, frame.data[HEADER_LENGTH:])
-            answer.flags.add("ACK")
-            self._outbox.write(answer.serialize())
+            self._outbox.write(make_frame(FrameType.PING, ACK, 0, frame.data[HEADER_LENGTH:]))
 
-    def _event(self, event: Event) -> None:
-        if isinstance(event, DataReceived):
-            self._data(event)
-        elif isinstance(event, RequestReceived):
-            self._request(event)
-        elif isinstance(event, StreamEnded):
-            stream = self._streams.get(event.stream_id)
-            if stream is not None:
-                stream.client_ended = True
-                if stream.handler is not None:
-                    stream.handler.ended()
-        elif isinstance(event, StreamReset):
-            stream = self._streams.get(event.stream_id)
-            if stream is not None:
-                self.stream_closed(stream)
-        elif isinstance(event, WindowUpdated):
-            self._window_updated(event.stream_id)
-        elif isinstance(event, RemoteSettingsChanged):
-            self.engine.bound_header_table()
-            # All windows may be larger.
-            self._waiting.update(self._blocked)
-            self._blocked.clear()
-            self._send_waiting()
+    # IEngineEvents
 
-    def _request(self, event: RequestReceived) -> None:
-        stream_id = event.stream_id
+    def request_came(self, stream_id: int, headers: HeaderList, *, ended: bool) -> None:
         if self._draining or self._places >= self._limits.streams:
             self.engine.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
             self.engine.forget(stream_id)
@@ -384,28 +359,68 @@ class Http2Connection(Protocol):
                 raise Http2Error(ErrorCodes.ENHANCE_YOUR_CALM, "too many streams at once")
             return
         stream = self._streams[stream_id] = Http2Stream(self, stream_id)
-        stream.client_ended = event.stream_ended is not None
+        stream.client_ended = ended
         self._places += 1
-        handler = self._open_stream(stream, event.headers)
+        handler = self._open_stream(stream, headers)
         if stream.is_closed:
             handler.closed()
-        else:
-            stream.handler = handler
+            return
+        stream.handler = handler
+        if ended:
+            handler.ended()
 
-    def _data(self, event: DataReceived) -> None:
-        size = event.flow_controlled_length or 0
+    def data_came(self, stream_id: int, data: bytes, size: int, *, ended: bool) -> None:
         self._acknowledge(size)
-        stream = self._streams.get(event.stream_id)
-        if stream is None or stream.handler is None:
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            if size < _SMALL:
+                self._came_late()
             return
         stream.unacknowledged += size
-        if event.stream_ended is not None:
+        if ended:
             stream.client_ended = True
         elif stream.unacknowledged >= _WINDOW_STEP:
-            self.engine.increment_flow_control_window(stream.unacknowledged, stream.stream_id)
+            self.engine.increment_flow_control_window(stream.unacknowledged, stream_id)
             stream.unacknowledged = 0
-        if event.data:
-            stream.handler.received(event.data)
+        if data and stream.handler is not None:
+            stream.handler.received(data)
+        # The handler may have ended the stream.
+        if ended and stream.handler is not None:
+            stream.handler.ended()
+
+    def request_ended(self, stream_id: int) -> None:
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            self._came_late()
+            return
+        stream.client_ended = True
+        if stream.handler is not None:
+            stream.handler.ended()
+
+    def stream_was_reset(self, stream_id: int) -> None:
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            self.stream_closed(stream)
+
+    def window_grew(self, stream_id: int) -> None:
+        if not stream_id:
+            self._send_waiting()
+        else:
+            stream = self._blocked.pop(stream_id, None)
+            if stream is not None:
+                stream.go_on()
+
+    def settings_changed(self) -> None:
+        self._waiting.update(self._blocked)
+        self._blocked.clear()
+        self._send_waiting()
+
+    def _came_late(self) -> None:
+        """Counts a frame of a stream that is over, as its client may not have heard yet."""
+        if not self.allowance.spend(1):
+            raise Http2Error(
+                ErrorCodes.ENHANCE_YOUR_CALM, "too many frames of streams that are over"
+            )
 
     def _acknowledge(self, size: int) -> None:
         """Gives the client so many bytes of the connection's window back, some at a time."""
@@ -415,14 +430,6 @@ class Http2Connection(Protocol):
             self._unacknowledged = 0
 
     # What goes
-
-    def _window_updated(self, stream_id: int | None) -> None:
-        if not stream_id:
-            self._send_waiting()
-        else:
-            stream = self._blocked.pop(stream_id, None)
-            if stream is not None:
-                stream.go_on()
 
     def _send_waiting(self) -> None:
         """Has each stream that waits send what it may, those that waited longest first."""
@@ -437,9 +444,9 @@ class Http2Connection(Protocol):
     # The end
 
     def _go_away(self, code: ErrorCodes, why: bytes) -> None:
-        # Not by the engine, which ends all streams then.
-        last = self.engine.highest_inbound_stream_id
-        self._outbox.write(GoAwayFrame(0, last, code, why).serialize())
+        # Never higher than before (RFC 9113, section 6.8): streams that came since were refused.
+        self._last_served = min(self._last_served, self.engine.highest_inbound_stream_id)
+        self._outbox.write(go_away(self._last_served, code, why))
 
     def _end(self, code: ErrorCodes, why: str) -> None:
         """Tells the client what it did wrong, and closes."""

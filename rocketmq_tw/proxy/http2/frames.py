@@ -1,14 +1,11 @@
-"""Cuts the bytes of an HTTP/2 connection into whole frames (RFC 9113, section 4)."""
+"""The frames of an HTTP/2 connection (RFC 9113, section 4): cuts bytes into whole ones, and makes
+them."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
-
-from h2.errors import ErrorCodes
-
-from rocketmq_tw.proxy.http2.errors import Http2Error
 
 #: What each client sends first.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -19,8 +16,38 @@ HEADER_LENGTH = 9
 END_STREAM = 0x1
 ACK = 0x1
 END_HEADERS = 0x4
+PADDED = 0x8
+PRIORITY = 0x20
 
 _HEADER = Struct(">HBBBL")
+_NUMBERS = Struct(">LL")
+
+
+class ErrorCodes(IntEnum):
+    """Why a stream or a connection ends."""
+
+    NO_ERROR = 0x0
+    PROTOCOL_ERROR = 0x1
+    INTERNAL_ERROR = 0x2
+    FLOW_CONTROL_ERROR = 0x3
+    SETTINGS_TIMEOUT = 0x4
+    STREAM_CLOSED = 0x5
+    FRAME_SIZE_ERROR = 0x6
+    REFUSED_STREAM = 0x7
+    CANCEL = 0x8
+    COMPRESSION_ERROR = 0x9
+    CONNECT_ERROR = 0xA
+    ENHANCE_YOUR_CALM = 0xB
+    INADEQUATE_SECURITY = 0xC
+    HTTP_1_1_REQUIRED = 0xD
+
+
+class Http2Error(Exception):
+    """The other end broke a rule of HTTP/2 or a limit: the connection ends with `code`."""
+
+    def __init__(self, code: ErrorCodes, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class FrameType(IntEnum):
@@ -46,6 +73,17 @@ class Http2Frame(NamedTuple):
     stream_id: int
     #: Its header and payload.
     data: bytes
+
+
+def make_frame(kind: int, flags: int, stream_id: int, payload: bytes | memoryview = b"") -> bytes:
+    """Returns a frame; `payload` has 2**24 - 1 bytes at most."""
+    size = len(payload)
+    return b"".join((_HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id), payload))
+
+
+def go_away(last_stream: int, code: int, why: bytes) -> bytes:
+    """Returns the frame that says which stream was served last, and why no more are."""
+    return make_frame(FrameType.GOAWAY, 0, 0, _NUMBERS.pack(last_stream, code) + why)
 
 
 class FrameSplitter:
@@ -119,6 +157,8 @@ class FrameSplitter:
                 )
         elif kind == FrameType.CONTINUATION:
             raise Http2Error(ErrorCodes.PROTOCOL_ERROR, "a CONTINUATION without its HEADERS")
+        elif not stream_id:
+            raise Http2Error(ErrorCodes.PROTOCOL_ERROR, "a HEADERS of no stream")
         # An empty frame costs as well.
         self._block_length += length + HEADER_LENGTH
         if self._block_length > self._block_limit:

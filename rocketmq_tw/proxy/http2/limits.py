@@ -31,12 +31,10 @@ class Http2Limits:
 
 #: Data frames with less payload count as costs, unless they end their stream.
 _SMALL = 64
-#: What frames cost of a connection's allowance; others 1.
-_COSTS: dict[int, int] = {
-    FrameType.HEADERS: 0,
-    FrameType.RST_STREAM: 5,
-    FrameType.SETTINGS: 10,
-}
+#: What frames cost of a connection's allowance; others 1. That is so little for RST_STREAM that a
+#: client can end all its calls at once, as where they have one deadline: what a call began keeps
+#: its place among the streams until it ends.
+_COSTS: dict[int, int] = {FrameType.HEADERS: 0, FrameType.SETTINGS: 10}
 
 
 def frame_cost(frame: Http2Frame) -> int:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
-from h2.errors import ErrorCodes
-from zope.interface import implementer
+from zope.interface import Attribute, Interface, implementer
 
-from rocketmq_tw.proxy.http2.frames import LARGEST_PAYLOAD
+from rocketmq_tw.proxy.http2.engine import Http2Engine
+from rocketmq_tw.proxy.http2.frames import LARGEST_PAYLOAD, ErrorCodes
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, Held, IStream, IStreamHandler
-from rocketmq_tw.proxy.http2.memory import MemoryRefused, StreamMemory
-
-if TYPE_CHECKING:
-    from rocketmq_tw.proxy.http2.connection import Http2Connection
+from rocketmq_tw.proxy.http2.limits import FrameAllowance
+from rocketmq_tw.proxy.http2.memory import ConnectionMemory, MemoryRefused, StreamMemory
 
 # Looked up once: each look into an enumeration costs, and these are for each call.
 _RESPONSE = Held.RESPONSE
@@ -26,6 +24,32 @@ _FLUSH_SIZE = 64 * 1024
 LEAST_TAKEN = 64 * 1024
 #: Data frames that carry less earn no allowance, unless they end their stream.
 _SMALL = 512
+
+
+class IStreamConnection(Interface):
+    """What a stream needs of its connection."""
+
+    address: str = Attribute("`host:port` of the client.")
+    local_address: str = Attribute("`host:port` that the client connected to.")
+    engine: Http2Engine = Attribute("The state of all its streams.")
+    memory: ConnectionMemory = Attribute("Counts what its streams hold.")
+    allowance: FrameAllowance = Attribute("The frames that its client may send.")
+    is_full: bool = Attribute("Whether the transport takes no more now.")
+
+    def flush() -> None:
+        """Hands on what the engine has to send."""
+
+    def refuse_memory() -> None:
+        """Cuts the connection: what waits for its client is too much."""
+
+    def await_window(stream: Any) -> None:
+        """Has `stream` go on when the client takes more."""
+
+    def stream_closed(stream: Any) -> None:
+        """Forgets `stream`, which is over, as the engine knows."""
+
+    def place_is_free() -> None:
+        """Counts one stream less, which is over, and its work."""
 
 
 @implementer(IStream)
@@ -52,7 +76,7 @@ class Http2Stream:
         "unacknowledged",
     )
 
-    def __init__(self, connection: Http2Connection, stream_id: int) -> None:
+    def __init__(self, connection: IStreamConnection, stream_id: int) -> None:
         self._connection = connection
         self.stream_id = stream_id
         self.address = connection.address

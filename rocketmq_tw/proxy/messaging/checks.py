@@ -1,5 +1,5 @@
-"""What a client may ask: names of topics and groups, the limits of a message that it sends, and
-what its topic takes.
+"""What a client may ask: its id, names of topics, groups and brokers, the limits of a message that
+it sends, and what its topic takes.
 
 Limits and codes are those of stock's proxies; a refusal is a `StatusError`.
 """
@@ -20,6 +20,8 @@ from rocketmq_tw.message.names import (
 from rocketmq_tw.message.names import check_group as check_group_name
 from rocketmq_tw.message.names import check_topic as check_topic_name
 from rocketmq_tw.message.types import MESSAGE_TYPE, MIXED_TYPE, has_type, topic_type
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.grpc.interfaces import ICall
 from rocketmq_tw.proxy.messaging.messages import RESERVED_PROPERTIES, milliseconds
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
@@ -35,6 +37,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Types of messages that newer clients have. They have fields that this protocol does not know.
 _NOT_SERVED = {5: "lite topics", 6: "priorities"}
+#: Characters of a client's id.
+MAX_CLIENT_ID = 255
 #: Characters of a namespace.
 _MAX_NAMESPACE = 255
 #: Characters of a wrong text that a refusal repeats.
@@ -51,6 +55,33 @@ _ENCODINGS = frozenset(Encoding.values())
 _TYPES = frozenset(MessageType.values())
 
 _control_character = re.compile("[\x00-\x1f\x7f-\x9f]").search
+
+
+def client_id_of(call: ICall) -> str:
+    """Returns the id that the client of a call gave itself; raises `StatusError` where it gave
+    none."""
+    client_id = call.metadata.get("x-mq-client-id", "").strip()
+    if not client_id:
+        raise StatusError(
+            Code.CLIENT_ID_REQUIRED, "the call has no metadata x-mq-client-id: give the client's id"
+        )
+    if len(client_id) > MAX_CLIENT_ID:
+        raise StatusError(
+            Code.BAD_REQUEST,
+            f"a client id of {len(client_id)} characters: use at most {MAX_CLIENT_ID}",
+        )
+    return client_id
+
+
+def check_broker(brokers: IBrokers, name: str) -> None:
+    """Checks the name of a broker, in a queue or a receipt handle; raises `StatusError`
+    (BAD_REQUEST, as of stock's proxies) where no such broker is known."""
+    if name not in brokers.names():
+        raise StatusError(
+            Code.BAD_REQUEST,
+            f"no broker {name!r} is known here: try again later, unless it is one of another"
+            " cluster",
+        )
 
 
 def check_topic(resource: Resource) -> str:

@@ -6,8 +6,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.callers import client_id_of
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic
+from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle, parse_receipt_handle

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.callers import client_id_of
-from rocketmq_tw.proxy.messaging.checks import check_group
+from rocketmq_tw.proxy.messaging.checks import check_group, client_id_of
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -18,7 +17,7 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
 )
 
 
-class Heartbeats:
+class ClientHeartbeats:
     """Hears of clients, and lets them go."""
 
     def __init__(self, clients: ProxyClients) -> None:

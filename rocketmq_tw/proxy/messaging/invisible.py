@@ -5,8 +5,7 @@ from __future__ import annotations
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.callers import client_id_of
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic
+from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.polling import check_invisible_ms

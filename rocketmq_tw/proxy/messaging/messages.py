@@ -31,6 +31,8 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
 )
 
 _TRANSACTION = MessageType.TRANSACTION
+#: The largest number of the protocol's int32.
+MAX_INT = (1 << 31) - 1
 #: Packed bodies of at most so many bytes are given out unpacked, where that makes no more than
 #: `_MOST_UNPACKED`: not every client reads zlib, and larger ones would hold up the reactor.
 _MOST_PACKED = 64 * 1024
@@ -189,7 +191,7 @@ def message_of(
         store_host="{}:{}".format(*stored.store_host),
         queue_id=stored.queue_id,
         queue_offset=stored.queue_offset,
-        delivery_attempt=stored.reconsume_times + 1,
+        delivery_attempt=min(stored.reconsume_times, MAX_INT - 1) + 1,
     )
     _add_optional(system, stored, properties)
     return Message(

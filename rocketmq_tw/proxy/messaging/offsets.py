@@ -18,9 +18,7 @@ from rocketmq_tw.client.errors import check_success
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.broker_names import check_broker
-from rocketmq_tw.proxy.messaging.callers import client_id_of
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic
+from rocketmq_tw.proxy.messaging.checks import check_broker, check_group, check_topic, client_id_of
 from rocketmq_tw.proxy.messaging.messages import milliseconds
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok

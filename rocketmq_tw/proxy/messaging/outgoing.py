@@ -15,17 +15,27 @@ from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.compression import CompressionType, compression_flag, gzip_to_zlib
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE, message_type
+from rocketmq_tw.net.address import split_address
 from rocketmq_tw.proxy.grpc.interfaces import RequestLimits
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_topic
 from rocketmq_tw.proxy.messaging.messages import milliseconds, properties_of
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, Encoding, Message
-from rocketmq_tw.runtime.fairness import Serial
+from rocketmq_tw.proxy.proto.messaging_pb2 import (
+    Code,
+    Encoding,
+    Message,
+    SendMessageRequest,
+)
+from rocketmq_tw.runtime.fairness import SerialTurns
 from rocketmq_tw.runtime.threads import InThread
 
 _GZIP = Encoding.GZIP
 #: Up to here a message that is too large is told so by the status of its entry.
 _LEAST_LARGEST = 16 * 1024 * 1024
+#: Where bodies stand in a request, and bytes of all else in it: some KiB for each of the messages
+#: of a batch. More would be parsed for long.
+_BODIES = (SendMessageRequest.MESSAGES_FIELD_NUMBER, Message.BODY_FIELD_NUMBER)
+_MOST_BESIDE = 1024 * 1024
 #: What bodies begin with that clients call GZIP: some of them mean zlib.
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZLIB_MAGIC = b"\x78"
@@ -48,8 +58,8 @@ class Outgoing(NamedTuple):
 
 
 class OutgoingMessages:
-    """Checks and prepares messages. Packed bodies are read in a thread, one at a time: they may
-    unpack to much."""
+    """Checks and prepares messages. Packed bodies are read in a thread, one at a time, clients by
+    turns: they may unpack to much."""
 
     def __init__(self, config: ProxyConfig, now_ms: Callable[[], int], in_thread: InThread) -> None:
         self._config = config
@@ -57,15 +67,15 @@ class OutgoingMessages:
         self._in_thread = in_thread
         self._checks = MessageChecks(config, now_ms)
         self._delays = delay_levels_ms(config.message_delay_level)
-        self._unpacking = Serial()
+        self._unpacking = SerialTurns[str]()
         most = config.max_message_size
         largest = max(_LEAST_LARGEST, 2 * most) if most else config.grpc_max_inbound_message_size
         #: Of a request: brokers take a batch as one message, so that twice its size is too much.
-        self.limits = RequestLimits(largest=largest)
+        self.limits = RequestLimits(largest=largest, bulk=_BODIES, beside=_MOST_BESIDE)
 
-    async def prepare(self, messages: Sequence[Message], born_host: str) -> Outgoing:
-        """Returns what is sent for the messages of one request; raises `StatusError` that says what
-        is wrong with one of them."""
+    async def prepare(self, messages: Sequence[Message], client: str) -> Outgoing:
+        """Returns what is sent for the messages of one request of the client at the address
+        `client`; raises `StatusError` that says what is wrong with one of them."""
         if not messages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "no message to send: give one at least")
         resource = messages[0].topic
@@ -77,8 +87,9 @@ class OutgoingMessages:
                     "the messages of a request have one topic: send those of others by themselves",
                 )
             self._checks.check(message)
+        born_host, _ = split_address(client)
         properties = [self._properties(message, topic, born_host) for message in messages]
-        sys_flag, bodies = await self._bodies(messages)
+        sys_flag, bodies = await self._bodies(messages, client)
         types = frozenset(map(message_type, properties))
         if len(messages) > 1:
             return self._batch(topic, properties, bodies, sys_flag, types)
@@ -149,20 +160,22 @@ class OutgoingMessages:
                 return level
         return len(self._delays)
 
-    async def _bodies(self, messages: Sequence[Message]) -> tuple[int, Sequence[bytes]]:
+    async def _bodies(
+        self, messages: Sequence[Message], client: str
+    ) -> tuple[int, Sequence[bytes]]:
         """Returns the bodies, and the bits of the system flag that say how they are packed."""
         packed = {each.system_properties.body_encoding == _GZIP for each in messages}
         if packed == {False}:
             return 0, [each.body for each in messages]
         if packed == {True}:
-            bodies = [await self._zlib(each.body) for each in messages]
+            bodies = [await self._zlib(each.body, client) for each in messages]
             return compression_flag(CompressionType.ZLIB), bodies
         raise StatusError(
             Code.MESSAGE_CORRUPTED,
             "the messages of a request have one body encoding: pack all of them or none",
         )
 
-    async def _zlib(self, body: bytes) -> bytes:
+    async def _zlib(self, body: bytes, client: str) -> bytes:
         """Returns a packed body as consumers of all protocols read it."""
         if body.startswith(_ZLIB_MAGIC) or not body:
             return body
@@ -173,7 +186,7 @@ class OutgoingMessages:
             )
         try:
             repacked: Deferred[bytes] = self._unpacking.run(
-                self._in_thread, lambda: gzip_to_zlib(body)
+                client, lambda: self._in_thread(lambda: gzip_to_zlib(body))
             )
             return await repacked
         except ValueError as error:

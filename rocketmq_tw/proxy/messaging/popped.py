@@ -20,7 +20,7 @@ from rocketmq_tw.message.properties import FIRST_POP_TIME, POP_CK, UNIQ_KEY, par
 from rocketmq_tw.message.record import RecordError, decode_records
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
-from rocketmq_tw.proxy.messaging.broker_names import check_broker
+from rocketmq_tw.proxy.messaging.checks import check_broker
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
@@ -47,6 +47,9 @@ _LATE_SECONDS = 3.0
 _NOT_POPPED = frozenset(
     {ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_MESSAGE, ResponseCode.TOPIC_NOT_EXIST}
 )
+#: How brokers, ours and stock's, begin a refusal where the log has nothing at an offset: they have
+#: one code for this and for what is their own fault.
+_NO_SUCH_RECORD = ("no message starts at the offset", "look message by offset failed")
 #: Codes of brokers that have nothing to pop.
 _NOTHING = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
 #: The delay level of a message that is delivered no more.
@@ -153,7 +156,12 @@ class PopClient:
             bname=handle.info.broker_name,
         )
         code = RequestCode.CONSUMER_SEND_MSG_BACK
-        await self._ask(handle.info.broker_name, code, header, client, timeout)
+        try:
+            await self._ask(handle.info.broker_name, code, header, client, timeout)
+        except StatusError as error:
+            if error.message.startswith(_NO_SUCH_RECORD):
+                raise StatusError(Code.INVALID_RECEIPT_HANDLE, error.message) from None
+            raise
         try:
             await self.acknowledge(topic, group, handle, client)
         except (StatusError, RequestError, RemotingError) as error:

@@ -14,9 +14,7 @@ from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.broker_names import check_broker
-from rocketmq_tw.proxy.messaging.callers import client_id_of
-from rocketmq_tw.proxy.messaging.checks import check_group
+from rocketmq_tw.proxy.messaging.checks import check_broker, check_group, client_id_of
 from rocketmq_tw.proxy.messaging.expressions import WantedMessages, wanted_messages
 from rocketmq_tw.proxy.messaging.messages import duration_ms, message_of
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left

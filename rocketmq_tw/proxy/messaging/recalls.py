@@ -8,8 +8,7 @@ from rocketmq_tw.message.ids import RecallHandle, decode_recall_handle
 from rocketmq_tw.message.types import DELAY_TYPE
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.broker_names import check_broker
-from rocketmq_tw.proxy.messaging.checks import TopicTypes, check_topic
+from rocketmq_tw.proxy.messaging.checks import TopicTypes, check_broker, check_topic
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code, ok
 from rocketmq_tw.proxy.proto.messaging_pb2 import (

@@ -13,8 +13,7 @@ from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.callers import client_id_of
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic
+from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
 from rocketmq_tw.proxy.messaging.delivery import Delivery, Receiver
 from rocketmq_tw.proxy.messaging.expressions import wanted_messages
 from rocketmq_tw.proxy.messaging.messages import duration_ms
@@ -154,7 +153,8 @@ class Receiving:
         default = SubscriptionGroupConfig().retry_max_times + 1
         if settings is None:
             return False, default
-        return settings.subscription.fifo, settings.backoff_policy.max_attempts or default
+        told = settings.backoff_policy.max_attempts
+        return settings.subscription.fifo, told if told > 0 else default
 
     def _batch_size(self, request: ReceiveMessageRequest, client_id: str, *, renews: bool) -> int:
         if request.batch_size < 1:

@@ -261,13 +261,9 @@ class Renewal:
         self._go_on()
         if not self._turns:
             return succeed(None)
-        limit = self._clock.callLater(STOP_SECONDS, self._give_up)
-
-        def stopped(_: None) -> None:
-            if limit.active():
-                limit.cancel()
-
-        return self._idle.wait().addCallback(stopped)
+        limit = Alarm(self._clock, self._give_up)
+        limit.set(STOP_SECONDS)
+        return self._idle.wait().addCallback(lambda _: limit.cancel())
 
     def _give_up(self) -> None:
         """Leaves the messages that have not come back yet to the end of their time."""

@@ -55,7 +55,7 @@ _TYPES: dict[str, list[MessageType]] = {
 }
 
 
-class Routes:
+class RouteQueries:
     """Answers where the queues of topics are: at this proxy, whatever broker has them."""
 
     def __init__(self, brokers: IBrokers, metadata: Metadata, config: ProxyConfig) -> None:

@@ -7,8 +7,10 @@ its queue.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rocketmq_tw.client.commands import RETRY_ELSEWHERE, read_send
@@ -16,7 +18,6 @@ from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.client.message import SendResult, SendStatus
 from rocketmq_tw.client.preparing import send_command
 from rocketmq_tw.message.ids import parse_offset_message_id
-from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
@@ -34,11 +35,19 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     SendResultEntry,
 )
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+from rocketmq_tw.wire.permissions import WRITE
 
 #: Seconds that a send may take, all its tries together, where the client does not say.
 SEND_SECONDS = 5.0
 #: Brokers that one request tries.
 _TRIES = 3
+#: Seconds for which a send waits for a master: most elections take less, and clients that are
+#: refused try again at once. It asks name servers so often; what proxies remember of a route may be
+#: half a minute old.
+MASTER_SECONDS = 2.0
+_LOOK_SECONDS = 0.25
+#: Seconds between two questions of that kind after refusals.
+_BETWEEN_LOOKS = 1.0
 
 #: What is stored and not as safe as it should be; the client sends it again.
 _UNSAFE = {
@@ -76,6 +85,8 @@ class Sends:
         self._outgoing = outgoing
         self._halves = halves
         self._queues = WriteQueues(clock)
+        #: When a route was asked for after a refusal.
+        self._looked_at = -inf
 
     def methods(self) -> Methods:
         limits = self._outgoing.limits
@@ -84,9 +95,8 @@ class Sends:
         }
 
     async def _send(self, request: SendMessageRequest, call: ICall) -> SendMessageResponse:
-        born_host, _ = split_address(call.address)
-        outgoing = await self._outgoing.prepare(request.messages, born_host)
-        queues = await self._writable(outgoing.prepared.topic)
+        outgoing = await self._outgoing.prepare(request.messages, call.address)
+        queues = await self._writable(outgoing.prepared.topic, call)
         await self._types.check(outgoing.prepared.topic, outgoing.types)
         result = await self._deliver(outgoing, queues, call)
         if outgoing.is_half:
@@ -94,19 +104,30 @@ class Sends:
         entries = _entries(outgoing, result)
         return SendMessageResponse(status=overall(each.status for each in entries), entries=entries)
 
-    async def _writable(self, topic: str, *, anew: bool = False) -> Sequence[MessageQueue]:
-        routes = self._brokers.refresh_route if anew else self._brokers.route
-        route = await routes(topic)
-        if route is None:
-            raise StatusError(
-                Code.TOPIC_NOT_FOUND, f"the topic {topic} is not there: create it first"
-            )
-        queues = self._queues.of(topic, route)
-        if not queues:
-            raise StatusError(
-                Code.FORBIDDEN, f"no writable queue: no master takes messages of {topic}"
-            )
-        return queues
+    async def _writable(
+        self, topic: str, call: ICall, *, anew: bool = False
+    ) -> Sequence[MessageQueue]:
+        """Returns the queues to send to; waits a little where their brokers have no master."""
+        until = self._clock.seconds() + seconds_left(call, self._clock, MASTER_SECONDS)
+        while True:
+            routes = self._brokers.refresh_route if anew else self._brokers.route
+            route = await routes(topic)
+            if route is None:
+                raise StatusError(
+                    Code.TOPIC_NOT_FOUND, f"the topic {topic} is not there: create it first"
+                )
+            queues = self._queues.of(topic, route)
+            if queues:
+                return queues
+            may_wait = any(data.perm & WRITE for data in route.queue_datas)
+            late = self._clock.seconds() + _LOOK_SECONDS >= until
+            if call.is_over or not may_wait or (anew and late):
+                raise StatusError(
+                    Code.FORBIDDEN, f"no writable queue: no master takes messages of {topic}"
+                )
+            if anew:
+                await deferLater(self._clock, _LOOK_SECONDS)
+            anew = True
 
     async def _deliver(
         self, outgoing: Outgoing, queues: Sequence[MessageQueue], call: ICall
@@ -127,11 +148,22 @@ class Sends:
                 if isinstance(error, RemotingError):
                     if not _may_repeat(error, outgoing):
                         raise
-                    queues = await self._writable(outgoing.prepared.topic, anew=True)
+                    queues = await self._writable(outgoing.prepared.topic, call, anew=True)
+                    if self._clock.seconds() >= deadline:
+                        raise
                 elif outgoing.group or not _may_help(error, queues, failed):
+                    self._look_anew(outgoing.prepared.topic)
                     raise
                 _log.info("sending again: {error}", error=error)
         raise AssertionError("the last try returns or raises")
+
+    def _look_anew(self, topic: str) -> None:
+        """Has the route be asked for, since who refused may be the master no more; now and then
+        only, as it may be busy."""
+        now = self._clock.seconds()
+        if now - self._looked_at >= _BETWEEN_LOOKS:
+            self._looked_at = now
+            self._brokers.refresh_route(topic).addErrback(lambda _: None)
 
     def _choose(
         self, outgoing: Outgoing, queues: Sequence[MessageQueue], failed: str | None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.proxy.messaging.backoff import DEFAULT_DELAYS
-from rocketmq_tw.proxy.messaging.messages import duration_of
+from rocketmq_tw.proxy.messaging.messages import MAX_INT, duration_of
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Address,
     AddressScheme,
@@ -62,7 +62,7 @@ def _backoff_of_sends(config: ProxyConfig) -> RetryPolicy:
 
 
 def _backoff_of_retries(group: SubscriptionGroupConfig) -> RetryPolicy:
-    policy = RetryPolicy(max_attempts=group.retry_max_times + 1)
+    policy = RetryPolicy(max_attempts=min(group.retry_max_times, MAX_INT - 1) + 1)
     kind = group.group_retry_policy
     if kind is not None and kind.type == "EXPONENTIAL":
         growth = kind.exponential_retry_policy or ExponentialRetryPolicy()

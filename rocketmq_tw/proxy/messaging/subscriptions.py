@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocketmq_tw.message.tags import SQL92_TYPE, SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.proxy.clients import ProxyClient
 from rocketmq_tw.proxy.messaging.statuses import StatusError
+from rocketmq_tw.proxy.neighbours.records import GRPC, Origin
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     PUSH_CONSUMER,
     SQL,
@@ -18,6 +19,7 @@ from rocketmq_tw.wire.bodies.clients import (
     ProducerData,
     SubscriptionData,
 )
+from rocketmq_tw.wire.command import VERSION_5_3_3
 
 
 def heartbeat_of(client: ProxyClient, since_ms: int) -> HeartbeatData:
@@ -34,6 +36,14 @@ def heartbeat_of(client: ProxyClient, since_ms: int) -> HeartbeatData:
         subscription_data_set=subscriptions_of(client, since_ms),
     )
     return HeartbeatData(client_id=client.client_id, consumer_data_set=[consumer])
+
+
+def origin_of(client: ProxyClient) -> Origin:
+    """Returns where a client is, for other proxies."""
+    local_address = "" if client.stream is None else client.stream.local_address
+    return Origin(
+        client.client_id, GRPC, client.address, local_address, client.language, VERSION_5_3_3
+    )
 
 
 def consume_type_of(client: ProxyClient) -> str:

@@ -10,7 +10,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.config.proxy import ProxyConfig
-from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients, settings_size
+from rocketmq_tw.proxy.clients import (
+    MAX_SETTINGS_BYTES,
+    ProxyClient,
+    ProxyClients,
+    settings_size,
+)
 from rocketmq_tw.proxy.grpc.interfaces import (
     BothStreams,
     GrpcError,
@@ -20,17 +25,28 @@ from rocketmq_tw.proxy.grpc.interfaces import (
     RequestLimits,
 )
 from rocketmq_tw.proxy.messaging.asked_clients import MAX_TRACE, AskedClients
-from rocketmq_tw.proxy.messaging.callers import client_id_of
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic
+from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.settings import answered_settings
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.messaging.subscriptions import check_expressions
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.proto.messaging_pb2 import Resource, Settings, TelemetryCommand
+from rocketmq_tw.proxy.proto.messaging_pb2 import (
+    Resource,
+    Settings,
+    TelemetryCommand,
+    ThreadStackTrace,
+)
 
 #: Settings, or stack traces.
-_LIMITS = RequestLimits(largest=2 * MAX_TRACE)
+_LIMITS = RequestLimits(
+    largest=2 * MAX_TRACE,
+    bulk=(
+        TelemetryCommand.THREAD_STACK_TRACE_FIELD_NUMBER,
+        ThreadStackTrace.THREAD_STACK_TRACE_FIELD_NUMBER,
+    ),
+    beside=2 * MAX_SETTINGS_BYTES,
+)
 #: Topics of one client.
 MAX_TOPICS = 4096
 

@@ -7,6 +7,7 @@ place for a while: the client's first id may be what its decision comes with.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -20,8 +21,7 @@ from rocketmq_tw.net.address import join_address
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.broker_names import check_broker
-from rocketmq_tw.proxy.messaging.checks import check_topic
+from rocketmq_tw.proxy.messaging.checks import check_broker, check_topic
 from rocketmq_tw.proxy.messaging.messages import message_of
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_status, ok
@@ -53,6 +53,15 @@ _DECISIONS = {
     TransactionResolution.ROLLBACK: TRANSACTION_ROLLBACK,
 }
 
+#: How brokers begin a refusal where the id names no half message of the topic: they have one code
+#: for this and for what is their own fault.
+_NO_HALF_MESSAGE = (
+    "Find prepared transaction message failed",
+    "The producer group wrong",
+    "The transaction state table offset wrong",
+    "The commit log offset wrong",
+)
+
 _log = Logger()
 
 
@@ -73,8 +82,9 @@ class HalfPlaces:
     def __init__(self, clock: IReactorTime, keep_seconds: float) -> None:
         self._clock = clock
         self._keep_seconds = keep_seconds
-        #: Those that are remembered longest are behind the others.
-        self._places: dict[tuple[str, str], HalfPlace] = {}
+        #: Those that are remembered longest are behind the others. In a dictionary the first one
+        #: would be looked for behind all that are gone.
+        self._places: OrderedDict[tuple[str, str], HalfPlace] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._places)
@@ -100,7 +110,7 @@ class HalfPlaces:
         return place if place is not None and place.until > self._clock.seconds() else None
 
 
-class Transactions:
+class TransactionDecisions:
     """Answers EndTransaction, and hands on the questions of brokers (39)."""
 
     def __init__(self, clock: IReactorTime, brokers: IBrokers, halves: HalfPlaces) -> None:
@@ -139,6 +149,9 @@ class Transactions:
         command = RemotingCommand.request(RequestCode.END_TRANSACTION, header)
         timeout = seconds_left(call, self._clock, DECIDE_SECONDS)
         answer = await self._brokers.ask(place.broker_name, command, timeout)
+        remark = answer.remark or ""
+        if answer.code == ResponseCode.SYSTEM_ERROR and remark.startswith(_NO_HALF_MESSAGE):
+            raise StatusError(Code.INVALID_TRANSACTION_ID, remark)
         return EndTransactionResponse(status=broker_status(answer.code, answer.remark))
 
     def _place_of(self, topic: str, transaction_id: str) -> TransactionId:

@@ -15,6 +15,7 @@ from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.memberships import ASKED_OF_CLIENTS
 from rocketmq_tw.proxy.remoting.broker_ports import BrokerPorts
 from rocketmq_tw.proxy.remoting.passing import answer_to, pass_on
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -105,6 +106,11 @@ class ClassicClients:
         #: When clients sent their last heartbeats; the longest ago is first.
         self._heard: dict[ClassicClient, float] = {}
         self._groups = 0
+        #: Told of each client that is gone, or silent.
+        self.gone: Listeners[ClassicClient] = Listeners("a classic client is gone")
+
+    def __iter__(self) -> Iterator[ClassicClient]:
+        return iter(list(self._clients.values()))
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -156,3 +162,4 @@ class ClassicClients:
         client.groups = {}
         client.registered.clear()
         self._brokers.forget(client)
+        self.gone.tell(client)

@@ -1,5 +1,5 @@
 """Questions about groups (38, 46, 203, 307, 309, 400): each broker of a group's topics knows its
-members, so any of them is asked."""
+members, so any of them is asked. Those at stock's proxies brokers do not know: they are added."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.neighbours.members import Members
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
+from rocketmq_tw.proxy.remoting.neighbours import with_neighbours
 from rocketmq_tw.proxy.remoting.passing import Passing
 from rocketmq_tw.proxy.remoting.targets import named_broker
 from rocketmq_tw.proxy.topic_brokers import brokers_of_topics
@@ -26,10 +28,13 @@ from rocketmq_tw.wire.headers.clients import ConsumeMessageDirectlyResultRequest
 class ClassicGroups:
     """Asks a broker that knows the group."""
 
-    def __init__(self, brokers: IBrokers, clients: ClassicClients, passing: Passing) -> None:
+    def __init__(
+        self, brokers: IBrokers, clients: ClassicClients, passing: Passing, members: Members
+    ) -> None:
         self._brokers = brokers
         self._clients = clients
         self._passing = passing
+        self._members = members
 
     async def of_group(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """38, 203 and 307: the members of a group, or one of them."""
@@ -40,7 +45,8 @@ class ClassicGroups:
                 ResponseCode.SYSTEM_ERROR, f"request {request.code} names no consumerGroup"
             )
         brokers = await self._brokers_of(group, client, request)
-        return await self._passing.to_any(brokers, request, client, _is_success)
+        answer = await self._passing.to_any(brokers, request, client, _is_success)
+        return with_neighbours(request, answer, group, self._members)
 
     async def check_client(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """46: whether a client may subscribe so."""

@@ -18,10 +18,18 @@ from rocketmq_tw.net.errors import RemotingError, RequestTimeout
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.memberships import entered, left
+from rocketmq_tw.proxy.neighbours.records import REMOTING, Origin
+from rocketmq_tw.proxy.neighbours.telling import Telling
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
 from rocketmq_tw.proxy.remoting.passing import answer_to, pass_on
 from rocketmq_tw.proxy.topic_brokers import brokers_of_topics
-from rocketmq_tw.wire.bodies.clients import MAX_GROUPS_PER_PEER, HeartbeatData, decode_heartbeat
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.clients import (
+    MAX_GROUPS_PER_PEER,
+    ConsumerData,
+    HeartbeatData,
+    decode_heartbeat,
+)
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -37,10 +45,14 @@ MAX_NAME_LENGTH = 255
 class ClassicHeartbeats:
     """Registers classic clients with brokers; `clock` tells when they were told last."""
 
-    def __init__(self, brokers: IBrokers, clients: ClassicClients, clock: IReactorTime) -> None:
+    def __init__(
+        self, brokers: IBrokers, clients: ClassicClients, clock: IReactorTime, telling: Telling
+    ) -> None:
         self._brokers = brokers
         self._clients = clients
         self._clock = clock
+        self._telling = telling
+        clients.gone.add(telling.gone)
 
     async def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """34: registers the client with all brokers that it knows. Refuses what all of them refuse,
@@ -57,6 +69,8 @@ class ClassicHeartbeats:
         if not peer.connected:
             return request.response()
         self._brokers.enter(client, entered(data), brokers)
+        origin = _origin(data.client_id, request, peer)
+        self._telling.heard(client, origin, data.consumer_data_set, digest, _attribute)
         due = [name for name in brokers if not _is_told(client, name, digest, now)]
         if not due:
             return request.response()
@@ -78,7 +92,9 @@ class ClassicHeartbeats:
     def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """35: takes the client out of its groups at all brokers that know it."""
         client = self._clients.of(peer)
-        self._brokers.leave(client, left(request))
+        groups = left(request)
+        self._brokers.leave(client, groups)
+        self._telling.left_memberships(client, groups)
         # It is registered anew, and with all, where it comes back.
         client.registered.clear()
         return request.response()
@@ -119,6 +135,15 @@ class ClassicHeartbeats:
             elif result.check(RequestTimeout):
                 hung.append(name)
         return answers, hung
+
+
+def _origin(client_id: str, request: RemotingCommand, peer: IPeer) -> Origin:
+    language = getattr(request.language, "name", "")
+    return Origin(client_id, REMOTING, peer.address, peer.local_address, language, request.version)
+
+
+def _attribute(consumer: ConsumerData) -> str:
+    return encode_body(consumer.subscription_data_set).decode()
 
 
 def _topic_of_each_group(data: HeartbeatData) -> dict[str, str]:

@@ -9,10 +9,12 @@ from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
 from rocketmq_tw.proxy.remoting.broker_ports import NO_PORTS, BrokerPorts
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
 from rocketmq_tw.proxy.remoting.groups import ClassicGroups
 from rocketmq_tw.proxy.remoting.heartbeats import ClassicHeartbeats
+from rocketmq_tw.proxy.remoting.notices import NeighbourNotices
 from rocketmq_tw.proxy.remoting.passing import Passing, limit_hold
 from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.proxy.remoting.routes import ClassicRoutes
@@ -63,6 +65,7 @@ class ClassicRequests:
         self,
         brokers: IBrokers,
         clock: IReactorTime,
+        neighbours: Neighbours,
         advertised: Endpoint | None = None,
         metadata: Metadata | None = None,
         ports: BrokerPorts = NO_PORTS,
@@ -71,11 +74,12 @@ class ClassicRequests:
         self._passing = Passing(brokers)
         self._targets = Targets(brokers)
         self._routes = ClassicRoutes(brokers, self.clients, ports, advertised)
-        self._heartbeats = ClassicHeartbeats(brokers, self.clients, clock)
+        self._heartbeats = ClassicHeartbeats(brokers, self.clients, clock, neighbours.telling)
         self._pops = UndeliveredPops(PopClient(brokers))
-        self._groups = ClassicGroups(brokers, self.clients, self._passing)
+        self._groups = ClassicGroups(brokers, self.clients, self._passing, neighbours.members)
         self._sends = ClassicSends(brokers, self.clients, self._passing, self._targets, metadata)
         in_slices = Slices(clock)
+        self._notices = NeighbourNotices(clock, self.clients, neighbours.members, in_slices)
         self._expiring = PeriodicCall(
             clock,
             "the scan for silent classic clients",
@@ -90,6 +94,7 @@ class ClassicRequests:
     def stop(self) -> None:
         """Looks for silent clients no more."""
         self._expiring.stop()
+        self._notices.stop()
 
     def handlers(self) -> dict[int, Handler]:
         """Returns the handlers by request code. No request of administrators is among them: a

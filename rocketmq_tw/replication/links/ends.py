@@ -181,6 +181,7 @@ class SlaveLink(ABC):
         #: Whether the master has sent a frame of its log, so that this one continues it.
         self.proven = False
         self._expected = log_end
+        self._file_size = settings.file_size
         self._heartbeat_ms = settings.heartbeat_ms
         self._housekeeping_ms = settings.housekeeping_ms
 
@@ -222,9 +223,14 @@ class SlaveLink(ABC):
         self.flow.add(count, now_ms)
 
     def _expect(self, offset: int, size: int) -> None:
-        """Bytes for `offset` came. Raises `LinkError` where that is not the end of this log; only
-        an empty log may start anywhere, at the file that the master starts with."""
-        if offset != self._expected and self._expected != 0:
+        """Bytes for `offset` came. Raises `LinkError` where that is not the end of this log; an
+        empty log may start at any file, the one that the master starts with."""
+        if self._expected == 0:
+            if offset % self._file_size:
+                raise LinkError(
+                    f"the master pushes offset {offset}, inside a file, to an empty log"
+                )
+        elif offset != self._expected:
             raise LinkError(f"the master pushes offset {offset}, this log ends at {self._expected}")
         self.proven = True
         if size:

@@ -40,6 +40,8 @@ STOP_MS = 3000
 WARN_AGAIN_MS = 60_000
 #: Links of one master; more are closed at once.
 MAX_SLAVES = 256
+#: Why a send is refused, in stock's words.
+TOO_FEW = "in-sync replicas not enough"
 
 
 L = TypeVar("L", bound=MasterLink)

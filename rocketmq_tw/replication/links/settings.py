@@ -26,6 +26,8 @@ class HASettings:
     min_in_sync_replicas: int = 1
     automatic: bool = False
     all_ack: bool = False
+    #: A classic master refuses a send for which it has too few replicas.
+    refuses_too_few: bool = False
     not_caught_up_ms: int = 15000
     check_ms: int = 5000
     #: What they are read from again when it changes; None: nothing.
@@ -49,6 +51,7 @@ def ha_settings(config: MessageStoreConfig, broker: BrokerConfig) -> HASettings:
         housekeeping_ms=config.ha_housekeeping_interval,
         bytes_per_second=limit,
         check_ms=broker.check_sync_state_set_period,
+        refuses_too_few=broker.enable_slave_acting_master,
         source=config,
         **_changeable(config),
     )

@@ -158,6 +158,26 @@ class TimerWheel:
                         return (begin + step) * self.precision_ms
         return None
 
+    def total(self, since_ms: int, until_ms: int) -> int:
+        """Returns how many messages wait for the time from `since_ms` until before `until_ms`, of
+        what is kept in memory."""
+        begin, until = since_ms // self.precision_ms, -(-until_ms // self.precision_ms)
+        total, number = 0, begin
+        while number < until:
+            index = number % self.slots
+            width = min(self._width(index), until - number)
+            page = self._pages.get(index // _PAGE_SLOTS)
+            if page is not None:
+                at = index % _PAGE_SLOTS * SLOT_SIZE
+                slots = _SLOT.iter_unpack(bytes(page[at : at + width * SLOT_SIZE]))
+                total += sum(
+                    slot[3]
+                    for place, slot in enumerate(slots, number)
+                    if slot[0] == place and slot[2] >= 0
+                )
+            number += width
+        return total
+
     def waiting(self, since_ms: int) -> Iterator[tuple[int, Slot]]:
         """Yields each slot with entries from `since_ms` on with its time, unordered. Changes made
         meanwhile may or may not be seen."""

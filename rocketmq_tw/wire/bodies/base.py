@@ -17,6 +17,7 @@ import msgspec
 
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.errors import BodyError, WireError
+from rocketmq_tw.wire.object_keys import as_key
 
 
 class Body(msgspec.Struct, rename="camel", kw_only=True):
@@ -194,4 +195,4 @@ def _object_key(key: Any) -> Any:
         parsed = fastjson.loads(key.encode())
     except WireError:
         return key
-    return fastjson.as_key(parsed)
+    return as_key(parsed)

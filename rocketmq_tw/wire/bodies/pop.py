@@ -55,6 +55,16 @@ class BatchAckMsg(AckMsg):
     ack_offsets: list[Long] = field(default_factory=list, name="aol")
 
 
+class PutBack(Body):
+    """Body of a message with the tag `back`, which is ours: the group's offset went back to
+    `offset`. Without a topic it has no offsets any more."""
+
+    group: str | None = field(default=None, name="c")
+    queue_id: Int = field(default=0, name="q")
+    offset: Long = field(default=0, name="so")
+    topic: str | None = field(default=None, name="t")
+
+
 class BatchAck(Body):
     """Messages of one check point that are consumed. `bits`: a Java BitSet's bytes, a bit for each
     distance from `start_offset`; `retry`: 0 for the topic, 1 and 2 for the group's retry topic."""

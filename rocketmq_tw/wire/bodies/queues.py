@@ -21,8 +21,9 @@ class MessageQueue(msgspec.Struct, rename="camel", kw_only=True, frozen=True, or
 class ConsumerOffsetTable(Body):
     """Answer to 43, and `consumerOffset.json`: "topic@group" to queue id to offset.
 
-    `put_back_queues` is ours: the queues in which a slave that acted for its master put a group
-    back, so that a smaller offset counts.
+    Two fields are ours. `put_back_queues`: the queues in which a slave that acted for its master
+    put a group back, so that a smaller offset counts. `log_place`: pops whose check points stand in
+    front of this place of the log are counted.
     """
 
     offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class ConsumerOffsetTable(Body):
     #: With enableLmq: "topic@group" of groups of light queues to the offset in their one queue.
     lmq_offset_table: dict[str, int] | None = None
     put_back_queues: dict[str, list[int]] | None = None
+    log_place: int | None = None
 
 
 class DelayOffsetTable(Body):

@@ -201,6 +201,16 @@ RULES: dict[Patch, str] = {
     keeps_what_the_master_does_not_have: PROMISE,
     lets_slaves_join_too_soon: PROMISE,
 }
+#: The seed that is tried first, where the first of all finds nothing: one that found it once.
+FOUND_BY: dict[Patch, int] = {
+    elects_whoever_lives: 10,
+    takes_sets_of_former_masters: 3,
+    decides_out_of_turn: 4,
+    gives_an_id_twice: 1,
+    changes_the_set_before_the_controller_does: 7,
+    keeps_what_the_master_does_not_have: 29,
+    lets_slaves_join_too_soon: 33,
+}
 
 
 def a_new_leader_is_asked_at_once(seed: int) -> None:
@@ -236,7 +246,8 @@ def test_a_leader_decides_nothing_before_its_log_is_applied() -> None:
 def broken_promises(rule: Patch) -> Iterator[str]:
     """What is found with a broken rule, seed by seed."""
     if rule is not decides_before_its_log_is_applied:
-        yield from (outcome.broken for outcome in run_seeds(range(SEEDS)))
+        seeds = (FOUND_BY.get(rule, 0), *range(SEEDS))
+        yield from (outcome.broken for outcome in run_seeds(seeds))
         return
     # By chance alone it takes hundreds of seeds.
     with in_a_hurry():

@@ -72,6 +72,15 @@ def write_the_commit_index(member: SimMember) -> None:
     member.store.write_checkpoint(member.core.commit_index)
 
 
+#: The seed that is tried first, where the first of all finds nothing: one that found it once.
+FOUND_BY: dict[Patch, int] = {
+    votes_without_looking_at_the_log: 4,
+    commits_by_a_minority: 9,
+    votes_that_are_not_stored: 2,
+    checkpoints_of_what_is_not_stored: 266,
+}
+
+
 @pytest.mark.parametrize(
     "leave_out",
     [
@@ -90,7 +99,7 @@ def write_the_commit_index(member: SimMember) -> None:
 def test_a_missing_rule_is_noticed(leave_out: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_out(monkeypatch)
     with pytest.raises(Violation, match="seed"):
-        for seed in range(400):
+        for seed in (FOUND_BY.get(leave_out, 0), *range(400)):
             simulate(seed)
 
 

@@ -84,9 +84,11 @@ class ActingCluster(Simulation):
         settings: dict[str, Any] | None = None,
         chance: Random | None = None,
         weather: Weather | None = None,
+        master_role: str = "ASYNC_MASTER",
         **keys: Any,
     ) -> None:
         super().__init__(chance=chance, weather=weather)
+        self._master_role = master_role
         self.name_servers = [
             NameServerProcess(self, f"10.9.0.{number}") for number in range(1, name_servers + 1)
         ]
@@ -121,7 +123,7 @@ class ActingCluster(Simulation):
                 self,
                 f"10.{self.names.index(name) + 1}.0.{broker_id + 1}",
                 settings=self._settings | identity,
-                keys={"broker_role": "SLAVE" if broker_id else "ASYNC_MASTER"} | self._keys,
+                keys={"broker_role": "SLAVE" if broker_id else self._master_role} | self._keys,
                 neighbours=self.neighbours.get(key),
                 files=files,
             )

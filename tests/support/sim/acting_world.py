@@ -5,7 +5,7 @@ and started, while messages are sent, plain and delayed, and read where the rout
 
 - only masters accept messages;
 - two brokers of a group do not both deliver for longer than `MOST_OVERLAP` while one of them can
-  hear of the other one, by their own link or by a name server that reaches both;
+  hear of the other one, by the HA link of master and slave or by a name server that reaches both;
 - when all is well again, every acknowledged message is read;
 - where no broker was killed, offsets are then what they were committed as last, whoever took them.
 """
@@ -251,8 +251,10 @@ class ActingWorld:
                         raise Broken(f"{hosts} both deliver for {now - both[pair]:.1f} s")
         self._since = both
 
-    def _hear_of_each_other(self, one: Process, other: Process) -> bool:
-        if self._are_linked(one, other):
+    def _hear_of_each_other(self, one: BrokerProcess, other: BrokerProcess) -> bool:
+        # Slaves have no link to each other.
+        its_master = MASTER_ID in (one.state.broker_id, other.state.broker_id)
+        if its_master and self._are_linked(one, other):
             return True
         return any(
             each.is_able and self._are_linked(one, each) and self._are_linked(each, other)

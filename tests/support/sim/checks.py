@@ -8,6 +8,7 @@ from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.controller.core.state import ControllerState
 from tests.support.broker import messages_of
 from tests.support.sim.brokers import NAME, BrokerProcess
+from tests.support.sim.disks import works_for_checks
 
 TOPIC = "Topic"
 
@@ -153,10 +154,15 @@ class GroupChecks:
         copy = self._copies[broker.host]
         if copy.of is not memory:
             copy.of, copy.store, copy.role = memory, memory.store, memory.broker.role
-        store, state = copy.store, copy.role.state
+        state = copy.role.state
         if state is not self._believed.get(broker.host):
             self._believed[broker.host] = state
             self._look_at_role(broker)
+        with works_for_checks(broker.disk):
+            return self._look_at_log(broker, copy)
+
+    def _look_at_log(self, broker: BrokerProcess, copy: _Copy) -> bool:
+        store = copy.store
         end, changed = store.written_offset, False
         if end < len(copy.data):
             del copy.data[end:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 from unittest.mock import patch
@@ -12,6 +12,7 @@ from unittest.mock import patch
 from twisted.logger import Logger
 
 from tests.support.sim.checks import Broken
+from tests.support.sim.disks import Struck
 from tests.support.sim.world import World, simulate
 
 #: Groups between two collections: a group is one large ring of objects.
@@ -20,13 +21,15 @@ _GROUPS_PER_COLLECTION = 8
 
 class Outcome(NamedTuple):
     """What came of one seed; `broken` is empty where all promises were kept. `masters` are the
-    epochs of masters that were elected, `digest` is of all that happened."""
+    epochs of masters that were elected, `digest` is of all that happened, `struck` is what disks
+    refused: error, operation and kind of file -> how often."""
 
     seed: int
     broken: str
     acknowledged: int
     masters: int
     digest: str
+    struck: Mapping[Struck, int]
 
 
 @contextmanager
@@ -52,11 +55,11 @@ def run_seeds(seeds: Iterable[int], *, disks_fail: bool = False) -> Iterator[Out
             try:
                 world = simulate(seed, disks_fail=disks_fail)
             except Broken as broken:
-                yield Outcome(seed, str(broken), 0, 0, "")
+                yield Outcome(seed, str(broken), 0, 0, "", {})
             else:
                 masters = world.latest.master_epoch
                 acknowledged = len(world.checks.acknowledged)
-                yield Outcome(seed, "", acknowledged, masters, _digest(world))
+                yield Outcome(seed, "", acknowledged, masters, _digest(world), world.struck)
             if number % _GROUPS_PER_COLLECTION == 0:
                 gc.collect()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
@@ -99,7 +100,11 @@ class Process:
         self.simulation = simulation
         self.host = host
         self.files = files or MemoryFiles()
-        self.disk = FaultyFiles(self.files)
+        #: What its disks refused: error, operation, path -> how often.
+        self.struck: Counter[tuple[int, str, str]] = Counter()
+        #: What all its processes asked of their disks: operation, path.
+        self.asked: set[tuple[str, str]] = set()
+        self.disk = self._new_disk()
         self.clock: ProcessClock | None = None
         self.is_paused = False
         #: A power loss took what was not synced.
@@ -136,7 +141,12 @@ class Process:
             self.files = self.files.crash(chance.randrange(1 << 30) if seed is None else seed)
         else:
             self.files = self.files.kill()
-        self.disk = FaultyFiles(self.files)
+        self.disk = self._new_disk()
+
+    def _new_disk(self) -> FaultyFiles:
+        disk = FaultyFiles(self.files, self.struck)
+        disk.asked = self.asked
+        return disk
 
     def pause(self) -> None:
         """SIGSTOP."""

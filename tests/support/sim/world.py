@@ -5,6 +5,7 @@ every call that the clock makes.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -21,7 +22,16 @@ from tests.support.network import Trouble
 from tests.support.sim.brokers import CLUSTER, NAME, BrokerProcess
 from tests.support.sim.checks import Broken, ControllerChecks, Decided, GroupChecks
 from tests.support.sim.controllers import PEERS, ControllerProcess
-from tests.support.sim.disks import mend, needs_restart, some_fault, spoil_for_good
+from tests.support.sim.disks import (
+    START_ERRORS,
+    Struck,
+    fault_of_a_start,
+    mend,
+    needs_restart,
+    some_fault,
+    spoil_for_good,
+    struck_kinds,
+)
 from tests.support.sim.simulation import Process, Simulation
 
 STEPS = 14
@@ -29,6 +39,8 @@ STEPS = 14
 CALM = 180.0
 #: Seconds within which a group goes on whose master lost its disk.
 GOES_ON = 90.0
+#: How often a disk refuses something while a server starts.
+SPOILT_STARTS = 0.5
 #: Calls of the clock within one step: more are an endless loop.
 MAX_CALLS = 200_000
 
@@ -92,6 +104,11 @@ class World(Simulation):
         """What the controllers have decided last."""
         return self._controller_checks.latest
 
+    @property
+    def struck(self) -> Counter[Struck]:
+        """What disks refused: error, operation and kind of file -> how often."""
+        return struck_kinds((*self.controllers, *self.brokers))
+
     # What may happen
 
     def live(self, steps: int = STEPS) -> None:
@@ -118,7 +135,7 @@ class World(Simulation):
         ]
         if self.disks_fail:
             trouble += [
-                (self.spoil_a_disk, 3),
+                (self.spoil_a_disk, 8),
                 (self.mend_disks, 2),
                 (self.lose_the_masters_disk, 1),
             ]
@@ -174,7 +191,7 @@ class World(Simulation):
             victim.end(power=power)
             self.checks.ended(victim, power=power)
             if self.chance.random() < self.haste:
-                self.start_broker(victim)
+                self.try_to_start(victim)
 
     def lose_controller(self) -> None:
         """A controller is killed or loses its power."""
@@ -184,16 +201,12 @@ class World(Simulation):
 
     def revive(self) -> None:
         """Something that is down comes up again."""
-        down: list[Process] = [
-            one for one in (*self.controllers, *self.brokers) if not one.is_running
-        ]
+        both: list[BrokerProcess | ControllerProcess] = [*self.controllers, *self.brokers]
+        down = [one for one in both if not one.is_running]
         if down:
             one = self.chance.choice(down)
             self._note(one.host)
-            if isinstance(one, BrokerProcess):
-                self.start_broker(one)
-            elif isinstance(one, ControllerProcess):
-                one.start()
+            self.try_to_start(one)
 
     def pause(self) -> None:
         """SIGSTOP of a broker or a controller."""
@@ -242,14 +255,14 @@ class World(Simulation):
         down = [one for one in self.brokers if not one.is_running]
         slaves = self._brokers_that(lambda one: one.state.role is Role.SLAVE)
         if down:
-            self.start_broker(self.chance.choice(down))
+            self.try_to_start(self.chance.choice(down))
         elif slaves:
             victim = self.chance.choice(slaves)
             victim.end(power=False)
             self.checks.ended(victim, power=False)
             if self.chance.random() < 0.7:
                 self.run(1.0)
-                self.start_broker(victim)
+                self.try_to_start(victim)
         for _ in range(2000):
             asking = self._brokers_that(lambda one: one.is_asking)
             if asking:
@@ -326,6 +339,22 @@ class World(Simulation):
         """A broker comes up."""
         broker.start()
         self.checks.began(broker)
+
+    def try_to_start(self, process: BrokerProcess | ControllerProcess) -> None:
+        """Something comes up, or its disk refuses that and it stays down."""
+        is_spoilt = self.disks_fail and self.chance.random() < SPOILT_STARTS
+        if is_spoilt:
+            process.disk.faults.append(fault_of_a_start(self.chance, process))
+        try:
+            process.start()
+        except START_ERRORS as error:
+            if not is_spoilt:
+                raise
+            self._note(f"{process.host} cannot start: {error}")
+            process.end(power=False)
+            return
+        if isinstance(process, BrokerProcess):
+            self.checks.began(process)
 
     # Time
 

@@ -37,6 +37,18 @@ def test_the_version_is_shown(world) -> None:
     assert outcome.out.startswith("rmqadmin 0.")
 
 
+@pytest.mark.parametrize(
+    "keys", ["tls.server.mode=enforcing", "listenPort=10911\nbrokerName=b", ""]
+)
+def test_a_file_that_says_nothing_of_clients_is_refused(world, tmp_path: Path, keys: str) -> None:
+    """A connection that trusts anybody would be taken for one that looks at who answers."""
+    file = tmp_path / "broker.conf"
+    file.write_text(keys)
+    outcome = call(world, f"--tls-config {file} clusterList -n {world.names}")
+    assert outcome.status == 2
+    assert "no key that begins with tls.client." in outcome.err
+
+
 @pytest.mark.parametrize("command", ["updateTopic -t T -c C -r x", "store dump log /tmp --count x"])
 def test_a_number_that_is_none_is_told_in_plain_words(world, command: str) -> None:
     outcome = call(world, command)

@@ -7,6 +7,7 @@ from rocketmq_tw.admin.message_reading import Moment
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.session import Session
+from tests.unit.admin.conftest import World
 
 
 def send(world, *arguments: str):
@@ -143,7 +144,17 @@ def test_a_topic_that_is_like_the_one_named_is_told(world) -> None:
         "queryMsgByKey -t order -k k",
     ):
         assert ": did you mean Orders?" in world.rmqadmin(command).err
-    assert "topicList shows all" in world.rmqadmin("topicRoute -t xyz").err
+    # Nobody means one of the cluster's own.
+    for name in ("xyz", "RMQ_SYS_TRANS_HALF_TOPICS"):
+        assert "topicList shows all" in world.rmqadmin(f"topicRoute -t {name}").err
+
+
+def test_without_a_broker_nobody_is_told_to_look_for_topics(capsys) -> None:
+    world = World(capsys)
+    assert "start one" in world.rmqadmin("sendMessage -t Zed -p x").err
+    for command in ("topicRoute -t Zed", "consumeMessage -t Zed", "consumerProgress -g G -t Zed"):
+        assert ": no broker is registered: start one" in world.rmqadmin(command).err
+    assert ": no broker is registered: start one" in world.rmqadmin("consumerProgress -g G").err
 
 
 def test_a_body_comes_from_a_file_or_what_is_piped_in(world, tmp_path, monkeypatch) -> None:

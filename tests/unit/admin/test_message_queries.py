@@ -68,9 +68,14 @@ def test_both_kinds_of_id_find_a_message(topic) -> None:
         f"queryMsgByUniqueKey -t T -i {unique} -a",
         f"queryMsgById -t T -i {unique}",
         f"queryMsgById -t T -i {offset}",
+        f"queryMsgById -i {offset}",
     ):
         (found,) = messages(world, command)
-        assert (found["body"], found["messageId"]) == ("hello", unique)
+        assert (found["body"], found["messageId"], found["topic"]) == ("hello", unique, "T")
+    assert (
+        "if it is a unique id, give the topic too"
+        in world.rmqadmin(f"queryMsgById -i {unique}").err
+    )
     outcome = world.rmqadmin(f"queryMsgByUniqueKey -t T -i {'0' * 32}")
     assert outcome.err.endswith("no message of T has the unique id " + "0" * 32 + "\n")
     outcome = world.rmqadmin(f"queryMsgById -t T -i {'0' * 31}1")
@@ -168,6 +173,8 @@ def test_who_sent_and_consumed_a_message(world) -> None:
         "torn": "Pub|1000|region",
     }
     events = "".join(text.replace("|", "\x01") + "\x02" for text in fields.values())
+    untraced = world.rmqadmin("queryMsgTraceById -i ID1").err
+    assert f"there is no topic {TRACE_TOPIC}" in untraced and "traceTopicEnable=true" in untraced
     world.rmqadmin(f"updateTopic -t {TRACE_TOPIC} -c DefaultCluster")
     produce(world, Message(TRACE_TOPIC, events.encode(), keys=["ID1", "ID2"]))
     found = world.rmqadmin("queryMsgTraceById -i ID1 --output json").json["events"]

@@ -36,7 +36,7 @@ MORE = {
     "startMonitoring": {"--interval", "--rounds"},
 }
 #: Options that need not be given here, since another one may stand for them.
-NOT_REQUIRED = {("sendMessage", "p")}
+NOT_REQUIRED = {("sendMessage", "p"), ("queryMsgById", "t")}
 #: Options of one version that mean something else in the other, and the new meaning is ours.
 OTHERWISE = {("4.9.7", "resetOffsetByTime", "c")}
 #: Commands of our own.
@@ -108,6 +108,32 @@ def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("COMP_CWORD", place)
         shown = CliRunner().invoke(cli, [], prog_name="rmqadmin").output
         assert f"plain,{completed}" in shown.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("rmqadmin topicRoute -t Ord", ["Orders", "Orders2"]),
+        ("rmqadmin sendMessage --topic Orders2", ["Orders2"]),
+        ("rmqadmin updateTopic -t X -c Def", ["DefaultCluster"]),
+        ("rmqadmin consumerProgress -g bil", ["billing"]),
+        ("rmqadmin wipeWritePerm -b bro", ["broker-a"]),
+        ("rmqadmin topicRoute -t nix", []),
+        ("rmqadmin topicRoute -n 10.0.0.99:9876 -t Ord", []),
+    ],
+)
+def test_a_shell_completes_names_of_the_cluster(
+    world, monkeypatch: pytest.MonkeyPatch, words: str, completed: list[str]
+) -> None:
+    for topic in ("Orders", "Orders2"):
+        world.rmqadmin(f"updateTopic -t {topic} -c DefaultCluster")
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
+    monkeypatch.setenv("_RMQADMIN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    monkeypatch.setenv("NAMESRV_ADDR", world.names)
+    shown = list(filter(None, world.rmqadmin("").out.splitlines()))
+    assert shown == [f"plain,{name}" for name in completed]
 
 
 def test_a_command_that_is_not_there_is_told_with_one_like_it(world) -> None:
@@ -276,16 +302,7 @@ def test_the_help_of_a_switch_says_what_it_takes() -> None:
     assert len(re.findall(r"-[ous] +true\|false", result.output)) == 3, result.output
 
 
-def test_a_start_imports_only_what_it_needs() -> None:
-    """Each of these would take a part of the time of every start."""
-    names = ("javaproperties", "rich.console", "yaml", "rocketmq_tw.client.push")
-    code = f"""if True:
-        import sys
-        import rocketmq_tw.admin.main
-        from rocketmq_tw.admin.commands import MODULES
-        names = {names!r} + tuple("rocketmq_tw.admin." + name for name in MODULES)
-        print([name for name in names if name in sys.modules])
-    """
+def in_a_process_of_its_own(code: str) -> str:
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -294,4 +311,40 @@ def test_a_start_imports_only_what_it_needs() -> None:
         text=True,
         timeout=LIMIT,
     )
-    assert done.stdout == "[]\n", done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_start_imports_only_what_it_needs() -> None:
+    """Each of these would take a part of the time of every start."""
+    names = ("javaproperties", "rich.console", "yaml", "twisted", "cryptography", "asyncio")
+    code = f"""if True:
+        import sys
+        import rocketmq_tw.admin.main
+        from rocketmq_tw.admin.commands import MODULES
+        names = {names!r} + tuple("rocketmq_tw.admin." + name for name in MODULES)
+        print([name for name in names if name in sys.modules])
+    """
+    assert in_a_process_of_its_own(code) == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "loaded"), [((), []), (("--tls",), ["OpenSSL", "cryptography"])]
+)
+def test_what_tls_needs_is_loaded_where_it_is_used(
+    options: tuple[str, ...], loaded: list[str]
+) -> None:
+    """It took a third of the time of a short command. Twisted itself has more than 400 modules."""
+    call = [*options, "-n", "127.0.0.1:1", "clusterList"]
+    code = f"""if True:
+        import sys
+        from click.testing import CliRunner
+        from rocketmq_tw.admin.main import cli
+        result = CliRunner().invoke(cli, {call!r})
+        assert "127.0.0.1:1: cannot connect" in result.output, result.output
+        print([name for name in ("OpenSSL", "cryptography") if name in sys.modules])
+        print(len(sys.modules))
+    """
+    found, count = in_a_process_of_its_own(code).splitlines()
+    assert found == str(loaded)
+    assert loaded or int(count) < 660

@@ -181,6 +181,7 @@ def test_a_repair_of_a_copy_leaves_the_store_as_it_is(root: Path, tmp_path: Path
     target = tmp_path / "copy"
     outcome = run("repair", root, "--to", target)
     assert outcome.status == 0, outcome
+    assert outcome.out.startswith("found 1 thing before the repair\n")
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
     assert bodies_of(target) == ALL
     assert run("repair", root, "--to", target).status == 2

@@ -245,6 +245,11 @@ def test_an_unknown_topic_has_no_route(client):
         client.queues("NONE")
 
 
+def test_a_topic_that_no_broker_has_or_makes(client):
+    with pytest.raises(NoRouteError, match="start one, or create the topic NONE"):
+        client.write_queues("NONE")
+
+
 def test_a_topic_that_brokers_would_make():
     cluster = Cluster()
     with BlockingClient(cluster.names_server.address, group="g", timeout=60) as client:

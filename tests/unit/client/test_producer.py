@@ -214,7 +214,7 @@ def test_a_topic_that_is_not_there_goes_where_the_default_topic_is(world):
 
 
 def test_without_a_default_topic_there_is_no_route(world):
-    with pytest.raises(NoRouteError, match="NEW"):
+    with pytest.raises(NoRouteError, match="start one, or create the topic NEW"):
         world.run(world.producer().send(Message("NEW", b"x")))
 
 

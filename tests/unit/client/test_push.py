@@ -234,6 +234,18 @@ class TestSharing:
         assert world.broker.offsets.query("workers", "T", 0) == 1
         assert world.members("workers") == []
 
+    def test_a_stop_waits_as_long_as_it_was_told(self, world):
+        consumer = world.push_consumer(
+            lambda message: Deferred(), start_from=StartFrom.FIRST, stop_seconds=1.0
+        )
+        world.run(consumer.start())
+        send(world, b"x", queue_id=0)
+        world.clock.advance(0)
+        stopped = []
+        consumer.stop().addCallback(stopped.append)
+        world.wait(1.5)
+        assert stopped == [None]
+
     def test_a_stop_leaves_nothing_behind(self, world):
         consumer = world.push_consumer(lambda message: None)
         world.run(consumer.start())

@@ -7,10 +7,13 @@ from collections import Counter
 from rocketmq_tw.broker.assembly.neighbours import INeighbours
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.container.neighbours import NamedNeighbours, NearbyBrokers
+from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 from tests.support.broker import ok
 from tests.support.containers import ContainerInMemory
+from tests.support.network import FakePeer
 from tests.support.sim.acting import ActingCluster
 
 SENT = [b"%d" % number for number in range(40)]
@@ -106,6 +109,35 @@ def test_a_topic_that_the_master_nearby_has_not_goes_where_it_is() -> None:
     assert near.topics.get("Other") is None
     assert [each.body for each in cluster.broker("c", 0).consume("Other", 0)] == [b"x"]
     assert cluster.bodies("b") == Counter(SENT)
+
+
+def test_what_a_slave_is_given_back_goes_to_a_master_by_its_name() -> None:
+    named = NamedNeighbours()
+    cluster = Groups(named)
+    for body in (b"x", b"y"):
+        ok(cluster.broker("a", 0).send(body))
+    cluster.run(2)
+    slave = cluster.broker("a", 1)
+    first, second = slave.consume("Topic", 0)
+
+    def give_back(offset: int) -> RemotingCommand:
+        header = ConsumerSendMsgBackRequestHeader(offset=offset, group="G", delay_level=1)
+        request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        peer = FakePeer()
+        answer = slave.request(request, peer)
+        cluster.run(1)
+        return answer or peer.replies[-1]
+
+    assert give_back(first.physical_offset).code == ResponseCode.SYSTEM_BUSY, "none is here"
+    named.names = ["a", "gone", "c"]
+    ok(give_back(second.physical_offset))
+    cluster.run(2)
+    assert [each.body for each in cluster.broker("c", 0).consume(retry_topic("G"), 0)] == [b"y"]
+    named.names = ["a", "gone"]
+    answer = give_back(first.physical_offset)
+    assert answer.code == ResponseCode.SYSTEM_ERROR and "gone" in (answer.remark or "")
+    answer = give_back(1 << 40)
+    assert answer.code == ResponseCode.SYSTEM_ERROR and "no message" in (answer.remark or "")
 
 
 def test_a_slave_is_no_neighbour_to_write_to() -> None:

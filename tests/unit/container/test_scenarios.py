@@ -17,9 +17,20 @@ from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.container.neighbours import NearbyBrokers
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.message.names import dlq_topic, retry_topic
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.clients import ConsumerIdList
+from rocketmq_tw.wire.bodies.queues import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.clients import GetConsumerListByGroupRequestHeader
+from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 from tests.support.broker import BrokerInMemory, ok
+from tests.support.network import FakePeer
 from tests.support.pops import Popper
 from tests.support.sim.acting import ActingCluster
 from tests.support.transactions import begin, connect, questions
@@ -37,9 +48,10 @@ HIDDEN_MS = 8_000
 class Containers(ActingCluster):
     """Brokers come and go in their containers by `start` and `kill`."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, keys: dict[str, Any] | None = None, **settings: Any) -> None:
         settings = {"transaction_time_out": 6_000, "transaction_check_interval": 8_000} | settings
-        super().__init__(settings=settings, total_replicas=3, ha_send_heartbeat_interval=500)
+        keys = {"total_replicas": 3, "ha_send_heartbeat_interval": 500} | (keys or {})
+        super().__init__(settings=settings, **keys)
         self._nearby: dict[tuple[tuple[str, int], ...], list[Broker]] = {}
         for container in CONTAINERS:
             self._nearby[container] = []
@@ -204,6 +216,87 @@ def test_both_slaves_have_messages_and_offsets() -> None:
         slave = cluster.broker("a", number)
         assert sum(bodies(slave).values()) == 100
         assert slave.offsets.query("G", "Topic", 0) == 100
+
+
+def test_a_send_wants_its_copies_unless_fewer_may_do() -> None:
+    cluster = Containers({"master_role": "SYNC_MASTER", "in_sync_replicas": 2})
+    master = cluster.broker("a", 0)
+    popper = Popper(master)
+
+    def send(**properties: str) -> RemotingCommand:
+        return cluster.answer(master, master.send_request(b"x", properties=properties), popper)
+
+    ok(send())
+    for number in (1, 2):
+        cluster.kill("a", number)
+    cluster.run_until(lambda: not master.broker[Replicas].reported())
+    end = master.store.end_offset
+    refused = send()
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert refused.remark == "in-sync replicas not enough"
+    assert master.store.end_offset == end, "what is refused is not stored"
+    ok(send(WAIT="false"))
+    master.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"enableAutoInSyncReplicas=true")
+    ok(send())
+    master.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"minInSyncReplicas=2")
+    assert send().code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_what_a_slave_is_given_back_comes_by_the_master_of_its_container(acts: bool) -> None:
+    cluster = Containers()
+    ok(cluster.broker("a", 0).send(b"again"))
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    if acts:
+        cluster.kill("a", 0)
+        cluster.run_until(lambda: cluster.acts("a", 1))
+    slave, other = cluster.broker("a", 1), cluster.broker("b", 0)
+    cluster.run(1)
+    (message,) = slave.consume("Topic", 0)
+    header = ConsumerSendMsgBackRequestHeader(
+        offset=message.physical_offset, group="G", delay_level=1
+    )
+    popper = Popper(slave)
+    for level in (1, -1):
+        header.delay_level = level
+        request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        ok(cluster.answer(slave, request, popper))
+    cluster.run(3)
+    for topic in (retry_topic("G"), dlq_topic("G")):
+        (again,) = other.consume(topic, 0)
+        assert again.body == b"again" and again.reconsume_times == 1
+        assert again.properties["RETRY_TOPIC"] == "Topic"
+        assert slave.topics.get(topic) is None
+
+
+def test_members_share_the_queues_of_a_group_whose_master_is_gone() -> None:
+    """With lockInStrictMode, as stock's tests have it; two of three brokers are enough."""
+    cluster = Containers(lock_in_strict_mode=True)
+    queues = [MessageQueue(topic="Topic", broker_name="a", queue_id=number) for number in range(24)]
+    cluster.run_until(lambda: cluster.follows("a", 1) and cluster.follows("a", 2))
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    acting = cluster.broker("a", 1)
+    popper = Popper(acting)
+
+    def ask(code: RequestCode, **fields: Any) -> RemotingCommand:
+        return cluster.answer(acting, RemotingCommand.request(code, **fields), popper)
+
+    def lock(client: str, wanted: list[MessageQueue]) -> list[MessageQueue]:
+        body = LockBatchRequestBody(consumer_group="G", client_id=client, mq_set=wanted)
+        answer = ask(RequestCode.LOCK_BATCH_MQ, body=encode_body(body))
+        return decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set
+
+    for number, client in enumerate(("c1", "c2")):
+        acting.heartbeat(client, FakePeer(f"127.0.0.1:{50001 + number}"))
+    header = GetConsumerListByGroupRequestHeader(consumer_group="G")
+    listed = ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header=header)
+    assert decode_body(ConsumerIdList, listed.body).consumer_id_list == ["c1", "c2"]
+    assert lock("c1", queues[:12]) == queues[:12]
+    assert lock("c2", queues) == queues[12:]
+    cluster.kill("a", 2)
+    cluster.run_until(lambda: set(cluster.members("a")) == {1})
+    assert lock("c1", queues[:12]) == []
 
 
 def test_the_next_slave_acts_where_the_acting_master_is_removed() -> None:

@@ -221,3 +221,19 @@ def test_a_move_takes_earlier_ones_of_its_directories_along() -> None:
     files.sync_dir("a")
     after = files.crash()
     assert (after.list("a"), after.list("b"), after.list("c")) == ([], ["x"], ["x"])
+
+
+def test_a_digest_is_of_what_is_read() -> None:
+    files = MemoryFiles()
+    file = files.open("/a", create=True)
+    file.pwrite(b"x", 5000)
+    digest = files.digest()
+    file.fsync()
+    file.pwrite(bytes(100), 0)
+    assert files.kill().digest() == files.digest() == digest
+    file.pwrite(b"y", 0)
+    assert files.digest() != digest
+    file.truncate(1)
+    assert files.digest() != digest
+    files.rename("/a", "/b")
+    assert files.digest() not in (digest, files.crash().digest())

@@ -1,5 +1,9 @@
 """Bodies that stock's clients compress, and bodies that would fill memory."""
 
+import gzip
+import io
+import random
+import zlib
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from rocketmq_tw.message.compression import (
     compression_flag,
     compression_type,
     decompress,
+    gzip_to_zlib,
 )
 
 
@@ -47,3 +52,41 @@ def test_flags() -> None:
     assert compression_flag(CompressionType.ZSTD) == 0x201
     with pytest.raises(ValueError):
         compression_type(1 | 7 << 8)
+
+
+def named_gzip(body: bytes) -> bytes:
+    """With the name of a file in its header."""
+    packed = io.BytesIO()
+    with gzip.GzipFile("name", "wb", fileobj=packed) as file:
+        file.write(body)
+    return packed.getvalue()
+
+
+BODIES = (b"", b"x", b"hello " * 1000, random.Random(1).randbytes(300_000), bytes(3_000_000))
+
+
+@pytest.mark.parametrize("body", BODIES, ids=len)
+def test_gzip_becomes_zlib(body: bytes) -> None:
+    for packed in (
+        gzip.compress(body),
+        named_gzip(body),
+        gzip.compress(b"a") + gzip.compress(body),
+    ):
+        found = zlib.decompress(gzip_to_zlib(packed))
+        assert found == gzip.decompress(packed)
+    # One that needs no packing is not packed again.
+    assert len(gzip_to_zlib(gzip.compress(body, 9))) == len(gzip.compress(body, 9)) - 12
+
+
+@pytest.mark.parametrize("body", BODIES, ids=len)
+def test_gzip_that_is_none(body: bytes) -> None:
+    packed = gzip.compress(body)
+    wrong_sum = packed[:-5] + bytes([packed[-5] ^ 1]) + packed[-4:]
+    wrong_length = packed[:-1] + bytes([packed[-1] ^ 1])
+    for damaged in (packed[:-1], packed[:-9], packed[:10], packed + b"x", wrong_sum, wrong_length):
+        with pytest.raises(ValueError, match="gzip body"):
+            gzip_to_zlib(damaged)
+    if body:
+        with pytest.raises(ValueError, match="more than"):
+            gzip_to_zlib(packed, len(body) - 1)
+    gzip_to_zlib(packed, len(body))

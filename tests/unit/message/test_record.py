@@ -25,6 +25,7 @@ from rocketmq_tw.message.record import (
     decode_records,
     encode_batch_records,
     encode_record,
+    heads_and_bodies,
     host_bytes,
     is_sound,
     parse_head,
@@ -274,3 +275,25 @@ def test_zlibs_own_does_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch)
     namespace: dict[str, object] = {"__name__": "record_without_isal"}
     exec(Path(record_module.__file__).read_text(), namespace)
     assert namespace["_crc32"] is zlib.crc32
+
+
+@given(st.lists(messages, max_size=4), st.binary(max_size=3), st.data())
+def test_heads_and_bodies_are_those_of_whole_messages(
+    stored: list[StoredMessage], rest: bytes, draw: st.DataObject
+) -> None:
+    data = bytearray(b"".join(map(encode_record, stored)) + rest)
+    if data and draw.draw(st.booleans()):
+        data[draw.draw(st.integers(0, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
+    try:
+        expected = decode_records(bytes(data))
+    except RecordError:
+        with pytest.raises(RecordError):
+            heads_and_bodies(bytes(data))
+        return
+    assert [
+        (head.queue_offset, head.physical_offset, head.size, head.properties, body)
+        for head, body in heads_and_bodies(bytes(data))
+    ] == [
+        (each.queue_offset, each.physical_offset, each.store_size, each.properties, each.body)
+        for each in expected
+    ]

@@ -56,7 +56,7 @@ class NoNetwork:
     def listener(self) -> NoNetwork:
         return self
 
-    def register(self, code: int, handler: Any) -> None:
+    def serve(self, handlers: Any) -> None:
         """Never asked for."""
 
     def observe(self, observer: Any) -> None:

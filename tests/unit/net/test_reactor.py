@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator
+from select import EPOLLHUP
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.logger import LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
+from rocketmq_tw.net import reactor as net_reactor
 from rocketmq_tw.net.reactor import ServerReactor
 
 Made = Callable[..., "Descriptor"]
@@ -241,3 +244,116 @@ def test_it_tells_how_long_its_round_takes() -> None:
         assert reactor.waited() == 0.0
     finally:
         close(reactor)
+
+
+def test_neither_timers_nor_answers_wait_for_all_who_say_something_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(net_reactor, "EVENTS_OF_A_TURN", 4)
+    reactor = ServerReactor()
+    called: list[str] = []
+
+    def read() -> None:
+        called.append("read")
+        if called == ["read"]:
+            reactor.callLater(0, called.append, "timer")
+            reactor.at_turn_end(lambda: called.append("answers"))
+
+    crowd = [Descriptor(reactor, read) for _ in range(10)]
+    try:
+        for one in crowd:
+            one.startReading()
+            one.other.send(b"something")
+        reactor.doIteration(0)
+        assert called == ["read"] * 4 + ["timer", "answers"] + ["read"] * 6
+    finally:
+        close(reactor)
+        for one in crowd:
+            one.close()
+
+
+Events = list[tuple[int, int]]
+
+
+class Poller:
+    """An epoll whose events are `changed` on their way."""
+
+    def __init__(self, inner: Any, changed: Callable[[Events], Events]) -> None:
+        self.inner = inner
+        self._changed = changed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def poll(self, *args: Any) -> Events:
+        return self._changed(self.inner.poll(*args))
+
+
+def as_errors(events: Events) -> Events:
+    """The ends of connections, which can be read, as those of connections that were cut."""
+    return [(fd, EPOLLHUP) for fd, event in events if event & EPOLLHUP]
+
+
+def test_what_a_closed_connection_had_to_say_does_not_end_one_that_has_its_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(net_reactor, "EVENTS_OF_A_TURN", 1)
+    reactor = ServerReactor()
+    crowd = [Descriptor(reactor) for _ in range(2)]
+    made: list[Descriptor] = []
+
+    def replace() -> None:
+        (old,) = [one for one in crowd if not one.seen]
+        number = old.fileno()
+        old.stopReading()
+        new = Descriptor(reactor)
+        old.socket.close()
+        new.socket = socket.socket(fileno=os.dup2(new.socket.detach(), number))
+        new.startReading()
+        made.append(new)
+
+    try:
+        for one in crowd:
+            one.startReading()
+            one.other.close()
+        reactor._poller = Poller(reactor._poller, as_errors)
+        reactor.callLater(0, replace)
+        reactor.doIteration(0)
+        (new,) = made
+        assert new.seen == []
+        new.other.send(b"x")
+        reactor._poller = reactor._poller.inner
+        reactor.doIteration(0)
+        assert new.seen == ["read"]
+    finally:
+        close(reactor)
+        for one in [*crowd, *made]:
+            one.close()
+
+
+def test_behind_a_pause_all_that_came_is_read_before_a_timer_finds_who_was_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(net_reactor, "EVENTS_OF_A_TURN", 1)
+    now = [0.0]
+    reactor = ServerReactor(lambda: now[0])
+    called: list[str] = []
+    crowd = [Descriptor(reactor, lambda: called.append("read")) for _ in range(3)]
+
+    def stand_still(events: Events) -> Events:
+        now[0] += 130.0
+        return events
+
+    try:
+        for one in crowd:
+            one.startReading()
+            one.other.send(b"a heartbeat")
+        reactor._poller = Poller(reactor._poller, stand_still)
+        reactor.callLater(0, called.append, "timer")
+        reactor.doIteration(0.5)
+        reactor.runUntilCurrent()
+        assert called == ["read"] * 3 + ["timer"]
+    finally:
+        close(reactor)
+        for one in crowd:
+            one.close()

@@ -1,20 +1,25 @@
+import gc
 from functools import partial
+from types import FrameType, FunctionType, ModuleType
+from unittest.mock import Mock, patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.error import ConnectionDone, ConnectionRefusedError
 from twisted.internet.protocol import Factory
-from twisted.internet.testing import MemoryReactorClock
+from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.logger import capturedLogs
+from twisted.python.failure import Failure
 
 from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.net import protocol
 from rocketmq_tw.net.connection import ENOUGH_UNREAD
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, encode_command
-from rocketmq_tw.wire.frame import encode_frame
+from rocketmq_tw.wire.frame import Frame, encode_frame
 from tests.support.memory_server import ADDRESS, BIG, ECHO, HELD, LATER, MemoryServer, RawClient
 from tests.support.network import MemoryNetwork
 
@@ -123,6 +128,85 @@ def test_a_peer_that_asks_for_much_at_once_and_does_not_read_gets_little(left):
     assert server.used == 4, "what is known of the next frame"
 
 
+@pytest.mark.parametrize("left", [False, True])
+def test_late_answers_wait_until_others_were_taken(left):
+    server = MemoryServer()
+    slow = server.connect()
+    for opaque in range(8):
+        slow.send(HELD, opaque=opaque)
+    slow.transport.hold()
+    server.clock.advance(0)
+    body = bytes(2 * ENOUGH_UNREAD)
+    with patch.object(protocol, "encode_command", Mock(side_effect=encode_command)) as encoded:
+        for request, answer in server.held:
+            answer.callback(request.response(body=body))
+        assert encoded.call_count == 1, "it is more than enough"
+        assert server.used >= 8 * len(body)
+        if left:
+            slow.transport.loseConnection()
+            server.clock.advance(0)
+        else:
+            slow.transport.let_go()
+            for _ in range(8):
+                server.clock.advance(0)
+            assert [answer.opaque for answer in slow.responses] == list(range(8))
+    assert server.used == 0
+
+
+def test_of_a_lost_connection_only_the_requests_that_wait_are_kept():
+    clock = MemoryReactorClock()
+    listener = RemotingServer(clock, NettyServerConfig()).listener()
+    waiting = []
+    listener.register(HELD, lambda request, peer: waiting.append(Deferred()) or waiting[-1])
+    listener.register(BIG, lambda request, peer: request.response(body=bytes(ENOUGH_UNREAD)))
+    connection = listener.factory.buildProtocol(None)
+    transport = _Unread()
+    connection.makeConnection(transport)
+    held, big, echo = [encode_command(RemotingCommand(code)) for code in (HELD, BIG, ECHO)]
+    connection.dataReceived(held + big)
+    assert _large_bytes(waiting) == transport.unsent > ENOUGH_UNREAD
+    frame = encode_command(RemotingCommand(ECHO, body=bytes(ENOUGH_UNREAD)))
+    connection.dataReceived(echo + frame + frame[:-1])
+    # The frame before the half one waits as well, until the answer is taken.
+    assert connection.buffered > 2 * ENOUGH_UNREAD
+    connection.connectionLost(Failure(ConnectionDone()))
+    del connection, transport
+    assert len(waiting) == 1 and _large_bytes(waiting) == 0
+    waiting[0].callback(RemotingCommand(HELD))
+
+
+class _Unread(StringTransport):
+    """Keeps what is written, as sockets do beyond the end of their connection, and does not keep
+    up."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+
+    @property
+    def unsent(self):
+        return sum(map(len, self.kept))
+
+    def write(self, data):
+        self.kept.append(data)
+        self.producer.pauseProducing()
+
+
+def _large_bytes(*roots):
+    """Bytes of all strings of 100 KB or more that can be reached from `roots`."""
+    seen, found = {}, [*roots]
+    while found:
+        one = found.pop()
+        if id(one) not in seen and not isinstance(one, type | ModuleType | FrameType):
+            seen[id(one)] = one
+            named = one.__globals__ if isinstance(one, FunctionType) else None
+            found += [each for each in gc.get_referents(one) if each is not named]
+            if isinstance(one, Frame):
+                found.append(one.body)
+    strings = [len(one) for one in seen.values() if isinstance(one, bytes | bytearray)]
+    return sum(size for size in strings if size >= 100_000)
+
+
 def test_whoever_waits_for_a_slow_peer_goes_on_as_it_reads():
     server = MemoryServer()
     slow = server.connect()
@@ -175,6 +259,45 @@ def test_a_peer_that_leaves_too_much_unread_for_long_is_closed():
         server.clock.advance(5)
         server.clock.advance(0)
     assert slow.lost and len(logs) == 1
+    assert server.used == 0
+
+
+def test_answers_that_wait_until_others_were_taken_are_unread_too():
+    server = MemoryServer(
+        max_unread_bytes=4 * ENOUGH_UNREAD,
+        max_unread_seconds=60,
+        server_channel_max_idle_time_seconds=600,
+    )
+    slow = server.connect()
+    slow.transport.hold()
+    for opaque in range(8):
+        slow.send(HELD, opaque=opaque)
+    server.clock.advance(0)
+    for request, answer in server.held:
+        answer.callback(request.response(body=bytes(ENOUGH_UNREAD)))
+    with capturedLogs() as logs:
+        server.clock.advance(60)
+        server.clock.advance(0)
+    assert slow.lost and len(logs) == 1
+    assert server.used == 0
+
+
+def test_small_answers_that_wait_until_others_were_taken_are_counted():
+    server = MemoryServer()
+    slow = server.connect()
+    slow.transport.hold()
+    for opaque in range(1000):
+        slow.send(HELD, opaque=opaque)
+    server.clock.advance(0)
+    (request, answer), *others = server.held
+    answer.callback(request.response(body=bytes(ENOUGH_UNREAD)))
+    used = server.used
+    for request, answer in others:
+        answer.callback(request.response())
+    assert server.used >= used, "each is kept as its request was"
+    slow.transport.let_go()
+    server.clock.pump([0] * 20)
+    assert [answer.opaque for answer in slow.responses] == list(range(1000))
     assert server.used == 0
 
 

@@ -143,7 +143,7 @@ def test_events_that_are_slow_together(turns: Turns, each: float, count: int) ->
             end.close()
     if count == 3 and each == 0.1:
         (line,) = said
-        assert line.endswith("held for 0.30 s by one round of 3 events: Pair x 3")
+        assert line.endswith("held for 0.30 s by one turn of 3 events: Pair x 3")
     else:
         # One that is slow alone is named by who serves it.
         assert said == []

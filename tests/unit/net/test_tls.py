@@ -15,10 +15,10 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.net.errors import ConnectionLost, RemotingError
+from rocketmq_tw.net.errors import ConnectionLost, RemotingError, TlsConfigError
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
-from rocketmq_tw.net.tls_contexts import TlsConfigError, self_signed
+from rocketmq_tw.net.tls_contexts import self_signed
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.network import MemoryNetwork
 

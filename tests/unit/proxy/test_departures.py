@@ -13,6 +13,7 @@ from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.proxy import FakeClient
+from tests.support.tables import tables_of
 
 GROUPS = [Membership(f"g{number}", number % 2 == 0) for number in range(50)]
 ANSWER = RemotingCommand.request(RequestCode.UNREGISTER_CLIENT).response()
@@ -65,6 +66,16 @@ def test_a_client_of_many_groups_is_forgotten_bit_by_bit() -> None:
     told.open["broker-b"].pop().errback(RequestTimeout("broker-b", 35, 3.0))
     told.answer_all("broker-b")
     assert sorted(told.groups["broker-b"]) == sorted(GROUPS)
+
+
+def test_nothing_is_left_of_brokers_that_were_told() -> None:
+    told = Told()
+    client = FakeClient("a")
+    told.enter(client)
+    told.leave(client)
+    for name in told.groups:
+        told.answer_all(name)
+    assert tables_of(told.departures, outside=(Lanes,))["Departures._pending"] == 0
 
 
 def test_a_broker_does_not_forget_who_came_meanwhile() -> None:

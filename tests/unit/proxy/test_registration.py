@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
+from google.protobuf.json_format import ParseDict
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
@@ -17,7 +19,7 @@ from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
-from rocketmq_tw.proxy.registration import Registration
+from rocketmq_tw.proxy.registration import ClientRegistration
 from rocketmq_tw.runtime.slices import Slices, all_steps
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo
@@ -30,7 +32,8 @@ from rocketmq_tw.wire.headers.clients import (
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
-from tests.support.proxy import FakeCall, PlayedBrokers
+from tests.support.proxy import NEIGHBOURS_TOPIC, FakeCall, PlayedBrokers, neighbours_of
+from tests.support.tables import tables_of
 
 NAME_SERVER = "10.0.0.1:9876"
 BROKER = "10.0.0.2:10911"
@@ -60,7 +63,10 @@ class Site:
         self.brokers = brokers
         asked = AskedClients(self.clock, lambda client, request: None)
         self.clients = ProxyClients(self.clock.seconds, asked.hand_on, lambda: 120.0)
-        self.registration = Registration(self.clock, brokers, self.clients, all_steps)
+        self.neighbours = neighbours_of(self.clock, brokers)
+        self.registration = ClientRegistration(
+            self.clock, brokers, self.clients, all_steps, self.neighbours.telling
+        )
         self.pass_time(35)
         self.cluster.start()
         self.registration.start()
@@ -118,6 +124,37 @@ def test_clients_of_one_group_stand_side_by_side(site: Site) -> None:
         for client in site.clients:
             site.clients.heard(client)
     assert site.online() == ["a", "b", "c"]
+
+
+def test_settings_that_no_other_proxy_can_be_told_are_taken(site: Site) -> None:
+    settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
+    settings.subscription.group.name = "g"
+    settings.subscription.subscriptions.add().topic.name = "Topic"
+    settings.request_timeout.nanos = -(1 << 31)
+    settings.subscription.long_polling_timeout.seconds = 1 << 62
+    site.neighbours.telling.start()
+    site.clients.settle("odd", FakeCall("odd"), settings, "g", ["Topic"])
+    site.pass_time(1)
+    assert site.online() == ["odd"]
+
+
+def test_nothing_is_left_of_brokers_that_are_gone(site: Site) -> None:
+    for number in range(5):
+        name = f"broker-{number}"
+        site.names.register(f"10.0.1.{number}:10911", name, f"T{number}", 1)
+        site.enter(f"c{number}", topic=f"T{number}")
+    site.pass_time(30)
+    assert (
+        tables_of(site.registration, outside=(ClusterBrokers, LocalBrokers))[
+            "ClientRegistration._telling"
+        ]
+        <= 5
+    )
+    for number in range(5):
+        site.clients.remove(f"c{number}")
+    site.pass_time(30)
+    left = tables_of(site.registration, outside=(ClusterBrokers, LocalBrokers))
+    assert left["ClientRegistration._telling"] == 0
 
 
 def test_a_client_that_goes_is_known_no_more(site: Site) -> None:
@@ -205,6 +242,43 @@ def pop_header(site: Site) -> PopMessageRequestHeader:
     )
 
 
+def test_other_proxies_are_told_of_consumers() -> None:
+    """With their settings as JSON, which stock's proxies keep."""
+    clock, brokers = Clock(), PlayedBrokers()
+    brokers.add_topic("Topic", {"broker-a": 4})
+    brokers.add_topic(NEIGHBOURS_TOPIC, {"broker-a": 1})
+    told: list[dict[str, Any]] = []
+
+    def store(request: RemotingCommand) -> RemotingCommand:
+        told.append(json.loads(request.body))
+        return request.response()
+
+    brokers.answer(RequestCode.SEND_MESSAGE_V2, store)
+    brokers.answer(RequestCode.HEART_BEAT, lambda request: request.response())
+    telling = neighbours_of(clock, brokers).telling
+    telling.start()
+    clients = ProxyClients(clock.seconds, AskedClients(clock, hand_on).hand_on, lambda: 1e9)
+    registration = ClientRegistration(clock, brokers, clients, all_steps, telling)
+    registration.start()
+    settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
+    settings.subscription.group.name = "g"
+    settings.subscription.subscriptions.add().topic.name = "Topic"
+    clients.settle("c", FakeCall("c"), settings, "g", ["Topic"])
+    producer = pb.Settings(client_type=pb.PRODUCER)
+    clients.settle("producer", FakeCall("producer"), producer, "", ["Topic"])
+    clock.pump([1.0] * 85)
+    assert [each["clientId"] for each in told] == ["c", "c", "c"]
+    assert (told[0]["group"], told[0]["consumeType"]) == ("g", "CONSUME_ACTIVELY")
+    channel = json.loads(told[0]["channelData"])
+    assert (channel["type"], channel["remoteAddress"]) == ("GRPC_V2", "10.0.0.9:40000")
+    assert channel["localAddress"] == "10.0.0.1:8081"
+    read = ParseDict(json.loads(channel["extendAttribute"]), pb.Settings())
+    assert read == settings
+    clients.remove("c")
+    assert told[-1]["heartbeatType"] == "UNREGISTER"
+    registration.stop()
+
+
 def test_beyond_the_last_connection_brokers_see_one_of_them() -> None:
     site = Site(is_local=False, lanes=2)
     for client_id in ("a", "b", "c"):
@@ -249,7 +323,9 @@ def test_a_broker_that_hangs_keeps_no_other_from_hearing_of_clients() -> None:
 
     brokers.answer(RequestCode.HEART_BEAT, answer)
     clients = ProxyClients(clock.seconds, AskedClients(clock, hand_on).hand_on, lambda: 1e9)
-    registration = Registration(clock, brokers, clients, Slices(clock))
+    registration = ClientRegistration(
+        clock, brokers, clients, Slices(clock), neighbours_of(clock, brokers).telling
+    )
     registration.start()
     settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
     for number in range(300):

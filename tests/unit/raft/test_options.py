@@ -44,6 +44,20 @@ def test_every_option_reaches_the_configuration() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "mode", "speaks"),
+    [((), "permissive", False), (("--tls",), "permissive", True), ((), "enforcing", True)],
+)
+def test_a_file_may_say_how_a_member_takes_tls_alone(
+    tmp_path: Path, arguments: tuple[str, ...], mode: str, speaks: bool
+) -> None:
+    file = tmp_path / "tls.properties"
+    file.write_text(f"tls.server.mode={mode}\n")
+    given = options("--tls-config", str(file), *arguments)
+    assert given.server_tls is not None and given.server_tls.server_mode == mode
+    assert (given.client_tls is not None) == speaks
+
+
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (("--group", " "), "--group is empty"),

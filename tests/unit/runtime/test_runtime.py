@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from functools import partial
+from unittest.mock import Mock
+from weakref import ref
 
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
 
 from rocketmq_tw.runtime.alarm import Alarm
-from rocketmq_tw.runtime.fairness import Coalesced, FairQueue, FewAtOnce, Serial, SerialQueue
+from rocketmq_tw.runtime.fairness import (
+    Coalesced,
+    FairQueue,
+    FewAtOnce,
+    Serial,
+    SerialQueue,
+    SerialTurns,
+)
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.shared_results import SharedResults
 from rocketmq_tw.runtime.slices import Slices, all_steps
+from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.runtime.turns import IReactorTurns, turns_of
 from rocketmq_tw.runtime.waiters import Waiters
 
@@ -110,6 +122,63 @@ def test_what_steps_raise_fails_the_deferred() -> None:
     assert failures[0].check(ValueError)
     all_steps(failing()).addErrback(failures.append)
     assert failures[1].check(ValueError)
+
+
+def test_what_steps_had_made_goes_with_their_failure() -> None:
+    clock = Clock()
+
+    class Body(list[int]):
+        """A list that can be watched."""
+
+    def fill(body: Body) -> Iterator[None]:
+        yield from steps(3, body)
+        raise ValueError("broken")
+
+    body = Body()
+    watched = ref(body)
+    gc.collect()
+    gc.disable()
+    try:
+        over = Slices(clock)(fill(body))
+        del body
+        clock.pump([0] * 3)
+        failures: list[Failure] = []
+        over.addErrback(failures.append)
+        assert failures[0].check(ValueError) and "in fill" in failures[0].getTraceback()
+        del over
+        failures.clear()
+        assert watched() is None
+    finally:
+        gc.enable()
+
+
+def test_what_a_thread_had_made_goes_with_its_failure() -> None:
+    body = {1, 2}
+    watched = ref(body)
+    failures: list[Failure] = []
+    reactor = Mock()
+    pool = reactor.getThreadPool.return_value = ThreadPool(1, 1)
+
+    def encode(body: set[int]) -> bytes:
+        raise ValueError("broken")
+
+    gc.collect()
+    gc.disable()
+    try:
+        pool.start()
+        in_pool(reactor)(partial(encode, body)).addErrback(failures.append)
+        del body
+        # It waits for the thread.
+        pool.stop()
+        ((fire, *arguments), _) = reactor.callFromThread.call_args
+        reactor.reset_mock()
+        fire(*arguments)
+        del fire, arguments
+        assert failures[0].check(ValueError) and "in encode" in failures[0].getTraceback()
+        failures.clear()
+        assert watched() is None
+    finally:
+        gc.enable()
 
 
 # Listeners
@@ -292,6 +361,34 @@ def test_a_turn_does_one_piece_though_it_has_no_room_and_goes_on_after_a_failure
     assert done == ["turn", "turn", "a2"]
 
 
+def test_sources_of_long_work_take_turns() -> None:
+    turns, begun, ended = SerialTurns[str](), list[str](), list[object]()
+    under_way: list[Deferred[str]] = []
+
+    def work(name: str) -> Deferred[str]:
+        begun.append(name)
+        under_way.append(Deferred())
+        return under_way[-1]
+
+    for source, name in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")]:
+        turns.run(source, partial(work, name)).addBoth(ended.append)
+    order = ["a1", "a2", "b1", "c1", "a3"]
+    for number, name in enumerate(order, 1):
+        assert begun == order[:number]
+        under_way[-1].callback(name)
+    assert ended == order
+
+
+def test_work_that_fails_in_its_turn_holds_nobody_up() -> None:
+    turns, ended = SerialTurns[str](), list[object]()
+    for number in range(2000):
+        turns.run("a", lambda: 1 // 0).addErrback(lambda failure: failure.type).addCallback(
+            ended.append
+        )
+        turns.run("b", lambda number=number: number).addCallback(ended.append)  # type: ignore[misc]
+    assert ended == [each for number in range(2000) for each in (ZeroDivisionError, number)]
+
+
 def test_work_of_one_source_is_serial_and_of_two_is_not() -> None:
     queue, begun = SerialQueue[str](), []
     first: Deferred[None] = Deferred()
@@ -419,9 +516,12 @@ def test_a_few_things_are_worked_on_at_once() -> None:
 
 def test_work_that_ends_at_once_uses_no_stack() -> None:
     few, first, done = FewAtOnce[int](1), Deferred[None](), []
+    assert not few.is_busy
     few.add(-1, lambda: first)
     for number in range(5000):
         few.add(number, partial(done.append, number))
     few.add(0, partial(done.append, "the newer work"))
+    assert few.is_busy
     first.callback(None)
     assert done == ["the newer work", *range(1, 5000)]
+    assert not few.is_busy

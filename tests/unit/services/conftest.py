@@ -17,10 +17,12 @@ from tests.support.wait import LIMIT
 PROJECT = Path(__file__).resolve().parents[3]
 
 
-#: A background job of a shell ignores SIGINT, and so would the servers that it starts.
+#: A background job of a shell ignores SIGINT, one of nohup(1) SIGHUP, and so would the servers that
+#: it starts.
 TWISTD = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from twisted.scripts.twistd import run
 run()
 """

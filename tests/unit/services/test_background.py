@@ -27,7 +27,6 @@ class Background:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._pid_file = home / "twistd.pid"
 
     def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = "from twisted.scripts.twistd import run; run()"
@@ -45,9 +44,9 @@ class Background:
 
     def stop(self) -> None:
         """Ends the server that runs, if any."""
-        if self._pid_file.exists():
-            os.kill(int(self._pid_file.read_text()), signal.SIGTERM)
-            wait_until(lambda: not self._pid_file.exists(), "the server's end")
+        for pid_file in self.home.glob("*.pid"):
+            os.kill(int(pid_file.read_text()), signal.SIGTERM)
+            wait_until(lambda file=pid_file: not file.exists(), "the server's end")
 
 
 @pytest.fixture

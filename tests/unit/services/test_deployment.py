@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,22 +54,97 @@ def test_a_unit_starts_a_server(name: str) -> None:
     parse(program, "-c", str(ETC / SAMPLES[Path(path).name]))
 
 
-def test_containers_start_servers() -> None:
-    docker = ETC / "docker"
-    text = (docker / "Dockerfile").read_text()
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    """It also tells of keys that it ignores, with status 0."""
+    paths = []
+    for name in unit_names():
+        text = (ETC / "systemd" / name).read_text()
+        # The directory of the Python at hand has twistd, as the one of an installation has.
+        text = text.replace("/opt/rocketmq_tw/bin", str(Path(sys.executable).parent))
+        paths.append(tmp_path / name)
+        paths[-1].write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *map(str, paths)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    told = (done.stdout + done.stderr).splitlines()
+    # Units of the machine's own are read as well, and may have faults of theirs.
+    assert not [line for line in told if "rmq-" in line or str(tmp_path) in line]
+    assert done.returncode == 0, told
+
+
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ETC / "docker" / "compose.yaml").read_text())
+    return loaded
+
+
+def settings(service: Mapping[str, Any]) -> dict[str, str]:
+    """The keys that the command of a container has behind -o, and what they are set to."""
+    command = service["command"]
+    given = [word for at, word in enumerate(command) if command[at - 1] == "-o"]
+    return dict(word.split("=", 1) for word in given)
+
+
+def test_the_image_starts_servers() -> None:
+    text = (ETC / "docker" / "Dockerfile").read_text()
     assert re.search(r'^ENTRYPOINT \["twistd", "-n", "--pidfile="\]$', text, re.M)
     (default,) = re.findall(r"^CMD (.*)$", text, re.M)
     parse(*json.loads(default))
     for line in re.findall(r"^COPY (.*)$", text, re.M):
         assert all((PROJECT / source).exists() for source in line.split()[:-1])
-    compose = yaml.safe_load((docker / "compose.yaml").read_text())
-    for name, service in compose["services"].items():
-        program, *arguments = service["command"]
-        assert program == f"rmq-{name}"
-        parse(program, *arguments)
-        # Each reaches the others by the names that the file gives them.
-        hosts = re.findall(r"\b([a-z]+):\d+$", "\n".join(arguments), re.M)
-        assert set(hosts) <= compose["services"].keys()
+    (base,) = re.findall(r"^FROM python:3\.(\d+)-slim$", text, re.M)
+    assert f"Python :: 3.{base}\n" in (PROJECT / "setup.cfg").read_text()
+
+
+@pytest.mark.parametrize("name", compose()["services"])
+def test_a_container_starts_a_server(name: str) -> None:
+    services = compose()["services"]
+    service = services[name]
+    program, *arguments = service["command"]
+    parse(program, *arguments)
+    context = ETC / "docker" / service["build"]["context"]
+    assert (context / service["build"]["dockerfile"]).samefile(ETC / "docker" / "Dockerfile")
+    # Each reaches the others by the names that the file gives them, and tells its own.
+    given = settings(service)
+    hosts = set(re.findall(r"([a-z0-9]+(?:-[0-9]+)?):\d+\b", "\n".join(arguments)))
+    assert hosts <= services.keys()
+    assert {given.get(key, name) for key in ("brokerIP1", "brokerIP2")} == {name}
+    # What a server waits for starts whenever it does.
+    profiles = set(service.get("profiles", []))
+    for other in service.get("depends_on", []):
+        assert set(services[other].get("profiles", [])) <= profiles
+
+
+def test_containers_keep_their_stores() -> None:
+    loaded = compose()
+    kept = set()
+    for service in loaded["services"].values():
+        paths = [path for key, path in settings(service).items() if "storepath" in key.lower()]
+        for path in paths:
+            (volume,) = [each.split(":") for each in service["volumes"]]
+            assert path.startswith(f"{volume[1]}/")
+            assert volume[0] not in kept
+            kept.add(volume[0])
+    assert kept == loaded["volumes"].keys()
+
+
+def test_containers_of_a_controller_agree() -> None:
+    services = compose()["services"]
+    controllers = [each for each in services.values() if each["command"][0] == "rmq-controller"]
+    peers = {settings(each)["controllerDLegerPeers"] for each in controllers}
+    members = dict(member.split("-", 1) for member in peers.pop().split(";"))
+    assert not peers
+    assert {settings(each)["controllerDLegerSelfId"] for each in controllers} == members.keys()
+    elected = [each for each in services.values() if "controllerAddr" in settings(each)]
+    assert len(elected) == 2
+    for each in map(settings, elected):
+        assert set(each["controllerAddr"].split(";")) == set(members.values())
+        assert each["enableControllerMode"] == "true"
+    assert len({settings(each)["brokerName"] for each in elected}) == 1
 
 
 def expressions(value: Any) -> list[str]:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shlex
+import signal
 import socket
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +17,8 @@ import pytest
 
 from rocketmq_tw.admin.main import cli
 from rocketmq_tw.admin.tool import Tool
-from tools import try_acting, try_controller
+from tests.support.wait import LIMIT, wait_until
+from tools import try_acting, try_controller, trying
 from tools.trying import PROJECT, run
 
 
@@ -37,7 +43,8 @@ def test_what_is_shown_can_be_typed(tool: ModuleType, monkeypatch: pytest.Monkey
             assert command is not None
             command.make_context(arguments[0], arguments[1:], parent=context)
         elif program.endswith("twistd"):
-            assert arguments[:3] == ["-n", "--pidfile=", "rmq-broker"]
+            assert arguments[0] == "-n" and arguments[1].endswith(".pid")
+            assert arguments[2] == "rmq-broker"
             assert Path(arguments[-1]).is_file()
         elif program == "kill":
             assert arguments[0] == "-9" and int(arguments[1]) in running.values()
@@ -57,6 +64,50 @@ def test_a_port_that_another_program_has_is_named_before_anything_starts(
     said = capsys.readouterr()
     assert said.err == f"in use: {address}; stop the programs that listen there\n"
     assert said.out == ""
+
+
+def test_a_server_that_was_brought_back_by_hand_ends_with_the_others(tmp_path: Path) -> None:
+    # Stands for a server: it knows what its command line says and, as twistd, writes its file.
+    code = """if True:
+        import os, sys, time
+        file = sys.argv[1].partition("=")[2]
+        with open(file, "w") as pid_file:
+            pid_file.write(str(os.getpid()))
+        time.sleep(600)
+    """
+    file = tmp_path / "broker-a.pid"
+    command = [sys.executable, "-c", code, f"--pidfile={os.path.relpath(file, PROJECT)}"]
+    again: list[subprocess.Popen[bytes]] = []
+
+    def killed_and_brought_back(running: Mapping[str, int]) -> list[str]:
+        wait_until(file.exists, "the file with the process id")
+        os.kill(running["broker a"], signal.SIGKILL)
+        file.unlink()
+        again.append(subprocess.Popen(command, cwd=PROJECT))
+        wait_until(lambda: file.exists() and file.read_text(), "the server that is back")
+        return []
+
+    former = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    try:
+        assert run(tmp_path, {"broker a": command}, killed_and_brought_back, []) == 0
+        assert again[0].wait(LIMIT) == -signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, former[0])
+        signal.signal(signal.SIGINT, former[1])
+        for process in again:
+            process.kill()
+            process.wait()
+
+
+def test_a_process_that_only_has_the_id_is_left_alone(tmp_path: Path) -> None:
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        (tmp_path / "x.pid").write_text(str(stranger.pid))
+        trying._end_others(tmp_path)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 def test_each_broker_of_a_group_with_controllers_may_be_killed_and_started(

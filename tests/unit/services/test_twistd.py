@@ -14,9 +14,12 @@ from OpenSSL import crypto
 from rocketmq_tw.net.tls_contexts import self_signed
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.jars import PROJECT
+from tests.support.pages import blocks
 from tests.support.remoting import ask
 from tests.support.rmqadmin import answer, rmqadmin
 
+CONFIGURATION = PROJECT / "docs" / "configuration.md"
 LOOPBACK = ("-o", "bindAddress=127.0.0.1", "-o", "listenPort=0")
 Start = Callable[..., Any]
 #: twistd shuts down and then dies of the signal that stopped it.
@@ -77,31 +80,31 @@ def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start, key: str) 
         assert "refusing plaintext" not in output
 
 
-def test_rmqadmin_speaks_tls(twistd: Start, tmp_path: Path) -> None:
+def test_servers_and_rmqadmin_speak_tls_by_the_samples(twistd: Start, tmp_path: Path) -> None:
     key, (certificate,) = self_signed()
-    (tmp_path / "cert.pem").write_bytes(crypto.dump_certificate(crypto.FILETYPE_PEM, certificate))
-    (tmp_path / "key.pem").write_bytes(
+    (tmp_path / "ca.pem").write_bytes(crypto.dump_certificate(crypto.FILETYPE_PEM, certificate))
+    (tmp_path / "server.pem").write_bytes(crypto.dump_certificate(crypto.FILETYPE_PEM, certificate))
+    (tmp_path / "server.key").write_bytes(
         key.to_cryptography_key().private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
     )
-    (tmp_path / "tls.properties").write_text(
-        "tls.test.mode.enable=false\ntls.client.authServer=true\n"
-        f"tls.client.trustCertPath={tmp_path}/cert.pem\n"
-    )
+    samples = [block.text for block in blocks(CONFIGURATION) if block.text.startswith("tls.")]
+    for name, sample in zip(("server", "clients"), samples, strict=True):
+        text = sample.replace("/etc/rocketmq/", f"{tmp_path}/")
+        (tmp_path / f"{name}.properties").write_text(text)
     server = twistd(
         "rmq-standalone",
-        *("-o", "listenPort=0", "-o", "namesrvListenPort=0"),
-        *("-o", "tls.server.mode=enforcing", "-o", "tls.test.mode.enable=false"),
-        *("-o", "tls.server.keyPath=key.pem", "-o", "tls.server.certPath=cert.pem"),
+        *("-c", "server.properties", "-o", "listenPort=0", "-o", "namesrvListenPort=0"),
     )
     names = server.wait_for(r"ready: name server (\S+),")[1]
+    assert server.wait_for(r"^\s+\S*rmqadmin (.*)")[1] == f"--tls clusterList -n {names}"
     plain = rmqadmin(names, "clusterList")
     assert plain.returncode == 1
     assert "a server that takes TLS only" in plain.stderr
-    for option in ("--tls", f"--tls-config {tmp_path}/tls.properties"):
+    for option in ("--tls", f"--tls-config {tmp_path}/clients.properties"):
         sent = answer(names, f"sendMessage -t T -p hello {option}")
         assert sent["sendStatus"] == "SEND_OK"
     read = answer(names, "consumeMessage -t T --tls")
@@ -209,7 +212,7 @@ def test_an_unknown_key_is_warned_of(twistd: Start, tmp_path: Path) -> None:
 
 def test_a_server_runs_on_the_reactor_that_is_asked_for(twistd: Start) -> None:
     for chosen, runs in ((), r"rocketmq_tw\.net\.reactor"), (("--reactor", "poll"), "pollreactor"):
-        server = twistd("--pidfile=", *chosen, "rmq-namesrv", *LOOPBACK)
+        server = twistd("--pidfile=", *chosen, "rmq-namesrv", *LOOPBACK, "-o", "logLevel=debug")
         server.wait_for(f"reactor class: .*{runs}")
         cluster_info(server.wait_for(r"listening on (127\.0\.0\.1:\d+)")[1])
         server.interrupt()

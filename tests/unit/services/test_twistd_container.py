@@ -176,3 +176,32 @@ def test_a_container_whose_file_does_not_fit_does_not_start(twistd: Start, place
     assert status == 1
     assert "cannot start: slave broker id must be > 0" in output
     assert place.stopped_cleanly("a"), "what had started is stopped"
+
+
+def test_the_sample_for_two_cores_serves_with_two_processes(twistd: Start, place: Place) -> None:
+    sample = Path(__file__).parents[3] / "etc" / "container" / "cores"
+    lines = (sample / "2-cores.conf").read_text().splitlines()
+    named = [Path(path).stem for path in lines[-1].partition("=")[2].split(":")]
+    files = []
+    for name in named:
+        # With ports and directories of the test's own, which come last.
+        files.append(place.file(name))
+        text = (sample / f"{name}.conf").read_text() + Path(files[-1]).read_text()
+        Path(files[-1]).write_text(text)
+    settings = {
+        "listenPort": "0",
+        "namesrvAddr": "127.0.0.1:9",
+        "bindAddress": "127.0.0.1",
+        "brokerConfigPaths": ":".join(files),
+    }
+    own = [line for line in lines if line.partition("=")[0] not in settings]
+    config = place.home / "2-cores.conf"
+    text = [*own, *(f"{key}={value}" for key, value in settings.items())]
+    config.write_text("\n".join(text))
+    container = twistd("--pidfile=", "rmq-container", "-c", str(config))
+    container.wait_for("the container has 2 brokers")
+    assert len(processes_of(container)) == 2
+    assert [place.send(name) for name in named] == ["0", "0"]
+    container.interrupt()
+    status, output = container.finish()
+    assert status in STOPPED, output

@@ -20,6 +20,7 @@ from tests.support.stores import (
     queues_of,
     read_all,
 )
+from tests.support.tables import tables_of
 
 
 def bodies(store: MessageStore, topic: str = "Topic") -> list[bytes]:
@@ -159,6 +160,20 @@ def test_a_deletion_that_cannot_be_written_or_synced_is_said(files: MemoryFiles)
     assert not store.has_unsynced_deletions
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_deletion_that_was_refused_is_none_behind_a_power_loss(seed: int) -> None:
+    disk = FaultyFiles(MemoryFiles())
+    store = open_store(disk, flush_disk_type="SYNC_FLUSH")
+    put(store, make_message(b"kept", topic="A"))
+    store.remove_topics(["B"])
+    store.fsync()
+    disk.faults = [Fault("pwrite", "deletedtopics", errno.EMFILE, times=1, kept=1000)]
+    with pytest.raises(NotWritableError):
+        store.remove_topics(["A"])
+    assert isinstance(disk.inner, MemoryFiles)
+    assert bodies(open_store(disk.inner.crash(seed)), "A") == [b"kept"]
+
+
 def test_a_torn_line_takes_no_other_along(files: MemoryFiles) -> None:
     store = open_store(files)
     for topic in ("A", "B", "C"):
@@ -262,3 +277,22 @@ def test_after_half_a_deletion_there_is_no_other_one() -> None:
             store.remove_topics([topic])
     after = open_store(disk.inner.kill())
     assert len(bodies(after)) == len(bodies(after, "Other")) == 3
+
+
+def test_a_deletion_is_forgotten_once_the_log_has_nothing_of_the_topic(files: MemoryFiles) -> None:
+    clock = ManualClock()
+    store = open_store(files, clock, file_reserved_time=1)
+    for number in range(50):
+        fill(store, 0, 3, f"T{number}")
+        store.remove_topics([f"T{number}"])
+    fill(store, 0, 3, "Topic")
+    store.remove_topics(["Topic"])
+    fill(store, 100, 5)
+    store.checkpoint()
+    clock.now_ms += 2 * 3600 * 1000
+    for removed in store.clean(clock.now_ms, at_any_hour=True):
+        assert removed
+    kept = tables_of(store)
+    assert 0 < kept["DeletedTopics._latest"] == kept["DeletedTopics._all"] < 20
+    # What the log still has of one that is noted stays deleted.
+    assert bodies(open_store(files.kill())) == AGAIN

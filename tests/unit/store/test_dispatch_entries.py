@@ -58,9 +58,22 @@ _ALIKE = st.builds(
     st.sampled_from(["", "\x02"]),
 )
 _DIFFERENT = st.lists(st.builds(_text, _ENTRIES, st.just("\x02")), min_size=1, max_size=4)
+#: The same names for all, each with a value of its own.
+_LIKE_NAMES = st.lists(_NAMES, max_size=4).flatmap(
+    lambda names: st.lists(
+        st.builds(
+            lambda values: _text(
+                [(name, "\x01", value) for name, value in zip(names, values, strict=True)], "\x02"
+            ),
+            st.lists(_ASCII, min_size=len(names), max_size=len(names)),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
 
 
-@given(_ALIKE | _DIFFERENT, _ENTRIES, _TOPICS, _FLAGS, st.booleans())
+@given(_ALIKE | _DIFFERENT | _LIKE_NAMES, _ENTRIES, _TOPICS, _FLAGS, st.booleans())
 def test_a_batch_is_dispatched_as_its_records_are(
     texts: list[str], common: list[tuple[str, str, str]], topic: str, flags: int, index: bool
 ) -> None:

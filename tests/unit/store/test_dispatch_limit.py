@@ -2,15 +2,18 @@
 
 import pytest
 
+from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
+from tests.support.power import aftermaths
 from tests.support.stores import (
     ROOT,
     ManualClock,
     by_key,
     cut,
     make_message,
+    open_store,
     put,
     read_all,
     small_config,
@@ -113,3 +116,27 @@ def test_what_was_cut_is_not_confirmed_at_the_next_start(files: MemoryFiles, beh
     store = start(files.kill())
     assert store.dispatch_limit == offsets[5]
     assert numbers(store) == [0, 1, 2, 3, 4]
+
+
+def test_a_limited_start_that_was_killed_leaves_no_hole_behind_a_stop_of_stock() -> None:
+    """Of its checkpoint nothing says how many units there are, only how old the last are."""
+    clock, disk = ManualClock(), FaultyFiles(MemoryFiles())
+    store = open_store(disk, clock)
+    offsets = []
+    for number in range(20):
+        clock.now_ms += 10_000
+        offsets += put(store, make_message(b"%d" % number + bytes(900)))
+    store.close()
+    path = store.paths.checkpoint
+    data = disk.read(path)
+    disk.open(path).pwrite(data[:40].ljust(len(data), b"\0"), 0)
+
+    def start() -> None:
+        limited = MessageStore(small_config(), disk, clock)
+        limited.dispatch_limit = offsets[4]
+        limited.load()
+
+    for moment, left, _ in aftermaths(disk, start, seeds=range(4)):
+        after = open_store(left, clock)
+        after.dispatch()
+        assert len(read_all(after)) == 20, moment

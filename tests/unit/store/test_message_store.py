@@ -11,7 +11,7 @@ import pytest
 from zope.interface.verify import verifyObject
 
 from rocketmq_tw.config.change import change
-from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.files.posix import PosixFiles
@@ -25,6 +25,7 @@ from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.interface import GetStatus, IMessageStore, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
+from tests.support.power import aftermaths
 from tests.support.stores import (
     ManualClock,
     by_key,
@@ -101,6 +102,13 @@ def test_readers_see_only_what_is_dispatched(store: MessageStore) -> None:
     ] == [("Topic", 0, 0, java_hash_code("A"))]
     assert read(store, 0).status is GetStatus.FOUND
     assert store.dispatch() == 0
+
+
+def test_a_log_begins_where_it_is_written_not_behind_what_is_buffered(store: MessageStore) -> None:
+    """A slave that connects between the first append and its write starts there."""
+    store.append(make_message())
+    assert store.end_offset > store.written_offset == 0
+    assert store.min_physical_offset == 0
 
 
 def test_a_listener_of_one_topic_is_told_of_no_other(store: MessageStore) -> None:
@@ -565,25 +573,20 @@ def test_retention_leaves_what_no_checkpoint_has(clock: ManualClock) -> None:
     assert [message.queue_offset for message in read_all(after)][-8:] == list(range(8, 16))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_power_loss_during_retention_leaves_no_gap(clock: ManualClock, seed: int) -> None:
-    memory = MemoryFiles()
-    moment = 1
-    while True:
-        memory = MemoryFiles()
-        files = FaultyFiles(memory)
-        store = open_store(files, clock, delete_when=";".join(map(str, range(24))))
-        put(store, *[make_message(bytes(900)) for _ in range(24)])
+def test_a_power_loss_during_retention_leaves_no_gap(clock: ManualClock) -> None:
+    files = FaultyFiles(MemoryFiles())
+    store = open_store(files, clock, delete_when=";".join(map(str, range(24))))
+    put(store, *[make_message(bytes(900)) for _ in range(24)])
+    store.checkpoint()
+
+    def work() -> None:
+        assert sum(store.clean(clock.now_ms + 100 * 3_600_000)) > 3
         store.checkpoint()
-        files.changes, files.lose_power_at = 0, moment
-        try:
-            assert sum(store.clean(clock.now_ms + 100 * 3_600_000)) > 3
-            store.checkpoint()
-            break
-        except PowerLoss:
-            after = open_store(memory.crash(seed), clock)
-            assert after.max_queue_offset("Topic", 0) == 24
-        moment += 1
+
+    moment = 0
+    for moment, left, _ in aftermaths(files, work, seeds=range(6)):
+        after = open_store(left, clock)
+        assert after.max_queue_offset("Topic", 0) == 24, moment
     assert moment > 3
 
 
@@ -625,6 +628,59 @@ def test_a_disk_that_is_too_full_gets_no_more_room_than_it_needs(clock: ManualCl
         sum(store.clean(clock.now_ms))
     assert whole - (store.end_offset - store.min_physical_offset) == 3 * 4096
     assert len(warnings) == 1 and "3 files of the log" in warnings[0]
+
+
+class LateDisk(MemoryFiles):
+    """Shows the room of removed files only once it is told to."""
+
+    shown: DiskUsage | None = None
+
+    def usage(self, path: str) -> DiskUsage:
+        return self.shown or super().usage(path)
+
+
+def test_room_that_is_not_shown_yet_costs_no_further_file(clock: ManualClock) -> None:
+    files = LateDisk()
+    store = open_store(files, clock)
+    put(store, *[make_message(bytes(900)) for _ in range(120)])
+    store.checkpoint()
+    first = store.min_physical_offset
+    used = files.usage("/").used
+    # The limit is 85 %: what is beyond it are three files of the log.
+    files.capacity = (used - 3 * 4096 + 100) * 100 // 85
+    files.shown = DiskUsage(files.capacity, used)
+    for _ in range(5):
+        sum(store.clean(clock.now_ms))
+        clock.now_ms += 10_000
+    assert store.min_physical_offset - first == 3 * 4096
+    # It has it, and is filled again.
+    files.shown = DiskUsage(files.capacity, used - 3 * 4096 + 100)
+    sum(store.clean(clock.now_ms))
+    assert store.min_physical_offset - first == 3 * 4096
+    # What is not free after a minute never comes.
+    files.shown = DiskUsage(files.capacity, used)
+    clock.now_ms += 60_000
+    sum(store.clean(clock.now_ms))
+    assert store.min_physical_offset - first == 6 * 4096
+
+
+def test_a_disk_at_its_limit_stays_there_while_messages_come(clock: ManualClock) -> None:
+    """What is stored between two looks is no room of removed files that the disk shows late."""
+    files = MemoryFiles()
+    store = open_store(files, clock)
+    put(store, *[make_message(bytes(900)) for _ in range(400)])
+    store.checkpoint()
+    limit = files.usage("/").used
+    files.capacity = limit * 100 // 85
+    highest = 0
+    for _ in range(60):
+        put(store, *[make_message(bytes(900)) for _ in range(4)])
+        store.checkpoint()
+        sum(store.clean(clock.now_ms))
+        highest = max(highest, files.usage("/").used)
+        clock.now_ms += 10_000
+    assert store.min_physical_offset > 50 * 4096
+    assert highest - limit < 4 * 4096
 
 
 def test_a_nearly_full_disk_refuses_until_there_is_room(clock: ManualClock) -> None:

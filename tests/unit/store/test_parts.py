@@ -19,15 +19,9 @@ from rocketmq_tw.store.dispatch_entries import (
     property_value,
 )
 from rocketmq_tw.store.errors import DamagedStoreError
-from rocketmq_tw.store.index import (
-    MessageIndex,
-    NeighbourHashes,
-    batch_key_hashes,
-    index_name,
-    key_hash,
-    topic_key_hash,
-)
+from rocketmq_tw.store.index import MessageIndex, index_name
 from rocketmq_tw.store.index_file import INDEX_ENTRY, INDEX_HEADER, SlotTable
+from rocketmq_tw.store.key_hashes import key_hash, key_hashes, topic_key_hash
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.store.retention import (
     Pressure,
@@ -389,24 +383,23 @@ _UNIQUE_IDS = st.tuples(
 _ANY_KEYS = st.tuples(st.just("T"), st.text(max_size=32), st.just(""), st.just("é"))
 
 
-@given(st.lists(_UNIQUE_IDS | _ANY_KEYS, max_size=8))
-def test_a_hash_that_goes_on_from_the_key_before_is_the_keys(
-    keys: list[tuple[str, str, str, str]],
-) -> None:
-    hashes = NeighbourHashes()
-    for topic, *parts in keys:
-        key = "".join(parts)
-        assert hashes.hash(topic, key.encode()) == key_hash(f"{topic}#{key}")
+_SHORT_KEYS = st.tuples(
+    st.sampled_from(["T", "Topic"]), st.text(st.characters(max_codepoint=127), max_size=64)
+)
 
 
-@given(st.sampled_from(["T", "Topic"]), st.lists(_UNIQUE_IDS, max_size=8), st.text(max_size=32))
-def test_the_hashes_of_a_batch_are_those_of_its_keys(
-    topic: str, ids: list[tuple[str, str, str, str]], other: str
+@given(
+    st.lists(_UNIQUE_IDS, max_size=12),
+    st.lists(_SHORT_KEYS, max_size=12),
+    st.lists(_ANY_KEYS, max_size=1),
+)
+def test_the_hashes_of_many_keys_are_those_of_each(
+    ids: list[tuple[str, ...]], short: list[tuple[str, ...]], others: list[tuple[str, ...]]
 ) -> None:
-    unique = ["".join(parts) for _, *parts in ids]
-    for keys in (unique, [*unique, other]):
-        hashes = batch_key_hashes(topic, [key.encode() for key in keys])
-        assert hashes == [key_hash(f"{topic}#{key}") for key in keys]
+    every = [(topic, "".join(parts)) for topic, *parts in (*ids, *short, *others)]
+    for some in (every, every[::-1], every[: len(ids)], [("T", key) for _, key in every]):
+        hashes = key_hashes([topic for topic, _ in some], [key.encode() for _, key in some])
+        assert hashes == [key_hash(f"{topic}#{key}") for topic, key in some]
 
 
 @pytest.mark.parametrize(
@@ -421,7 +414,7 @@ def test_the_hashes_of_a_batch_near_the_largest_and_the_smallest_int(hashed: int
     start = others + "".join(chr(rest // 31**place % 31) for place in reversed(range(7)))
     assert java_hash_code(f"T#{start}\0\0") & 0xFFFFFFFF == hashed
     keys = [start + last_two for last_two in ("\0\0", "\0\1", "0F", "\x7f\x7f")]
-    hashes = batch_key_hashes("T", [key.encode() for key in keys])
+    hashes = key_hashes(["T"] * len(keys), [key.encode() for key in keys])
     assert hashes == [key_hash(f"T#{key}") for key in keys]
 
 

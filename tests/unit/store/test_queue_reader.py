@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.record import decode_records
-from rocketmq_tw.store.consume_queue import UNIT, ConsumeQueue
+from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.queue_reader import QueueReader
+from rocketmq_tw.store.queue_units import UNIT
 from tests.support.stores import ROOT, ManualClock, cut, make_message, open_store, put
 
 #: Every message, but each is asked.

@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store import cutting, index_file
 from rocketmq_tw.store.checkpoint import read_checkpoint
@@ -14,6 +14,7 @@ from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.index_file import IndexFile
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.masters_log import MastersLog
+from tests.support.power import aftermaths
 from tests.support.stores import (
     START_MS,
     ManualClock,
@@ -178,58 +179,45 @@ def test_an_index_file_in_front_of_one_that_was_cut_off_is_checked_again(
 @pytest.mark.parametrize("truncated", [False, True])
 def test_a_cut_of_the_index_is_interrupted_anywhere(truncated: bool, count: int) -> None:
     """By a truncation, or by a start that finds less of the log; in one file or in several."""
-    moment = 1
-    while True:
-        memory = MemoryFiles()
-        disk = FaultyFiles(memory)
-        store = open_store(disk)
-        offsets = fill(store, numbered(0, count, size=20))
-        store.checkpoint()
-        disk.lose_power_at = disk.changes + moment
-        try:
-            if truncated:
-                cut(store, offsets[12])
-            else:
-                store.dispatch_limit = offsets[12]
-                disk = FaultyFiles(memory.kill())
-                disk.lose_power_at = moment
-                limited = MessageStore(store.config, disk, ManualClock())
-                limited.dispatch_limit = offsets[12]
-                limited.load()
-            break
-        except PowerLoss:
-            inner = disk.inner
-            assert isinstance(inner, MemoryFiles)
-            seeds = range(moment, moment + 5)
-            for after in (inner.kill(), inner.crash(), *map(inner.crash, seeds)):
-                again = open_store(after)
-                for body in bodies(again):
-                    assert has_key(again, int(body.split()[0])), (moment, body)
-        moment += 1
+    memory = MemoryFiles()
+    disk = FaultyFiles(memory)
+    store = open_store(disk)
+    offsets = fill(store, numbered(0, count, size=20))
+    store.checkpoint()
+    if not truncated:
+        store.dispatch_limit = offsets[12]
+        disk = FaultyFiles(memory.kill())
+
+    def work() -> None:
+        if truncated:
+            cut(store, offsets[12])
+        else:
+            limited = MessageStore(store.config, disk, ManualClock())
+            limited.dispatch_limit = offsets[12]
+            limited.load()
+
+    moment = 0
+    for moment, left, _ in aftermaths(disk, work, seeds=range(5)):
+        again = open_store(left)
+        for body in bodies(again):
+            assert has_key(again, int(body.split()[0])), (moment, body)
     assert moment > 10
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_start_that_drops_files_of_the_index_is_interrupted_anywhere(seed: int) -> None:
+def test_a_start_that_drops_files_of_the_index_is_interrupted_anywhere() -> None:
     """One in the middle is damaged: what the log brings again must not miss its keys."""
-    moment = 1
-    while True:
-        memory = MemoryFiles()
-        store = open_store(memory)
-        fill(store, numbered(0, 150, size=20))
-        store.checkpoint()
-        memory = memory.kill()
-        second = memory.list("/store/index")[1]
-        memory.open(f"/store/index/{second}").truncate(100)
-        disk = FaultyFiles(memory)
-        disk.lose_power_at = moment
-        try:
-            open_store(disk)
-            break
-        except PowerLoss:
-            again = open_store(memory.crash(seed))
-            assert all(has_key(again, number) for number in range(150))
-        moment += 1
+    memory = MemoryFiles()
+    store = open_store(memory)
+    fill(store, numbered(0, 150, size=20))
+    store.checkpoint()
+    memory = memory.kill()
+    second = memory.list("/store/index")[1]
+    memory.open(f"/store/index/{second}").truncate(100)
+    disk = FaultyFiles(memory)
+    moment = 0
+    for moment, left, _ in aftermaths(disk, lambda: open_store(disk), seeds=range(10)):
+        again = open_store(left)
+        assert all(has_key(again, number) for number in range(150)), moment
     assert moment > 10
 
 

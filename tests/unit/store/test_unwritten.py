@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store import queues
-from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue, QueueFiles
+from rocketmq_tw.store.consume_queue import ConsumeQueue, QueueFiles
 from rocketmq_tw.store.dispatch_entries import BatchEntry
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.queue_extension import QueueExtensions
+from rocketmq_tw.store.queue_units import UNIT, UNIT_SIZE
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.unwritten import UNWRITTEN_LIMIT, QueueTotals, Unwritten
 from tests.support.stores import ManualClock, make_message, open_store, put, read_all, small_config

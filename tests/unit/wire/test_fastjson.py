@@ -14,13 +14,14 @@ from rocketmq_tw.wire.bodies.base import (
     encode_body,
 )
 from rocketmq_tw.wire.bodies.clients import HeartbeatData
+from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg
 from rocketmq_tw.wire.bodies.queues import (
     ConsumerOffsetTable,
     ConsumerStatusBody,
     MessageQueue,
 )
 from rocketmq_tw.wire.errors import BodyError, WireError
-from rocketmq_tw.wire.fastjson import ObjectKey
+from rocketmq_tw.wire.object_keys import ObjectKey
 
 QUEUE = {"brokerName": "b", "queueId": 1, "topic": "T"}
 
@@ -210,3 +211,27 @@ def test_what_needs_the_slow_reader_is_bounded_in_a_request():
     with pytest.raises(BodyError, match="need to be strict JSON"):
         decode_request(HeartbeatData, dialect)
     assert decode_body(HeartbeatData, dialect).client_id.startswith("\n\n")
+
+
+_TEXTS = st.none() | st.text()
+_LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(_TEXTS, _TEXTS, _TEXTS, _LONGS, _LONGS, st.none() | st.lists(_LONGS))
+def test_a_flat_struct_is_written_as_the_map_of_its_members(
+    name, group, topic, offset, time, offsets
+):
+    members = {"ao": offset, "bn": name, "c": group, "pt": time, "q": 1, "so": 2, "t": topic}
+    ack = AckMsg if offsets is None else BatchAckMsg
+    body = ack(
+        ack_offset=offset,
+        broker_name=name,
+        group=group,
+        pop_time=time,
+        queue_id=1,
+        start_offset=2,
+        topic=topic,
+    )
+    if offsets is not None:
+        body.ack_offsets = members["aol"] = offsets
+    assert fastjson.dumps(body) == fastjson.dumps(dict(sorted(members.items())))

@@ -20,7 +20,7 @@ final class Pops {
     private Pops() {}
 
     /** Until `expect` messages are acknowledged; the latency is that of a pop with all its acks. */
-    static String pop(Load.Arguments arguments) throws Exception {
+    static String pop(Lines.Arguments arguments) throws Exception {
         DefaultMQPullConsumer client = new DefaultMQPullConsumer(arguments.text("group"));
         client.setNamesrvAddr(arguments.text("namesrv"));
         client.setInstanceName(Sends.instance());
@@ -55,7 +55,7 @@ final class Pops {
             acked.get(), failed.get(), seconds, latency.json());
     }
 
-    private static int round(MQClientAPIImpl api, Load.Arguments arguments, AtomicLong failed)
+    private static int round(MQClientAPIImpl api, Lines.Arguments arguments, AtomicLong failed)
             throws Exception {
         PopMessageRequestHeader header = new PopMessageRequestHeader();
         header.setConsumerGroup(arguments.text("group"));

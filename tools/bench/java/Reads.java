@@ -25,7 +25,7 @@ final class Reads {
     private Reads() {}
 
     private static DefaultMQPushConsumer consumer(
-            Load.Arguments arguments, MessageListenerConcurrently listener) throws Exception {
+            Lines.Arguments arguments, MessageListenerConcurrently listener) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"));
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setInstanceName(Sends.instance());
@@ -38,7 +38,7 @@ final class Reads {
     }
 
     /** From the first message that arrives until `expect` did. */
-    static String consume(Load.Arguments arguments) throws Exception {
+    static String consume(Lines.Arguments arguments) throws Exception {
         long expected = arguments.number("expect", 0);
         AtomicLong seen = new AtomicLong();
         AtomicLong first = new AtomicLong();
@@ -62,7 +62,7 @@ final class Reads {
     }
 
     /** Every queue from its first message on, one pull after the other; a filter passes many over. */
-    static String pull(Load.Arguments arguments) throws Exception {
+    static String pull(Lines.Arguments arguments) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.text("group"));
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setInstanceName(Sends.instance());
@@ -126,7 +126,7 @@ final class Reads {
      * taken. Messages that are to come after `delay_ms` are measured from when they are due, and
      * then the run lasts until the last one came, less that delay.
      */
-    static String latency(Load.Arguments arguments) throws Exception {
+    static String latency(Lines.Arguments arguments) throws Exception {
         Histogram latency = new Histogram();
         AtomicLong seen = new AtomicLong();
         AtomicLong last = new AtomicLong();

@@ -9,7 +9,7 @@ import org.apache.rocketmq.remoting.protocol.header.namesrv.GetRouteInfoRequestH
 final class Routes {
     private Routes() {}
 
-    static String lookUp(Load.Arguments arguments) throws Exception {
+    static String lookUp(Lines.Arguments arguments) throws Exception {
         NettyRemotingClient client = new NettyRemotingClient(new NettyClientConfig());
         client.start();
         String address = arguments.text("namesrv");

@@ -28,7 +28,7 @@ final class Sends {
         return "bench-" + INSTANCES.incrementAndGet();
     }
 
-    static DefaultMQProducer producer(Load.Arguments arguments) throws Exception {
+    static DefaultMQProducer producer(Lines.Arguments arguments) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("bench-producers");
         if (arguments.number("transactional", 0) > 0) {
             TransactionMQProducer transactional = new TransactionMQProducer("bench-deciders");
@@ -77,7 +77,7 @@ final class Sends {
         private final AtomicLong numbers = new AtomicLong();
         private final long until;
 
-        Run(Load.Arguments arguments) throws Exception {
+        Run(Lines.Arguments arguments) throws Exception {
             producer = producer(arguments);
             topic = arguments.text("topic");
             body = new byte[arguments.number("size", 128)];
@@ -146,7 +146,7 @@ final class Sends {
         }
     }
 
-    static String sync(Load.Arguments arguments) throws Exception {
+    static String sync(Lines.Arguments arguments) throws Exception {
         Run run = new Run(arguments);
         long started = System.nanoTime();
         inThreads(arguments.number("threads", 1), () -> {
@@ -170,7 +170,7 @@ final class Sends {
     }
 
     /** A window of sends under way; `window` many. */
-    static String async(Load.Arguments arguments) throws Exception {
+    static String async(Lines.Arguments arguments) throws Exception {
         Run run = new Run(arguments);
         int window = arguments.number("window", 256);
         Semaphore free = new Semaphore(window);
@@ -202,7 +202,7 @@ final class Sends {
      * Counts what the broker has: nobody acknowledges a oneway message. At most `ahead` may be
      * under way, since the client cuts a connection on which a heartbeat waits for seconds.
      */
-    static String oneway(Load.Arguments arguments) throws Exception {
+    static String oneway(Lines.Arguments arguments) throws Exception {
         Run run = new Run(arguments);
         // On a connection of its own, where nothing waits in front of the question.
         DefaultMQProducer observer = producer(arguments);

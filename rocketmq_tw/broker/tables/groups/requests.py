@@ -5,6 +5,7 @@ a group to read a topic.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Protocol
 
 from twisted.internet.defer import Deferred, succeed
@@ -20,7 +21,6 @@ from rocketmq_tw.broker.tables.changes import (
 from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.groups import (
     GroupForbidden,
@@ -55,11 +55,9 @@ class GroupRequests:
         groups: GroupTable,
         offsets: GroupOffsets,
         role: RoleHolder,
-        in_thread: InThread,
         growing: GrowingAnswers,
     ) -> None:
         self._growing = growing
-        self._in_thread = in_thread
         self._groups = groups
         self._offsets = offsets
         self._role = role
@@ -77,7 +75,13 @@ class GroupRequests:
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """200: makes or changes a group."""
         config = decode_request(SubscriptionGroupConfig, request.body)
-        log.info("{peer} makes or changes a group: {group}", peer=peer.address, group=config)
+        log.info(
+            "{peer} makes or changes a group: {group} (was {before})",
+            peer=peer.address,
+            group=config,
+            # Not get(), which would make it.
+            before=self._groups.all().get(config.group_name) or "not there",
+        )
         written = self._groups.update(config)
         return written.addCallback(lambda _: request.response())
 
@@ -116,9 +120,10 @@ class GroupRequests:
 
     def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """201: all groups, as slaves and tools copy them."""
-        table = self._groups.table()
-        encoded = self._in_thread(lambda: self._groups.encode(table))
-        return encoded.addCallback(lambda body: request.response(body=body))
+        groups = self._groups
+        return self._growing.whole(
+            request, "groups", lambda: partial(groups.encode, groups.table())
+        )
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """352: one group; one that may be made by its first use is made."""

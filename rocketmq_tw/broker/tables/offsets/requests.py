@@ -11,8 +11,8 @@ from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.message.layout import physical_offset
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -47,9 +47,9 @@ class OffsetRequests:
         mappings: QueueMappings,
         groups: GroupTable,
         store: IMessageStore,
-        in_thread: InThread,
+        growing: GrowingAnswers,
     ) -> None:
-        self._in_thread = in_thread
+        self._growing = growing
         self._offsets = offsets
         self._topics = topics
         self._mappings = mappings
@@ -123,8 +123,7 @@ class OffsetRequests:
 
     def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """43: all offsets, as they are in the file."""
-        encoded = self._in_thread(self._offsets.encode)
-        return encoded.addCallback(lambda body: request.response(body=body))
+        return self._growing.whole(request, "offsets", self._offsets.encoder)
 
     def _logic(
         self, header: QueryConsumerOffsetRequestHeader | UpdateConsumerOffsetRequestHeader

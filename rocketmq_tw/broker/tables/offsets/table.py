@@ -16,11 +16,13 @@ went back there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.tables.offsets.as_of import AsOf
 from rocketmq_tw.broker.tables.offsets.own_changes import OwnChanges
 from rocketmq_tw.broker.tables.offsets.pairs import PairIndex, PullOffsets, pair_key, split_key
 from rocketmq_tw.broker.tables.versioned import TableFile
@@ -35,6 +37,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Pairs of a topic and a group that clients may make; anybody may name any two that there are.
 MAX_PAIRS = 1_000_000
+#: In whose names the broker itself commits: where these go back, the log says so.
+BROKER_NAMES = frozenset({"pop", "revive", "the broker"})
 #: Pairs that one step looks at.
 _STEP = 500
 #: By how much the version grows when a slave begins to act. Its master may have counted on since
@@ -69,6 +73,10 @@ class OffsetTable(WriteBehindTable):
         self._resets: dict[str, dict[int, int]] = {}
         #: Told group, topic and queue id of each reset.
         self.was_reset: Listeners[str, str, int] = Listeners("an offset was reset")
+        #: Told group, topic, queue id and the smaller offset where a client or an administrator
+        #: puts a group back; no topic, -1 and 0 where the group's offsets are removed.
+        self.was_put_back: Listeners[str, str, int, int] = Listeners("a group was put back")
+        self.as_of = AsOf()
         self._pairs = PairIndex()
         #: Keys of `_offsets` that count as removed and are freed in steps.
         self._removed: set[str] = set()
@@ -90,6 +98,7 @@ class OffsetTable(WriteBehindTable):
             self._pairs.fill(self._offsets)
             self.data_version = table.data_version or self.data_version
             self._own.load(table.put_back_queues or {})
+            self.as_of.place = table.log_place
 
     def begin_acting(self) -> None:
         """Notes what is changed from now on, as a slave that acts for its master."""
@@ -139,8 +148,11 @@ class OffsetTable(WriteBehindTable):
                 topic=topic,
             )
         queues[queue_id] = offset
+        is_back = before is not None and offset < before
         if self._acts:
-            self._own.note(key, queue_id, put_back=before is not None and offset < before)
+            self._changed_acting(key, queue_id, put_back=is_back)
+        if is_back and client not in BROKER_NAMES:
+            self._put_back(group, topic, queue_id, offset)
         self._dirty = True
         self._commits += 1
         if self._commits % self._config.consumer_offset_update_version_step == 0:
@@ -178,15 +190,21 @@ class OffsetTable(WriteBehindTable):
         queues = self._find(pair_key(topic, source))
         if queues is not None:
             key = pair_key(topic, target)
-            self._add(key).update(queues)
+            own = self._add(key)
+            back = [each for each, offset in queues.items() if offset < own.get(each, -1)]
+            own.update(queues)
+            for queue_id in back:
+                self._put_back(target, topic, queue_id, queues[queue_id])
             if self._acts:
                 for queue_id in queues:
-                    self._own.note(key, queue_id, put_back=True)
+                    self._changed_acting(key, queue_id, put_back=True)
             self._dirty = True
 
     def remove_group(self, group: str) -> Iterator[None]:
         """Removes the group's offsets at once; the steps free their memory."""
         keys = [pair_key(topic, group) for topic in self._pairs.take_group(group)]
+        if keys:
+            self._put_back(group, "", -1, 0)
         return self._remove_all(keys, self.pulled.remove_group(group))
 
     def remove_topic(self, topic: str) -> Iterator[None]:
@@ -219,10 +237,21 @@ class OffsetTable(WriteBehindTable):
         self.pulled.clear(group, topic)
         self._resets.setdefault(key, {})[queue_id] = offset
         self._add(key)[queue_id] = offset
+        self._put_back(group, topic, queue_id, offset)
         if self._acts:
-            self._own.note(key, queue_id, put_back=True)
+            self._changed_acting(key, queue_id, put_back=True)
         self._dirty = True
         self.was_reset.tell(group, topic, queue_id)
+
+    def _changed_acting(self, key: str, queue_id: int, *, put_back: bool) -> None:
+        self._own.note(key, queue_id, put_back=put_back)
+        if put_back:
+            # Copies of the former offsets, which others may have, are older.
+            self.data_version = self.data_version.next(self._now_ms())
+
+    def _put_back(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self.as_of.went_back()
+        self.was_put_back.tell(group, topic, queue_id, offset)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Returns whether a reset waits for a pull; commits are ignored until then."""
@@ -268,10 +297,14 @@ class OffsetTable(WriteBehindTable):
                 if number % _STEP == 0:
                     yield
 
-    def encode(self) -> bytes:
-        """Returns all offsets with the version, as the file and the wire have them. May be called
-        in any thread, also while offsets change: each one is as it was at some moment of the
-        call."""
+    def encoder(self) -> Callable[[], bytes]:
+        """Returns what makes all offsets with the version, as the file and the wire have them, in
+        any thread, also while offsets change: each one is as it was at some moment of the call."""
+        # Before the first offset is read.
+        return partial(self.encode, self.as_of.now())
+
+    def encode(self, log_place: int | None = None) -> bytes:
+        """Returns what `encoder` tells of; `log_place` as of which place of the log."""
         version = self.data_version
         parts, light = [], {}
         for key, queues in list(self._offsets.items()):
@@ -293,6 +326,7 @@ class OffsetTable(WriteBehindTable):
                 data_version=version,
                 lmq_offset_table=light if self._lmq else None,
                 put_back_queues=self._own.put_back() or None,
+                log_place=log_place,
             )
         )
 
@@ -307,6 +341,8 @@ class OffsetTable(WriteBehindTable):
         version = table.data_version
         is_newer = version is not None and version.counter > self.data_version.counter
         known = dict(self._offsets) if is_newer else former.offset_table
+        if table.log_place is None:
+            self.as_of.place = None
         for number, (key, queues) in enumerate(table.offset_table.items(), 1):
             own = self._add(key)
             for queue_id, offset in queues.items():
@@ -326,6 +362,7 @@ class OffsetTable(WriteBehindTable):
                 yield
         if is_newer and version is not None:
             self.data_version = version
+        self.as_of.place = table.log_place
 
     def _is_ahead(self, key: str, queue_id: int, offset: int, former: ConsumerOffsetTable) -> bool:
         """Returns whether this broker's offset in a queue stays though its master says `offset`;
@@ -347,7 +384,8 @@ class OffsetTable(WriteBehindTable):
     ) -> Iterator[None]:
         """Takes over, in steps, what a slave had that acted: in each queue the larger offset,
         unless `counts(key, queue_id)` says whether the slave's does, whatever it is. The version
-        becomes newer than both with `is_newest`, else the newer one of both."""
+        becomes newer than both with `is_newest`, and where this broker acts, else the newer one of
+        both."""
         for number, (key, queues) in enumerate(table.offset_table.items(), 1):
             own = self._add(key)
             for queue_id, offset in queues.items():
@@ -355,15 +393,22 @@ class OffsetTable(WriteBehindTable):
                 if offset > own.get(queue_id, -1) if said is None else said:
                     own[queue_id] = offset
                     self._dirty = True
+                    if said:
+                        # A slave that takes it may be the only one that is left to tell.
+                        self._own.note(key, queue_id, put_back=True)
+                        # The log may have pops behind it, of the time before.
+                        topic, group = split_key(key)
+                        self._put_back(group, topic, queue_id, offset)
             if number % _STEP == 0:
                 yield
         version = table.data_version
         if version is not None and version.counter >= self.data_version.counter:
-            self.data_version = version.next(self._now_ms()) if is_newest else version
+            is_newer = is_newest or self._acts
+            self.data_version = version.next(self._now_ms()) if is_newer else version
             self._dirty = True
 
     def _encoder(self) -> Callable[[], bytes]:
-        return self.encode
+        return self.encoder()
 
     def _find(self, key: str) -> dict[int, int] | None:
         if key in self._removed:

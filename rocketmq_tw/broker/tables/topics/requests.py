@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -20,7 +21,6 @@ from rocketmq_tw.message import names
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
-from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
@@ -96,7 +96,12 @@ class TopicChangeRequests:
         header = request.header(CreateTopicRequestHeader)
         config = _config(header)
         self._check(config)
-        log.info("{peer} makes or changes a topic: {topic}", peer=peer.address, topic=config)
+        log.info(
+            "{peer} makes or changes a topic: {topic} (was {before})",
+            peer=peer.address,
+            topic=config,
+            before=self._topics.get(config.topic_name) or "not there",
+        )
         written = self._topics.update(config)
         return written.addCallback(
             lambda _: self._announcements.hold(request.response(), config.topic_name)
@@ -123,10 +128,11 @@ class TopicChangeRequests:
                 f"{len(detail.hosted_queues)} logic queues: give at most {MAX_QUEUES}",
             )
         log.info(
-            "{peer} makes or changes a static topic: {topic}, {mapping}",
+            "{peer} makes or changes a static topic: {topic}, {mapping} (was {before})",
             peer=peer.address,
             topic=config,
             mapping=detail,
+            before=self._topics.get(config.topic_name) or "not there",
         )
         written = self._mappings.update(detail, force=header.force)
         written.addCallback(lambda _: self._topics.update(config))
@@ -250,7 +256,6 @@ class TopicViewRequests:
         mappings: QueueMappings,
         store: IMessageStore,
         traffic: Traffic,
-        in_thread: InThread,
         growing: GrowingAnswers,
     ) -> None:
         self._config = config
@@ -258,7 +263,6 @@ class TopicViewRequests:
         self._mappings = mappings
         self._store = store
         self._traffic = traffic
-        self._in_thread = in_thread
         self._growing = growing
 
     def handlers(self) -> dict[int, Handler]:
@@ -271,12 +275,14 @@ class TopicViewRequests:
 
     def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """21: all topics and how static ones lie on this broker, as slaves and tools copy them."""
+        return self._growing.whole(request, "topics", self._whole)
+
+    def _whole(self) -> Callable[[], bytes]:
         table = self._topics.table()
         table.mapping_data_version = self._mappings.data_version
         table.topic_queue_mapping_info_map = {}
         table.topic_queue_mapping_detail_map = dict(self._mappings.all())
-        encoded = self._in_thread(lambda: self._topics.encode(table))
-        return encoded.addCallback(lambda body: request.response(body=body))
+        return partial(self._topics.encode, table)
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """351: one topic, with its logic queues where the request wants them."""

@@ -11,7 +11,7 @@ import pytest
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from tests.support.broker import ok
-from tests.support.sim.acting import ActingCluster
+from tests.support.sim.acting import NOT_ACTIVE_MS, ActingCluster
 from tests.support.sim.brokers import CLUSTER
 
 QUEUES = 2
@@ -49,6 +49,15 @@ def is_back(cluster: ActingCluster) -> bool:
     return cluster.role("a", 0) is Role.MASTER and 0 in cluster.members("a")
 
 
+def comes_back_at_40(cluster: ActingCluster, *, seconds: int = 15) -> None:
+    """The master is back by then, and with the slave's offset from when it is found on."""
+    for _ in range(seconds * 100):
+        cluster.run(0.01)
+        if 0 in cluster.members("a"):
+            assert offset(cluster, 0) == 40, "clients find it"
+    assert is_back(cluster)
+
+
 def pause(cluster: ActingCluster) -> Callable[[], None]:
     """The master stands still until what is returned is called."""
     process = cluster.processes["a", 0]
@@ -84,13 +93,111 @@ def test_offsets_do_not_go_back(
     slave.offsets.commit("G", "Topic", 0, 40)
     cluster.run(20)
     give_back()
-    for _ in range(1_500):
-        cluster.run(0.01)
-        if 0 in cluster.members("a"):
-            assert offset(cluster, 0) == 40, "clients find it"
-    assert is_back(cluster)
+    comes_back_at_40(cluster)
     assert cluster.role("a", 1) is Role.SLAVE
     assert (offset(cluster, 0), offset(cluster, 1)) == (40, 40)
+
+
+@pytest.mark.parametrize("lose", [pause, cut_off])
+@pytest.mark.parametrize("later", [0.0, 1.5])
+def test_offsets_do_not_go_back_where_the_slave_was_paused_too(
+    lose: Callable[[ActingCluster], Callable[[], None]], later: float
+) -> None:
+    """Name servers have forgotten both, and hear of the master first."""
+    cluster = groups()
+    give_back = lose(cluster)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.broker("a", 1).offsets.commit("G", "Topic", 0, 40)
+    cluster.processes["a", 1].pause()
+    cluster.run_until(lambda: not cluster.members("a"))
+    give_back()
+    cluster.run(later)
+    cluster.processes["a", 1].go_on()
+    comes_back_at_40(cluster)
+    assert (offset(cluster, 0), offset(cluster, 1)) == (40, 40)
+
+
+def start_name_server(cluster: ActingCluster) -> None:
+    """The name server is there again, and the slave does not reach it yet."""
+    (name_server,) = cluster.name_servers
+    between = name_server.host, cluster.processes["a", 1].host
+    cluster.network.cut |= set(permutations(between))
+    name_server.start()
+
+
+@pytest.mark.parametrize("lose", [pause, cut_off])
+@pytest.mark.parametrize("times", [1, 3])
+def test_offsets_do_not_go_back_where_name_servers_are_started_again(
+    lose: Callable[[ActingCluster], Callable[[], None]], times: int
+) -> None:
+    """They end as the master comes back, for longer than they take to forget a broker. When they
+    are there again they know nobody, and the slave reaches them later than the master."""
+    cluster = groups()
+    give_back = lose(cluster)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.broker("a", 1).offsets.commit("G", "Topic", 0, 40)
+    give_back()
+    cluster.run_until(lambda: cluster.role("a", 0) is Role.ISOLATED)
+    for _ in range(times):
+        cluster.name_servers[0].end()
+        cluster.run(2 * NOT_ACTIVE_MS / 1000)
+        start_name_server(cluster)
+        cluster.run(0.6 * NOT_ACTIVE_MS / 1000)
+    cluster.network.heal()
+    comes_back_at_40(cluster, seconds=50)
+    assert (offset(cluster, 0), offset(cluster, 1)) == (40, 40)
+
+
+def start_with_name_server(cluster: ActingCluster) -> None:
+    """Name server and master are started again at once, as after a power cut of their rack; the
+    slave does not reach the name server yet."""
+    start_name_server(cluster)
+    cluster.start("a", 0)
+
+
+def test_offsets_do_not_go_back_where_all_but_the_slave_lose_their_power() -> None:
+    cluster = groups()
+    cluster.run(2)
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.broker("a", 1).offsets.commit("G", "Topic", 0, 40)
+    cluster.name_servers[0].end()
+    start_with_name_server(cluster)
+    cluster.run(0.6 * NOT_ACTIVE_MS / 1000)
+    assert not cluster.members("a"), "it waits for its slave"
+    cluster.network.heal()
+    comes_back_at_40(cluster, seconds=50)
+    assert (offset(cluster, 0), offset(cluster, 1)) == (40, 40)
+
+
+@pytest.mark.parametrize("gone", ["before", "with it"])
+def test_a_start_waits_for_slaves_that_were_there_last_and_no_longer(gone: str) -> None:
+    cluster = groups()
+    cluster.run(2)
+    cluster.kill("a", 1)
+    if gone == "before":
+        cluster.run_until(lambda: cluster.members("a").keys() == {0})
+        cluster.run(2)
+    cluster.kill("a", 0)
+    cluster.name_servers[0].end()
+    start_with_name_server(cluster)
+    took = cluster.run_until(lambda: is_back(cluster))
+    seconds = NOT_ACTIVE_MS / 1000
+    assert took < 1 if gone == "before" else seconds < took < 2 * seconds
+
+
+@pytest.mark.parametrize("lose", [pause, cut_off])
+def test_a_slave_that_is_gone_for_good_is_not_waited_for_longer_than_name_servers_do(
+    lose: Callable[[ActingCluster], Callable[[], None]],
+) -> None:
+    cluster = groups()
+    give_back = lose(cluster)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.kill("a", 1)
+    cluster.run_until(lambda: not cluster.members("a"))
+    give_back()
+    took = cluster.run_until(lambda: is_back(cluster))
+    assert took < 2 * NOT_ACTIVE_MS / 1000
 
 
 def test_what_its_slave_delivered_is_not_delivered_again() -> None:

@@ -10,7 +10,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.broker import ExchangeHAInfoRequestHeader
 from tests.support.broker import ok
-from tests.support.sim.acting import ActingCluster
+from tests.support.sim.acting import NOT_ACTIVE_MS, ActingCluster
 
 STRANGER = "10.66.0.6"
 
@@ -88,3 +88,15 @@ def test_a_master_that_moved_is_named_in_ha_addresses() -> None:
     cluster.run_until(lambda: cluster.acts("a", 1))
     assert announce(cluster, STRANGER) == ResponseCode.SUCCESS
     assert cluster.role("a", 1) is Role.SLAVE
+
+
+def test_a_master_that_dies_again_as_it_returns_keeps_no_slave_from_acting() -> None:
+    cluster = cluster_of("a", "b")
+    ok(cluster.broker("a", 0).send(b"one"))
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    for _ in range(3):
+        cluster.kill("a", 0)
+        took = cluster.run_until(lambda: cluster.acts("a", 1))
+        assert took < NOT_ACTIVE_MS / 2000, "at once, as when it died first"
+        cluster.start("a", 0)
+        cluster.run_until(lambda: not cluster.acts("a", 1))

@@ -164,6 +164,14 @@ class TestStrictMode:
         cluster.kill("a", 2)
         assert lock(cluster, broker, "c1") == []
 
+    def test_one_of_two_grants_none(self) -> None:
+        cluster, broker = acting_cluster(1, lock_in_strict_mode=True)
+        assert lock(cluster, broker, "c1") == []
+        master = cluster.start("a", 0)
+        cluster.run_until(lambda: len(cluster.members("a")) == 2)
+        cluster.run(2)
+        assert lock(cluster, master, "c1") == [0, 1, 2]
+
     def test_what_another_broker_has_granted_is_not_granted_twice(self) -> None:
         """The master comes back, and a client has its locks of the one that acted."""
         cluster, broker = acting_cluster(2, lock_in_strict_mode=True)

@@ -60,6 +60,26 @@ def test_one_message_that_is_refused_makes_no_other_one_come_twice() -> None:
     assert came(cluster, "b") == Counter(sent)
 
 
+@pytest.mark.parametrize("refused", [1, 20])
+def test_what_is_refused_for_long_makes_few_others_come_twice(refused: int) -> None:
+    """Those behind the first of them come again from the master that is back."""
+    cluster = ActingCluster(message_delay_level=LEVELS, total_replicas=2)
+    for name in ("a", "b"):
+        cluster.start_group(name).add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    cluster.run(8)
+    sent = send(cluster, "a", range(2_000), 1)
+    lose_master(cluster, "a")
+    RefusingSink(cluster.broker("a", 1), *sent[:refused])
+    cluster.run(60)
+    ahead = came(cluster, "b").total()
+    assert ahead <= 1_000 + 256
+    cluster.start("a", 0)
+    cluster.run_until(lambda: cluster.role("a", 0) is Role.MASTER)
+    cluster.run(5)
+    found = came(cluster, "a") + came(cluster, "b")
+    assert found.keys() == set(sent) and found.total() == 2_000 + ahead
+
+
 def test_what_the_master_delivered_and_did_not_tell_is_not_sent_again() -> None:
     cluster = cluster_of("a", "b")
     cluster.run(3.5)

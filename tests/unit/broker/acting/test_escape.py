@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.support.broker import ok
+import pytest
+from twisted.internet.defer import succeed
+
+from rocketmq_tw.broker.acting.part import Acting
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.permissions import READ, WRITE
+from tests.support.broker import BrokerInMemory, ok
 from tests.support.sim.acting import ActingCluster
+from tests.support.stores import make_message
 
 
 def two_groups(**settings: object) -> ActingCluster:
@@ -69,3 +80,45 @@ def test_another_master_takes_over_where_the_first_one_dies() -> None:
     (other,) = {"b", "c"} - set(took)
     cluster.run(40)
     assert Counter(first + bodies(cluster, other)) == Counter(sent)
+
+
+@pytest.mark.parametrize("taker", ["b", "d"])
+def test_the_only_other_master_that_takes_messages_is_found(taker: str) -> None:
+    """The others are there and refuse, as masters of stock whose disks are full."""
+    cluster = two_groups()
+    for name in "cdefg":
+        cluster.start_group(name).add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    cluster.run(8)
+    sent = [b"%d" % number for number in range(20)]
+    for body in sent:
+        ok(cluster.broker("a", 0).send(body, properties={"DELAY": "2"}))
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    cluster.kill("a", 0)
+    for name in set("bcdefg") - {taker}:
+        refuse_sends(cluster.broker(name, 0))
+    cluster.run(15)
+    assert Counter(bodies(cluster, taker)) == Counter(sent)
+
+
+def refuse_sends(broker: BrokerInMemory) -> None:
+    """Lets a broker refuse what it is sent."""
+
+    def refuse(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    broker.broker.listener.handlers[RequestCode.SEND_MESSAGE_V2] = refuse
+
+
+def test_its_own_group_is_never_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A route may name the lost master for a while."""
+    cluster = two_groups()
+    route = cluster.route("Topic")
+    route.broker_datas = [each for each in route.broker_datas if each.broker_name == "a"]
+    route.queue_datas = [each for each in route.queue_datas if each.broker_name == "a"]
+    assert route.queue_datas[0].perm == READ | WRITE
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    slave = cluster.broker("a", 1)
+    monkeypatch.setattr(slave.broker[BrokerClient], "find_route", lambda *_: succeed(route))
+    with pytest.raises(RequestError, match="no other group has a master"):
+        cluster.result(slave.broker[Acting].bridge.put(make_message(b"x")))

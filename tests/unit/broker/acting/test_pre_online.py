@@ -19,6 +19,7 @@ from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, ok
+from tests.support.pops import Popper
 from tests.support.sim.acting import ActingCluster
 from tests.support.sim.clock import ProcessClock
 from tests.support.transactions import begin, connect, questions
@@ -133,6 +134,32 @@ def test_a_reset_while_the_slave_acted_counts(restarted: bool) -> None:
     assert offset(cluster, 0) == 4
     cluster.run(12)
     assert [offset(cluster, number) for number in (1, 2)] == [4, 4]
+
+
+def test_a_reset_while_the_slave_acted_is_later_than_what_the_master_popped() -> None:
+    cluster = group_of()
+    master = cluster.broker("a", 0)
+    popper = Popper(master)
+
+    def pop(count: int) -> None:
+        before = len(popper.peer.replies)
+        request = popper.request(queue_id=0, max_msg_nums=count)
+        answer = master.request(request, popper.peer)
+        cluster.run_until(lambda: answer is not None or len(popper.peer.replies) > before)
+
+    pop(5)
+    cluster.run(7)
+    pop(5)
+    assert offset(cluster, 0) == 20
+    lose_master(cluster)
+    slave = cluster.broker("a", 1)
+    assert offset(cluster, 1) == 15
+    slave.offsets.commit("G", "Topic", 0, 30)
+    slave.offsets.reset("G", "Topic", 0, 18)
+    cluster.start("a", 0)
+    cluster.run_until(lambda: is_back(cluster))
+    cluster.run(1)
+    assert offset(cluster, 0) == 18
 
 
 def test_what_was_delivered_while_the_master_was_away_is_not_delivered_by_it() -> None:

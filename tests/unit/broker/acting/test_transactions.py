@@ -241,6 +241,33 @@ def test_a_slave_whose_acting_is_interrupted_moves_nothing_again() -> None:
     assert halves(cluster.broker("b", 0)) == Counter(b"%d" % number for number in range(10))
 
 
+@pytest.mark.parametrize("ends_by", ["the name server", "the master"])
+@pytest.mark.parametrize("asked_before", [False, True])
+def test_what_nobody_took_moves_when_the_slave_acts_again(ends_by: str, asked_before: bool) -> None:
+    """Where the master asked before, a copy of each waits behind where all is settled."""
+    cluster = cluster_of("a", "b")
+    bodies = [b"%d" % number for number in range(40)]
+    for body in bodies:
+        begin(cluster.broker("a", 0), body)
+    if asked_before:
+        cluster.run(12)
+    refusing = refuse_all(cluster, "a", *bodies)
+    lose_master(cluster, "a")
+    cluster.run(3)
+    if ends_by == "the master":
+        cluster.start("a", 0)
+        cluster.run_until(lambda: cluster.role("a", 1) is Role.SLAVE and cluster.follows("a", 1))
+        cluster.kill("a", 0)
+    else:
+        cluster.network.cut |= {("10.1.0.2", "10.9.0.1"), ("10.9.0.1", "10.1.0.2")}
+        cluster.run_until(lambda: not cluster.acts("a", 1))
+        cluster.network.heal()
+    refusing.refused = set()
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    cluster.run(5)
+    assert halves(cluster.broker("b", 0)) == Counter(bodies)
+
+
 def test_what_a_master_without_that_progress_asked_about_does_not_move_again() -> None:
     cluster = cluster_of("a", "b")
     for number in range(10):

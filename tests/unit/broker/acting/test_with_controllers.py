@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.files.memory import MemoryFiles
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.sim.acting import BEAT_MS, NOT_ACTIVE_MS, ActingCluster
 from tests.support.sim.brokers import NAME
 from tests.support.sim.group import ElectedGroup
+from tests.support.transactions import begin, connect, questions
 
 BOTH_KEYS = {
     "enable_slave_acting_master": True,
@@ -73,10 +76,13 @@ def test_one_that_is_elected_beside_the_acting_one_goes_on_from_its_progress() -
     assert group.brokers[3].offsets.query("G", "Topic", 0) == 30
 
 
-def test_a_group_changes_to_controllers_and_back_and_loses_nothing() -> None:
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_group_changes_to_controllers_and_back_and_loses_nothing(last: int) -> None:
+    """By the steps in docs/acting.md; `last` is the master that controllers elected last."""
     cluster = ActingCluster()
     send_some(cluster.start_group(NAME), "1")
     cluster.run_until(lambda: cluster.follows(NAME, 1))
+    cluster.run(6)
     stores = stop(cluster)
 
     group = ElectedGroup()
@@ -84,10 +90,16 @@ def test_a_group_changes_to_controllers_and_back_and_loses_nothing() -> None:
     group.run_until(lambda: group.masters() == [1])
     group.start(2, stores[1])
     group.run_until(lambda: len(group.in_sync()) == 2)
+    assert first.offsets.query("G", "Topic", 0) == 1
     send_some(first, "2")
     group.run(15)
+    if last == 2:
+        group.kill(1)
+        group.run_until(lambda: group.masters() == [2])
+        group.start(1)
+        group.run_until(lambda: len(group.in_sync()) == 2)
     stores = []
-    for number in (2, 1):
+    for number in (3 - last, last):
         group.brokers[number].stop()
         group.kill(number)
         stores.insert(0, group.processes[number].files)
@@ -96,14 +108,20 @@ def test_a_group_changes_to_controllers_and_back_and_loses_nothing() -> None:
     master = cluster.start(NAME, 0, files=stores[0])
     cluster.start(NAME, 1, files=stores[1])
     cluster.run_until(lambda: cluster.follows(NAME, 1))
+    assert master.offsets.query("G", "Topic", 0) == 2
     send_some(master, "3")
-    cluster.run(15)
-    expected = Counter(body for kind in "123" for body in (plain(kind), delayed(kind)))
+    producer = connect(master)
+    cluster.run(60)
+    kinds = (plain, delayed, timed)
+    expected = Counter(body(number) for number in "123" for body in kinds)
     assert Counter(message.body for message in master.consume()) == expected
+    halves = {f"ID-half {number}" for number in "123"}
+    assert {asked.transaction_id for asked in questions(producer)} == halves
     cluster.kill(NAME, 0)
     cluster.run_until(lambda: cluster.acts(NAME, 1))
     slave = cluster.broker(NAME, 1)
     assert Counter(message.body for message in slave.consume()) == expected
+    assert slave.offsets.query("G", "Topic", 0) == 3
 
 
 def stop(cluster: ActingCluster) -> list[MemoryFiles]:
@@ -119,6 +137,10 @@ def stop(cluster: ActingCluster) -> list[MemoryFiles]:
 def send_some(broker: BrokerInMemory, kind: str) -> None:
     ok(broker.send(plain(kind)))
     ok(broker.send(delayed(kind), properties={"DELAY": "3"}))
+    at = {"TIMER_DELIVER_MS": str(broker.now_ms() + 12_000)}
+    ok(broker.send(timed(kind), properties=at))
+    begin(broker, f"half {kind}".encode())
+    broker.offsets.commit("G", "Topic", 0, int(kind))
 
 
 def plain(kind: str) -> bytes:
@@ -127,3 +149,7 @@ def plain(kind: str) -> bytes:
 
 def delayed(kind: str) -> bytes:
     return f"delayed {kind}".encode()
+
+
+def timed(kind: str) -> bytes:
+    return f"timed {kind}".encode()

@@ -90,7 +90,7 @@ def test_metrics_and_runtime_info_come_from_the_parts() -> None:
     figures = {metric.name: metric.value for metric in broker.broker.metrics()}
     assert figures["rocketmq_messages_in_total"] == 1
     assert figures["rocketmq_storage_size"] == broker.store.end_offset
-    assert figures["rocketmq_producer_connections"] == 0
+    assert figures["rocketmq_broker_permission"] == 6
 
 
 def test_figures_have_a_type_and_the_labels_of_the_broker() -> None:

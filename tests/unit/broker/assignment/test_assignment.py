@@ -181,3 +181,35 @@ def test_more_members_than_queues_have_one_each() -> None:
         for member in "abcd"
     ]
     assert [[queue.queue_id for queue in share] for share in shares] == [[0], [1], [0], [1]]
+
+
+def test_modes_go_with_their_topics_and_groups() -> None:
+    broker = with_members("a")
+    broker.add_topic("Other")
+    for name in ("gone", "H"):
+        broker.groups.update(SubscriptionGroupConfig(group_name=name))
+    for fields in ({}, {"consumer_group": "gone"}, {"topic": "Other", "consumer_group": "H"}):
+        ok(set_mode(broker, **fields))
+    broker.clock.advance(600)
+    assert len(kept_modes(broker)) == 3
+    ok(broker.request(deletion(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="gone")))
+    ok(broker.request(deletion(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Other")))
+    for _ in range(3):
+        broker.clock.advance(600)
+    assert kept_modes(broker) == [("Topic", "G")]
+    broker.stop()
+    again = BrokerInMemory(broker.files)
+    assert kept_modes(again) == [("Topic", "G")]
+
+
+def deletion(code: int, **fields: str) -> RemotingCommand:
+    command = RemotingCommand.request(code)
+    command.ext_fields = fields
+    return command
+
+
+def kept_modes(broker: BrokerInMemory) -> list[tuple[str, str]]:
+    """Topics and groups, as 402 tells them."""
+    answer = ask(broker, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, {})
+    table = decode_body(MessageRequestModeTable, answer.body).message_request_mode_map
+    return sorted((topic, group) for topic, groups in table.items() for group in groups)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.broker.clients.member_notices import MemberNotices
 from rocketmq_tw.broker.clients.registry import Client
 from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode
@@ -91,6 +95,27 @@ def test_changes_while_members_are_notified_cost_one_more_notice() -> None:
     assert [one + two for one, two in zip(told[3:], again[3:], strict=True)] == [2] * 497
     assert again[:3] == [0, 0, 0]
     assert notices(others) == [0, 1, 1]
+
+
+def test_members_are_notified_in_slices_and_none_that_left_meanwhile() -> None:
+    broker = BrokerInMemory()
+    peers = members(broker, 200)
+    settle(broker)
+    notices(peers)
+    rounds: list[Iterator[None]] = []
+    told = MemberNotices(lambda steps: rounds.append(steps) or Deferred())
+    group = broker.clients.consumer_group("G")
+    assert group is not None
+    told.changed(group)
+    (steps,) = rounds
+    counts = []
+    for number, _ in enumerate(steps):
+        counts.append(sum(notices(peers)))
+        if number == 1:
+            # Gone, though its connection is not closed.
+            broker.clients.unregister_consumer("G", peers[-1])
+    counts.append(sum(notices(peers)))
+    assert counts[0] == 0 and max(counts) <= 50 and sum(counts) == 199
 
 
 def test_members_that_come_in_one_turn() -> None:

@@ -7,7 +7,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.cluster import registration
-from rocketmq_tw.broker.cluster.membership import Membership
+from rocketmq_tw.broker.cluster.membership import ClusterMembership
 from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.role.health import Health
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -120,7 +120,7 @@ class World:
         )
         self.role = a_master()
         self.health = Health()
-        self.membership = Membership(host, addresses, tables, self.role, self.health)
+        self.membership = ClusterMembership(host, addresses, tables, self.role, self.health)
         self.membership.begin()
 
     def settle(self, deferred) -> bool:

@@ -20,23 +20,22 @@ FORBID = {"group": "Named", "topic": "Topic", "readable": "false"}
 CLONE = {"srcGroup": "Source", "destGroup": "Named", "topic": "Topic"}
 
 
+NEW_TOPIC = {
+    "topic": "Named",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "4",
+    "writeQueueNums": "4",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "false",
+}
+
+
 @pytest.mark.parametrize(
     "code, fields, body",
     [
-        (
-            RequestCode.UPDATE_AND_CREATE_TOPIC,
-            {
-                "topic": "Named",
-                "defaultTopic": "TBW102",
-                "readQueueNums": "4",
-                "writeQueueNums": "4",
-                "perm": "6",
-                "topicFilterType": "SINGLE_TAG",
-                "topicSysFlag": "0",
-                "order": "false",
-            },
-            b"",
-        ),
+        (RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC, b""),
         (
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
             {},
@@ -73,3 +72,27 @@ def test_who_changed_what_is_logged(code: RequestCode, fields: dict[str, str], b
     assert len(lines) == 1
     if "Named" in str(fields) + str(body):
         assert "Named" in lines[0]
+
+
+def test_what_it_was_before_is_logged_too() -> None:
+    broker = BrokerInMemory(broker={"auto_create_subscription_group": True})
+
+    def said(code: RequestCode, fields: dict[str, str], body: bytes = b"") -> list[str]:
+        with capturedLogs() as events:
+            broker.request(RemotingCommand(code, ext_fields=fields, body=body), FakePeer())
+        return [line for line in map(formatEvent, events) if line and "was " in line]
+
+    (made,) = said(RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC)
+    assert "(was not there)" in made
+    (changed,) = said(RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC | {"perm": "4"})
+    before, after = changed.split("(was ")[1], changed.split("(was ")[0]
+    assert "perm=6" in before and "perm=4" in after
+
+    def group(tries: int) -> bytes:
+        return encode_body(SubscriptionGroupConfig(group_name="Named", retry_max_times=tries))
+
+    (made,) = said(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group(3))
+    assert "(was not there)" in made
+    (changed,) = said(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group(5))
+    before, after = changed.split("(was ")[1], changed.split("(was ")[0]
+    assert "retry_max_times=3" in before and "retry_max_times=5" in after

@@ -6,6 +6,7 @@ import errno
 from itertools import pairwise
 
 import pytest
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.role.state import Role
@@ -115,8 +116,12 @@ def test_a_master_whose_disk_fails_is_none_any_more(fault: Fault, flush: str) ->
     if fault.path == "consumequeue" and fault.operation == "create":
         group.master().add_topic("Another")
         group.master().request(group.master().send_request(b"another", topic="Another"))
-    group.send(1, b"lost")
-    group.run_until(lambda: leader_of(group) == 2, SOON)
+    with capturedLogs() as logs:
+        group.send(1, b"lost")
+        group.run_until(lambda: leader_of(group) == 2, SOON)
+    said = [formatEvent(event) for event in logs if event["log_level"] is LogLevel.error]
+    assert [text for text in said if text.startswith("this broker cannot store messages: ")]
+    assert [text for text in said if text.startswith("this broker gives up being the master: ")]
     group.run_until(lambda: group.masters() == [2], SOON)
     group.run_until(lambda: group.routed() == group.brokers[2].address, SOON)
     assert figure(group.brokers[1], "rocketmq_broker_stands_for_election") == 0
@@ -128,6 +133,12 @@ def test_a_master_whose_disk_fails_is_none_any_more(fault: Fault, flush: str) ->
     group.start(1)
     group.run_until(lambda: group.in_sync() == {1, 2}, SOON)
     assert figure(group.brokers[1], "rocketmq_broker_stands_for_election") == 1
+
+
+def test_a_master_that_nobody_sends_to_notices_that_it_cannot_write() -> None:
+    group = in_sync(2)
+    fail(group, 1, Fault("pwrite", "probe", errno.EIO))
+    group.run_until(lambda: group.masters() == [2], SOON)
 
 
 def test_a_master_without_a_successor_still_serves_readers() -> None:

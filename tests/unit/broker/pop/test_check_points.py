@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, fail
 
-from rocketmq_tw.broker.pop.check_points import all_stored
+from rocketmq_tw.broker.pop.check_points import _tag_of, all_stored
 from rocketmq_tw.broker.writing.sink import PutResult
+from rocketmq_tw.message.properties import TAGS, parse_properties
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -58,3 +61,14 @@ def test_none_is_made_behind_one_that_is_refused() -> None:
     assert made == [0, 1] and not found
     first.callback(STORED)
     assert found == [refusal]
+
+
+@given(
+    st.lists(st.sampled_from([b"TAGS", b"\x01", b"\x02", b"ack", b"ck", b"KEYS", b"\xff"])).map(
+        b"".join
+    ),
+    st.booleans(),
+)
+def test_the_tag_of_a_message_is_the_one_that_its_properties_have(rest: bytes, own: bool) -> None:
+    properties = b"TAGS\x01ack\x02" + rest if own else rest
+    assert _tag_of(properties) == parse_properties(properties).get(TAGS)

@@ -41,6 +41,17 @@ def test_what_was_acknowledged_takes_no_room_however_long_it_was_hidden() -> Non
     assert len(books) == 1
 
 
+def test_nothing_is_left_of_what_is_over() -> None:
+    books = PendingCheckPoints(0, InFlight())
+    for number in range(500):
+        point = new_check_point("T", "G", 0, [number], number, number, 1000, "b")
+        key = check_point_key(point, "b")
+        books.add(key, point, number, first_place=number * 100)
+        books.acknowledge(key, [number])
+    assert books.take_due(2000) is None
+    assert (books.done_offset, books.kept) == (0, 0)
+
+
 def test_one_that_is_stored_again_waits_beside_its_former_self() -> None:
     books = PendingCheckPoints(0, InFlight())
     point = new_check_point("T", "G", 0, [0, 1], 0, 1000, 10, "b")

@@ -276,6 +276,17 @@ def _fail() -> int:
 
 
 class TestAck:
+    def test_one_that_cannot_be_stored_is_refused_and_comes_again(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        (message,) = popper.pop()
+        write, broker.store.write_pending = broker.store.write_pending, _fail
+        code, remark = refused(broker.request(popper.ack_request(message)))
+        assert code == ResponseCode.SYSTEM_ERROR and "could not be stored" in remark
+        broker.store.write_pending = write
+        pass_time(broker, 70)
+        assert popper.bodies() == [b"0.0"]
+
     def test_what_is_acknowledged_does_not_come_again(self) -> None:
         broker = with_messages(3)
         popper = Popper(broker)
@@ -631,3 +642,21 @@ def test_a_message_given_back_by_hand() -> None:
     assert popper.pop() == []
     (dead,) = broker.consume("%DLQ%G")
     assert dead.body == b"0.0" and parse_properties(dead.raw_properties)["1ST_POP_TIME"]
+
+
+def test_monitoring_is_told_how_far_revive_queues_are_behind() -> None:
+    broker = with_messages(2)
+    popper = Popper(broker)
+
+    def behind(figure: str = "rocketmq_pop_revive_lag") -> float:
+        told = [each for each in broker.broker.metrics() if each.name == figure]
+        assert len({each.labels["queue_id"] for each in told}) == len(told)
+        return sum(each.value for each in told if isinstance(each.value, int))
+
+    found = popper.pop()
+    pass_time(broker, 2)
+    assert behind() > 0
+    assert 1_900 <= behind("rocketmq_pop_revive_latency") <= 2_100
+    popper.ack(*found)
+    pass_time(broker, 5)
+    assert behind() == behind("rocketmq_pop_revive_latency") == 0

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from copy import deepcopy
+from itertools import islice
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import BrokerInMemory, fired, ok
 from tests.support.pops import PoppedMessage, Popper, pass_time
+from tests.support.power import aftermaths
 
+PARTS = 3
 SENT = 6
 INVISIBLE_MS = 5_000
 
@@ -24,7 +27,9 @@ class Life:
     def __init__(self) -> None:
         self.sent: set[bytes] = set()
         self.acked: set[bytes] = set()
-        #: Acknowledged long enough ago for the group's offset to be in its file.
+        #: Whether the file of offsets tells as of which place of the log it is.
+        self.is_written = False
+        #: Acknowledged since then, or long enough ago for the group's offset to be in its file.
         self.settled: set[bytes] = set()
 
 
@@ -41,10 +46,9 @@ def live(files: FaultyFiles, clock: MemoryReactorClock, life: Life) -> None:
         answer = broker.request(popper.ack_request(message))
         if answer is not None and answer.code == ResponseCode.SUCCESS:
             life.acked.add(message.body)
-
-    def settle() -> None:
-        if files.lose_power_at is None or files.changes < files.lose_power_at:
-            life.settled |= life.acked
+            # What was revived may be so once more.
+            if life.is_written and not message.reconsume_times:
+                life.settled.add(message.body)
 
     first = popper.pop(max_msg_nums=3)
     ack(first[0])
@@ -52,12 +56,16 @@ def live(files: FaultyFiles, clock: MemoryReactorClock, life: Life) -> None:
     second = popper.pop()
     ack(second[0])
     pass_time(broker, 7)
-    settle()
+    life.settled |= life.acked
+    life.is_written = True
     ack(later)
-    for message in popper.pop():
+    for number in range(SENT, SENT + 3):
+        ok(broker.send(b"%d" % number))
+        life.sent.add(b"%d" % number)
+    for message in popper.pop(max_msg_nums=2) + popper.pop():
         ack(message)
     pass_time(broker, 6)
-    settle()
+    life.settled |= life.acked
     pass_time(broker, 4)
 
 
@@ -65,13 +73,9 @@ def started(files: MemoryFiles | FaultyFiles, clock: MemoryReactorClock) -> Brok
     return BrokerInMemory(files, clock=clock, flush_disk_type="SYNC_FLUSH")
 
 
-def count_changes() -> int:
-    files = FaultyFiles(MemoryFiles())
-    live(files, MemoryReactorClock(), Life())
-    return files.changes
-
-
-def check(files: MemoryFiles, clock: MemoryReactorClock, life: Life, moment: int) -> None:
+def check(files: MemoryFiles, seconds: float, life: Life, moment: int) -> None:
+    clock = MemoryReactorClock()
+    clock.advance(seconds)
     broker = started(files, clock)
     popper = Popper(broker, invisible_time=INVISIBLE_MS)
     if broker.topics.get("Topic") is None:
@@ -87,20 +91,19 @@ def check(files: MemoryFiles, clock: MemoryReactorClock, life: Life, moment: int
     assert not life.settled & set(came), (moment, came)
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_every_moment(part: int) -> None:
-    for moment in range(1 + part, count_changes() + 1, 6):
-        memory = MemoryFiles()
-        files = FaultyFiles(memory)
-        files.lose_power_at = moment
-        clock, life = MemoryReactorClock(), Life()
-        # The broker refuses, or its clients have no answer: the machine is gone.
-        with suppress(PowerLoss, AssertionError, ValueError):
-            live(files, clock, life)
-        for seed in (None, 1):
-            again = MemoryReactorClock()
-            again.advance(clock.seconds())
-            check(memory.crash(seed), again, life, moment)
+    files, clock, life = FaultyFiles(MemoryFiles()), MemoryReactorClock(), Life()
+    left = aftermaths(
+        files,
+        lambda: live(files, clock, life),
+        seeds=[1],
+        kills=False,
+        note=lambda: (clock.seconds(), deepcopy(life)),
+    )
+    for moment, lost, (seconds, promised) in islice(left, part, None, PARTS):
+        check(lost, seconds, promised, moment)
+    assert len(life.sent) == SENT + 3 and len(life.settled) > 2
 
 
 def test_a_cut_takes_back_what_stands_for_the_end() -> None:

@@ -167,6 +167,17 @@ def test_a_lost_peer_takes_its_reads_along_and_listens_once() -> None:
     assert holder.woken == ["other"]
 
 
+def test_a_peer_that_is_lost_already_leaves_nothing_behind() -> None:
+    holder = Holder()
+    holder.hold("first", peer=FakePeer())
+    holder.peer.lose()
+    holder.hold("late")
+    holder.hold("later")
+    assert len(holder.held) == 1
+    holder.clock.advance(20)
+    assert holder.woken == ["first"]
+
+
 def test_a_peer_lost_between_arrival_and_resumption_is_not_answered() -> None:
     holder = Holder()
     holder.hold("mine")

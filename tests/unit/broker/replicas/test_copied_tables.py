@@ -21,7 +21,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory
-from tests.support.master_and_slaves import HA, MASTER, NEXT_MASTER, MasterAndSlaves
+from tests.support.master_and_slaves import HA, MASTER, NEXT_MASTER, MasterAndSlaves, Slave
 from tests.support.stores import START_MS, queues_of
 
 
@@ -339,6 +339,20 @@ def test_a_slave_that_stops_follows_nobody_any_more() -> None:
     part.learned(Master(MASTER, HA))
     group.settle()
     assert part.client.connection is None
+
+
+def test_a_slave_whose_master_no_name_server_knows_says_so_once() -> None:
+    group = MasterAndSlaves()
+    slave = Slave(group, group.slave_plane())
+    with capturedLogs() as logs:
+        for _ in range(3):
+            slave.part.learned(Master("", ""))
+        slave.part.learned(Master(MASTER, HA))
+        slave.part.learned(Master("", ""))
+    lines = [formatEvent(event) for event in logs]
+    assert sum("no name server knows a master" in line for line in lines) == 1
+    group.settle()
+    assert slave.part.client.linked
 
 
 def test_nothing_is_copied_from_a_master_that_is_not_followed() -> None:

@@ -1,5 +1,6 @@
 """What stock's exporter asks for beside the counts of topics and groups."""
 
+import json
 import re
 
 import pytest
@@ -111,6 +112,70 @@ def test_the_exporter_can_read_all_that_it_looks_for() -> None:
         assert table["runtime"] and table["brokerVersionDesc"] == "V5_3_3"
     levels = [value for key, value in shown(broker).items() if key.startswith("scheduleMessageO")]
     assert [[int(offset) for offset in level.split(",")] for level in levels] == [[1, 1]]
+
+
+#: The other questions of the exporter's tasks to a broker: code, fields, and what it reads of the
+#: answer's body.
+QUESTIONS = [
+    (
+        RequestCode.GET_TOPIC_STATS_INFO,
+        {"topic": "Topic"},
+        "offsetTable maxOffset lastUpdateTimestamp",
+    ),
+    (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "Topic"}, "groupList"),
+    (
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
+        {"consumerGroup": "G"},
+        "connectionSet clientId clientAddr language version consumeType messageModel",
+    ),
+    (
+        RequestCode.GET_CONSUME_STATS,
+        {"consumerGroup": "G", "topic": "Topic"},
+        "offsetTable brokerOffset consumerOffset lastTimestamp consumeTps",
+    ),
+    (
+        RequestCode.GET_ALL_PRODUCER_INFO,
+        {},
+        "data clientId language version lastUpdateTimestamp remoteIP",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "fields", "read"), QUESTIONS, ids=lambda value: str(value)[:30])
+def test_the_exporters_questions_are_answered(
+    code: RequestCode, fields: dict[str, str], read: str
+) -> None:
+    broker = BrokerInMemory()
+    broker.heartbeat("client", broker.peer, topics=("Topic",), producer="P")
+    ok(broker.send())
+    broker.offsets.commit("G", "Topic", 0, 1)
+    answer = broker.request(RemotingCommand(code, ext_fields=fields))
+    assert answer is not None and answer.code == 0
+    for name in read.split():
+        assert f'"{name}"'.encode() in answer.body, answer.body
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        *(("TOPIC_PUT_NUMS", "Topic"), ("TOPIC_PUT_SIZE", "Topic")),
+        *(("GROUP_GET_NUMS", "Topic@G"), ("GROUP_GET_SIZE", "Topic@G")),
+        *(("SNDBCK_PUT_NUMS", "Topic@G"), ("BROKER_PUT_NUMS", ""), ("BROKER_GET_NUMS", "")),
+    ],
+)
+def test_the_exporters_statistics_have_three_windows_with_tps(name: str, key: str) -> None:
+    broker = BrokerInMemory()
+    ok(broker.send())
+    ok(broker.pull(0))
+    back = ConsumerSendMsgBackRequestHeader(offset=0, group="G", delay_level=1)
+    ok(broker.request(RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, back)))
+    broker.clock.advance(1)
+    header = ViewBrokerStatsDataRequestHeader(
+        stats_name=name, stats_key=key or broker.config.broker_cluster_name
+    )
+    body = json.loads(broker.ask(RequestCode.VIEW_BROKER_STATS_DATA, header).body)
+    for window in ("statsMinute", "statsHour", "statsDay"):
+        assert body[window]["tps"] > 0 and body[window].keys() >= {"sum", "avgpt"}
 
 
 def test_the_runtime_info_has_every_key_that_stock_5_3_3_has() -> None:

@@ -4,12 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from rocketmq_tw.broker.stats import totals
 from rocketmq_tw.broker.stats import traffic as module
 from rocketmq_tw.broker.stats.traffic import GROUP_GET, TOPIC_PUT, Traffic
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData, BrokerStatsItem
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.headers.broker import ViewBrokerStatsDataRequestHeader
+from rocketmq_tw.wire.headers.clients import DeleteSubscriptionGroupRequestHeader
+from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.asked import refused
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import ManualClock
@@ -42,7 +45,8 @@ def test_a_batch_counts_with_all_its_messages() -> None:
 def pass_time(traffic: Traffic, now: ManualClock, looks: int) -> None:
     for _ in range(looks):
         now.now_ms += STEP_MS
-        traffic.sample()
+        for _ in traffic.sample():
+            pass
 
 
 def test_messages_are_counted_by_topic_and_by_group() -> None:
@@ -114,6 +118,61 @@ def test_a_day_without_a_message_is_forgotten() -> None:
     assert traffic.of(TOPIC_PUT, "B") is not None
 
 
+def total(traffic: Traffic) -> dict[str | None, int]:
+    return {key: total.messages for key, total in traffic.totals(TOPIC_PUT)}
+
+
+def test_the_total_grows_over_a_day_that_the_windows_forget() -> None:
+    now = ManualClock()
+    traffic = Traffic(now)
+    arrive(traffic, "A", "A")
+    traffic.pulled("A", "G", 2, 20)
+    pass_time(traffic, now, 25 * 360)
+    assert traffic.of(TOPIC_PUT, "A") is None
+    assert total(traffic) == {"A": 2}
+    arrive(traffic, "A")
+    traffic.pulled("A", "G", 1, 10)
+    assert list(traffic.totals(TOPIC_PUT)) == [("A", (3, 300))]
+    assert list(traffic.totals(GROUP_GET)) == [("A@G", (3, 30))]
+
+
+def test_the_total_of_a_removed_topic_ends_and_begins_at_0() -> None:
+    now = ManualClock()
+    traffic = Traffic(now)
+    arrive(traffic, "A", "B", "B")
+    pass_time(traffic, now, 25 * 360)
+    arrive(traffic, "A", "B", "C", "C")
+    traffic.forget(["A", "B"])
+    now.now_ms += 1
+    arrive(traffic, "B")
+    pass_time(traffic, now, 1)
+    assert total(traffic) == {"C": 2}
+    arrive(traffic, "A")
+    traffic.forget(["C"])
+    pass_time(traffic, now, 1)
+    arrive(traffic, "B")
+    assert total(traffic) == {"A": 1, "B": 1}
+
+
+def test_totals_without_a_series_only_grow_together(monkeypatch) -> None:
+    monkeypatch.setattr(totals, "MAX_SERIES", 1)
+    monkeypatch.setattr(module, "MAX_KEYS", 2)
+    now = ManualClock()
+    traffic = Traffic(now)
+    arrive(traffic, "A", "B", "C")
+    assert total(traffic) == {"A": 1, None: 2}
+    pass_time(traffic, now, 25 * 360)
+    arrive(traffic, "B", "C")
+    traffic.forget(["A"])
+    pass_time(traffic, now, 1)
+    # There is room now, but what B had counted is with the others.
+    arrive(traffic, "B")
+    assert total(traffic) == {None: 5}
+    pass_time(traffic, now, 25 * 360)
+    arrive(traffic, "B")
+    assert total(traffic) == {"B": 1, None: 5}
+
+
 def test_names_that_anybody_makes_up_are_not_all_counted(monkeypatch) -> None:
     monkeypatch.setattr(module, "MAX_KEYS", 2)
     traffic = Traffic(ManualClock())
@@ -123,6 +182,49 @@ def test_names_that_anybody_makes_up_are_not_all_counted(monkeypatch) -> None:
     found = traffic.of(TOPIC_PUT, "A")
     assert found is not None and found.stats_day is not None
     assert found.stats_day.sum == 2
+
+
+def counted(traffic: Traffic) -> set[str]:
+    """The keys of topics, and of topics and groups."""
+    known = {(TOPIC_PUT, topic) for topic in "AB"}
+    known |= {(GROUP_GET, f"{topic}@{group}") for topic in "AB" for group in "GH"}
+    return {key for name, key in known if traffic.of(name, key) is not None}
+
+
+def test_what_was_counted_of_a_removed_topic_or_group_is_forgotten() -> None:
+    now = ManualClock()
+    traffic = Traffic(now)
+    arrive(traffic, "A", "B")
+    for topic, group in ("AG", "AH", "BG", "BH"):
+        traffic.pulled(topic, group, 1, 10)
+    traffic.forget(["A", "H"])
+    pass_time(traffic, now, 1)
+    assert counted(traffic) == {"B", "B@G"}
+    # Made again: counted anew.
+    arrive(traffic, "A")
+    pass_time(traffic, now, 2)
+    assert counted(traffic) == {"A", "B", "B@G"}
+
+
+def test_a_deletion_has_the_statistics_forgotten() -> None:
+    broker = BrokerInMemory()
+    for topic in ("A", "B"):
+        broker.send(topic=topic)
+        broker.pull(topic=topic)
+    assert counted(broker.traffic) == {"A", "B", "A@G", "B@G"}
+    broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="A"))
+    broker.clock.pump([1.0] * 11)
+    assert counted(broker.traffic) == {"B", "B@G"}
+    header = DeleteSubscriptionGroupRequestHeader(group_name="G")
+    broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+    broker.clock.pump([1.0] * 11)
+    assert counted(broker.traffic) == {"B"}
+
+
+def test_very_many_keys_are_sampled_in_steps() -> None:
+    traffic = Traffic(ManualClock())
+    arrive(traffic, *map(str, range(5_000)))
+    assert len(list(traffic.sample())) == 5
 
 
 def test_the_traffic_of_a_topic_is_shown(plane: BrokerInMemory) -> None:

@@ -46,6 +46,38 @@ def a_large_broker() -> BrokerInMemory:
     return broker
 
 
+WHOLE = [
+    RequestCode.GET_ALL_TOPIC_CONFIG,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.GET_ALL_CONSUMER_OFFSET,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+]
+
+
+@pytest.mark.parametrize("code", WHOLE)
+def test_one_copy_of_a_table_is_made_at_a_time(code: RequestCode) -> None:
+    threads = Threads(eager=False)
+    broker = BrokerInMemory(threads=threads)
+    broker.clock.pump([0] * 5)
+    threads.run()
+    peers = [FakePeer() for _ in range(6)]
+
+    def ask(peer: FakePeer) -> None:
+        answer = broker.handlers[code](RemotingCommand.request(code), peer)
+        answer.addCallback(peer.reply)
+
+    for peer in peers:
+        ask(peer)
+    # The first, and one for all others.
+    for answered in (1, 6):
+        assert len(threads.waiting) == 1
+        threads.run()
+        broker.clock.pump([0] * 5)
+        assert [len(peer.replies) for peer in peers] == [1] * answered + [0] * (6 - answered)
+    bodies = {bytes(reply.body) for peer in peers for reply in peer.replies}
+    assert len(bodies) == 1 and bodies != {b""}
+
+
 def test_a_change_copies_no_table() -> None:
     broker = a_large_broker()
     of_tables = broker.topics, broker.groups
@@ -98,7 +130,8 @@ def test_a_client_that_goes_during_its_heartbeat_leaves_nothing() -> None:
     peer.lose()
     for _ in range(100):
         broker.clock.advance(0.001)
-    assert broker.clients.counts() == (0, 0)
+    producers, consumers = broker.clients.producer_kinds(), broker.clients.consumer_kinds()
+    assert (producers.total(), sum(kinds.total() for _, kinds in consumers)) == (0, 0)
 
 
 def test_what_a_mention_may_make_is_limited_and_the_refusal_says_so(

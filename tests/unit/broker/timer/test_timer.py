@@ -251,6 +251,9 @@ def test_counts_and_what_is_told(broker: BrokerInMemory) -> None:
         timed(broker, b"x", TIMER_DELAY_SEC=second)
     assert part.books.counts.of("Topic") == 3
     assert part.runtime_info()["timerCongestNum"] == "3"
+    told = [(each.labels, each.value) for each in part.metrics() if "timing" in each.name]
+    storage = {"storage_type": "local", "storage_medium": "disk"}
+    assert told == [({"topic": "Topic"} | storage, 3)]
     let(broker, 2)
     assert part.books.counts.of("Topic") == 2
     info = part.runtime_info()

@@ -73,6 +73,10 @@ def test_keys_that_stop_it() -> None:
     timed(broker, b"one", TIMER_DELAY_SEC=1)
     let(broker, 5, 0.1)
     assert broker.broker[Timer].runtime_info()["timerOffsetBehind"] == "1"
+    figures = {each.name: each.value for each in broker.broker[Timer].metrics()}
+    assert figures["rocketmq_timer_enqueue_lag"] == 1
+    waits = figures["rocketmq_timer_enqueue_latency"]
+    assert isinstance(waits, int) and 500 <= waits <= 10_000
 
 
 def test_a_million_that_wait_cost_a_tick_nothing() -> None:

@@ -12,9 +12,10 @@ from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.codes import RequestCode
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.network import FakePeer
+from tests.support.power import aftermaths
 from tests.support.transactions import (
     COMMIT,
     GIVEN_UP,
@@ -38,33 +39,28 @@ class Story:
     """A producer's work up to the moment when the broker is gone; what it was told."""
 
     def __init__(self, files: FaultyFiles, flush: str) -> None:
-        self._files = files
-        self._flush = flush
+        self._broker = BrokerInMemory(files, flush_disk_type=flush)
         #: Half messages and decisions that were answered with success.
         self.sent: set[bytes] = set()
         self.decided: set[bytes] = set()
 
-    def run(self, moment: int) -> bool:
-        """Whether it came to its end before the `moment`-th change of a file."""
-        broker = BrokerInMemory(self._files, flush_disk_type=self._flush)
+    def run(self) -> None:
+        broker = self._broker
         peer = connect(broker)
-        self._files.changes, self._files.lose_power_at = 0, moment
-        try:
-            for body, decision in DECISIONS.items():
-                sent = begin(broker, body)
-                self.sent.add(body)
-                if decision is not UNKNOWN and self._decides(broker, sent, decision):
-                    self.decided.add(body)
-            let(broker, 8, 1)
-            for asked in questions(peer):
-                ok(answer(broker, asked, UNKNOWN))
-            let(broker, 40, 1)
-        except (PowerLoss, AssertionError):
-            return False
-        return self._files.changes < moment
+        for body, decision in DECISIONS.items():
+            sent = begin(broker, body)
+            self.sent.add(body)
+            if decision is not UNKNOWN:
+                ok(end(broker, sent, decision))
+                self.decided.add(body)
+        let(broker, 8, 1)
+        for asked in questions(peer):
+            ok(answer(broker, asked, UNKNOWN))
+        let(broker, 40, 1)
 
-    def _decides(self, broker: BrokerInMemory, sent: dict[str, str], decision: int) -> bool:
-        return end(broker, sent, decision).code == ResponseCode.SUCCESS
+    def told(self) -> tuple[set[bytes], set[bytes]]:
+        """What it was told by now: sent and decided."""
+        return set(self.sent), set(self.decided)
 
 
 def again(files: MemoryFiles, **settings: Any) -> BrokerInMemory:
@@ -98,24 +94,20 @@ def answer_all(broker: BrokerInMemory, peer: FakePeer) -> None:
         answered = len(asked)
 
 
+@pytest.mark.parametrize("how", ["killed", "without power"])
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_the_power_goes_away_at_every_moment(flush: str) -> None:
-    moment = 1
-    while True:
-        memory = MemoryFiles()
-        story = Story(FaultyFiles(memory), flush)
-        if story.run(moment):
-            break
-        lost = memory.crash(moment if moment % 2 else None)
+def test_it_ends_at_every_moment(flush: str, how: str) -> None:
+    disk, killed = FaultyFiles(MemoryFiles()), how == "killed"
+    story = Story(disk, flush)
+    ends = aftermaths(disk, story.run, seeds=[1], kills=killed, losses=not killed, note=story.told)
+    moment = 0
+    for moment, files, (sent, decided) in ends:
+        seen = bodies(afterwards(files, flush))
+        assert set(seen.values()) <= {1}, f"twice at {moment}: {seen}"
+        assert not seen[b"rollback"] or b"rollback" not in decided
         # Nobody promised that what is in memory only outlives a loss of power.
-        for files, holds in ((memory.kill(), True), (lost, flush == "SYNC_FLUSH")):
-            seen = bodies(afterwards(files, flush))
-            assert set(seen.values()) <= {1}, f"twice at {moment}: {seen}"
-            assert not seen[b"rollback"] or b"rollback" not in story.decided
-            if holds:
-                expected = story.sent - {b"rollback"}
-                assert expected <= set(seen), f"lost at {moment}: {seen}"
-        moment += 1
+        if killed or flush == "SYNC_FLUSH":
+            assert sent - {b"rollback"} <= set(seen), f"lost at {moment}: {seen}"
     assert moment > 8
 
 

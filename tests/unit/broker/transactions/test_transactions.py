@@ -12,6 +12,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, transaction_value
 from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.metrics.instruments import Distribution
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import ResumeCheckHalfMessageRequestHeader
@@ -435,6 +436,17 @@ class TestWhatIsKept:
         broker = restarted(broker)
         (figure,) = [m for m in broker.broker.metrics() if m.name == "rocketmq_half_messages"]
         assert (figure.value, figure.labels["topic"]) == (1, "Topic")
+
+    def test_the_time_until_a_commit_is_told_in_seconds(self) -> None:
+        broker = BrokerInMemory()
+        committed, rolled_back = begin(broker), begin(broker, b"y")
+        let(broker, 7)
+        ok(end(broker, committed))
+        ok(end(broker, rolled_back, ROLLBACK))
+        name = "rocketmq_finish_message_latency"
+        (figure,) = [each for each in broker.broker.metrics() if each.name == name]
+        assert isinstance(figure.value, Distribution) and figure.labels["topic"] == "Topic"
+        assert figure.value.counts == (0, 1, 0, 0, 0, 0, 0)
 
     @pytest.mark.parametrize("seconds", [0, 8, 40])
     def test_a_restart_asks_again(self, seconds: float) -> None:

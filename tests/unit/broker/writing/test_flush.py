@@ -1,6 +1,6 @@
 """The periodic flush and the checkpoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -35,7 +35,8 @@ def test_an_idle_log_is_not_synced() -> None:
     threads = Threads(eager=False)
     plane = BrokerInMemory(threads=threads)
     plane.clock.pump([0.5] * 10)
-    assert threads.waiting == []
+    # A broker that begins writes its groups' offsets once.
+    assert plane.store.fsync not in [job for job, _ in threads.waiting]
 
 
 def test_a_slow_sync_is_not_overtaken_by_the_next() -> None:
@@ -330,3 +331,57 @@ def test_a_checkpoint_that_waits_for_the_log_is_not_begun_once_a_cut_waits() -> 
     while threads.run():
         pass
     assert paused and files.count == 0
+
+
+Sliced = tuple[Iterator[None], Deferred[None]]
+
+
+def queues_being_written(monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerInMemory, list[Sliced]]:
+    """A broker that has begun to write its queues for a checkpoint, and the steps of that."""
+    plane = BrokerInMemory(flush_consume_queue_thorough_interval=1000)
+    slices: list[Sliced] = []
+
+    def in_slices(steps: Iterator[None]) -> Deferred[None]:
+        slices.append((steps, Deferred()))
+        return slices[-1][1]
+
+    monkeypatch.setattr(plane.flusher, "_in_slices", in_slices)
+    for number in (*range(300), *range(300)):
+        plane.commit.append(make_message(queue_id=number), lambda code, appended: None)
+        plane.clock.advance(0)
+    plane.clock.pump([0.5] * 6)
+    ((steps, _),) = slices
+    next(steps)
+    return plane, slices
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_queues_are_written_in_slices_in_front_of_a_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, is_paused: bool
+) -> None:
+    plane, slices = queues_being_written(monkeypatch)
+    ((steps, written),) = slices
+    if is_paused:
+        plane.flusher.pause()
+    assert len(list(steps)) == (0 if is_paused else 5)
+    written.callback(None)
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert (checkpoint.safe_offset == plane.store.end_offset) is not is_paused
+    if is_paused:
+        plane.flusher.resume()
+        plane.clock.pump([0.5] * 2)
+        assert len(slices) == 2
+
+
+@pytest.mark.parametrize("end", ["stop", "pause"])
+def test_what_ends_waits_for_queues_that_are_being_written(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """A thread closes the store then, or removes what was deleted."""
+    plane, ((steps, written),) = queues_being_written(monkeypatch)
+    ended: list[None] = []
+    getattr(plane.flusher, end)().addCallback(ended.append)
+    assert not ended
+    assert not list(steps)
+    written.callback(None)
+    assert ended == [None]

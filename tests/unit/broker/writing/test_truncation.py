@@ -11,14 +11,14 @@ from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store import cutting
 from rocketmq_tw.store.checkpoint import read_checkpoint
-from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import BrokerInMemory, Threads, fired, ok
 from tests.support.network import FakePeer
+from tests.support.power import aftermaths
 
 SENT, KEPT = 12, 5
 
@@ -161,22 +161,12 @@ def test_a_topic_that_was_made_again_behind_the_cut_begins_anew() -> None:
 @pytest.mark.parametrize("at_once", [1, cutting.STEP])
 def test_the_power_goes_away_at_every_moment(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cutting, "STEP", at_once)
-    moment = 1
-    while True:
-        memory = MemoryFiles()
-        disk = FaultyFiles(memory)
-        broker, end = filled(disk)
-        disk.changes, disk.lose_power_at = 0, moment
-        try:
-            cut(broker, end)
-            break
-        except (PowerLoss, StoreError):
-            check(memory.kill())
-            for seed in (None, 1, 2):
-                check(memory.crash(seed))
-        moment += 1
-    assert moment > 10
-    check(memory.crash())
+    disk = FaultyFiles(MemoryFiles())
+    broker, end = filled(disk)
+    left = list(aftermaths(disk, lambda: cut(broker, end), seeds=(1, 2)))
+    for each in left:
+        check(each.files)
+    assert left[-1].moment > 10
 
 
 def test_nothing_is_synced_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 
 import pytest
 
-from rocketmq_tw.proxy.grpc.fields import has_few_fields
-from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus, RequestLimits, Unary
+from rocketmq_tw.proxy.grpc.fields import check_fields
+from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, RequestLimits, Unary
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from tests.support.http2 import GrpcInMemory, framed
+
+
+def has_few_fields(data: bytes, most: int) -> bool:
+    try:
+        check_fields(data, RequestLimits(fields=most))
+    except GrpcError:
+        return False
+    return True
 
 
 def entries(count: int) -> bytes:
@@ -65,3 +74,48 @@ def test_a_request_with_too_much_is_not_parsed() -> None:
         GrpcStatus.RESOURCE_EXHAUSTED,
     ]
     assert asked == [1024]
+
+
+def message(body: int, keys: int) -> pb.Message:
+    made = pb.Message(body=b"x" * body)
+    made.system_properties.keys.extend([""] * keys)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_taken"),
+    [
+        ([message(3_000_000, 100)], True),
+        ([message(2_000, 100)] * 1024, True),
+        ([message(0, 200_000)], False),
+        ([message(3_000_000, 200_000)], False),
+        ([message(0, 500)] * 1024, False),
+        ([message(0, 20_000)] * 30, False),
+    ],
+)
+def test_long_bodies_are_taken_and_many_small_fields_are_not(
+    messages: list[pb.Message], is_taken: bool
+) -> None:
+    asked: list[int] = []
+
+    def take(request: pb.SendMessageRequest, call: object) -> pb.SendMessageResponse:
+        asked.append(len(request.messages))
+        return pb.SendMessageResponse()
+
+    limits = RequestLimits(bulk=(1, 4), beside=300_000)
+    server = GrpcInMemory({"/t/Send": Unary(pb.SendMessageRequest, take, limits)})
+    client = server.connect()
+    packed = gzip.compress(pb.SendMessageRequest(messages=messages).SerializeToString())
+    stream, response = client.open("/t/Send", {"grpc-encoding": "gzip"})
+    client.send(stream, framed(packed, compressed=True), end=True)
+    server.settle(100)
+    expected = GrpcStatus.OK if is_taken else GrpcStatus.INVALID_ARGUMENT
+    assert (response.status, len(asked)) == (expected, int(is_taken))
+
+
+def test_fields_within_messages_are_looked_at_up_to_a_number() -> None:
+    properties = {str(number): "value" for number in range(100)}
+    request = pb.SendMessageRequest(messages=[pb.Message(user_properties=properties)] * 1000)
+    limits = RequestLimits(bulk=(1, 4))
+    with pytest.raises(GrpcError, match="fields in its messages"):
+        check_fields(request.SerializeToString(), limits)

@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.wrappers_pb2 import BytesValue
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
+from hpack import Encoder
 from hyperframe.frame import (
     ContinuationFrame,
     DataFrame,
@@ -346,6 +347,27 @@ def test_nothing_is_read_from_a_client_that_does_not_read(service: Service) -> N
     assert server.used == 0
 
 
+def test_answers_without_data_wait_for_a_client_that_does_not_read(service: Service) -> None:
+    server = served(service)
+    client = raw(server)
+    client.transport.hold()
+    encoder = Encoder()
+    headers = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/" + b"\xff" * 250)]
+    calls = b"".join(
+        HeadersFrame(
+            2 * number + 1, encoder.encode(headers), flags=["END_HEADERS", "END_STREAM"]
+        ).serialize()
+        for number in range(4000)
+    )
+    server.receive(calls[:65_000])
+    (connection,) = server.made
+    assert sum(map(len, connection.transport.unsent)) < MIB // 4
+    assert server.used > 0
+    client.transport.let_go()
+    server.settle(200)
+    assert server.used == 0 and not client.lost
+
+
 def test_a_client_that_reads_slowly_gets_all(service: Service) -> None:
     server = served(service)
     client = server.connect(lambda: Http2Client({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1}))
@@ -387,7 +409,7 @@ def test_a_client_that_asks_on_and_takes_nothing_is_refused(service: Service) ->
         (SettingsFrame(0, {1: 4096}), 200),
         (PriorityFrame(1), 2000),
         (WindowUpdateFrame(0, 1), 2000),
-        (RstStreamFrame(1), 400),
+        (RstStreamFrame(1), 2000),
         (GoAwayFrame(0), 2000),
     ],
 )
@@ -403,12 +425,47 @@ def test_floods_end_the_connection(service: Service, frame: Frame, allowed: int)
     assert server.used == 0
 
 
+def test_all_calls_may_be_reset_at_once(service: Service) -> None:
+    server = served(service)
+    client = server.connect()
+    streams = [client.open(CHAT)[0] for _ in range(700)]
+    server.settle(10)
+    for stream_id in streams:
+        client.h2.reset_stream(stream_id)
+    client.flush()
+    server.settle(10)
+    assert not client.lost
+    response = client.call(ECHO, value(b"x"))
+    server.settle(3)
+    assert response.status == 0
+
+
 def test_empty_data_is_a_flood_too(service: Service) -> None:
     server = served(service)
     client = raw(server)
     client.transport.write(b"".join(_opened(1)) + DataFrame(1, b"").serialize() * 2100)
     server.settle()
     assert client.lost
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        DataFrame(1, b"", flags=["END_STREAM"]),
+        HeadersFrame(1, b"\x82", flags=["END_HEADERS", "END_STREAM"]),
+    ],
+)
+def test_frames_of_a_stream_that_is_over_are_a_flood_too(service: Service, frame: Frame) -> None:
+    server = served(service)
+    client = raw(server)
+    refused = HeadersFrame(1, b"\x82", flags=["END_HEADERS"]).serialize()
+    client.transport.write(refused + frame.serialize() * 1900)
+    server.settle()
+    assert not client.lost
+    client.transport.write(frame.serialize() * 200)
+    server.settle()
+    assert client.lost
+    assert server.used == 0
 
 
 def test_ordinary_calls_are_no_flood(service: Service) -> None:
@@ -463,7 +520,8 @@ def test_a_header_bomb_is_refused(service: Service) -> None:
 
 
 def test_a_large_header_table_is_not_ours(service: Service) -> None:
-    """A client that wants a table of 1 GiB for our headers does not get it."""
+    """A client that wants a table of 1 GiB for our headers does not get it, nor does one pay for
+    a table that may have nothing."""
     server = served(service)
     client = server.connect()
     client.h2.update_settings({SettingCodes.HEADER_TABLE_SIZE: 2**30})
@@ -472,7 +530,7 @@ def test_a_large_header_table_is_not_ours(service: Service) -> None:
     response = client.call(ECHO, value(b""))
     server.settle()
     assert response.status == 0
-    assert server.made[0].engine.encoder.header_table_size == 4096
+    assert not client.h2.decoder.header_table.dynamic_entries
 
 
 @pytest.mark.parametrize(
@@ -484,6 +542,7 @@ def test_a_large_header_table_is_not_ours(service: Service) -> None:
         PREFACE + ContinuationFrame(1, b"").serialize(),
         PREFACE + HeadersFrame(1, b"").serialize() + PingFrame(0, b"12345678").serialize(),
         PREFACE + HeadersFrame(2, b"\x82", flags=["END_HEADERS"]).serialize(),
+        PREFACE + bytes([0, 0, 1, 1, 0, 0, 0, 0, 0, 0x82]),
         PREFACE + HeadersFrame(1, b"\xff\xff\xff\xff\xff", flags=["END_HEADERS"]).serialize(),
         PREFACE
         + PingFrame(0, b"12345678").serialize()[:3]
@@ -590,6 +649,20 @@ def test_a_server_that_stops_lets_calls_end(service: Service) -> None:
     server.advance(1)
     server.settle()
     assert (waiting.status, client.lost, stopped) == (0, True, [None])
+
+
+def test_a_second_goodbye_names_no_later_stream(service: Service) -> None:
+    """RFC 9113, section 6.8."""
+    server = served(service)
+    client = server.connect()
+    client.call(LATER, value(b""))
+    server.settle()
+    server.remoting.stop(10)
+    # On its way when the client was told, and data of no stream, which breaks a rule.
+    late = HeadersFrame(3, b"\x82", flags=["END_HEADERS"]).serialize()
+    client.transport.write(late + bytes(9))
+    server.settle()
+    assert client.last_streams == [1, 1]
 
 
 def test_calls_that_do_not_end_are_cut(service: Service) -> None:

@@ -159,3 +159,16 @@ def test_requests_that_cannot_be_done(handle: str, fields: dict[str, Any], code:
     proxy = Proxy()
     assert proxy.forward(handle, **fields) == code
     assert proxy.brokers.asked == []
+
+
+@pytest.mark.parametrize(
+    "remark", ["no message starts at the offset 5", "look message by offset failed, 5"]
+)
+def test_a_handle_of_nothing_is_the_clients_mistake(remark: str) -> None:
+    proxy = Proxy()
+    proxy.brokers.answer(
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        lambda request: request.response(ResponseCode.SYSTEM_ERROR, remark),
+    )
+    assert proxy.forward() == Code.INVALID_RECEIPT_HANDLE
+    assert proxy.codes == [RequestCode.CONSUMER_SEND_MSG_BACK]

@@ -125,6 +125,12 @@ def test_a_stored_message_is_shown_to_its_consumer() -> None:
     assert not system.HasField("delivery_timestamp")
 
 
+def test_a_message_may_have_been_tried_as_often_as_numbers_go() -> None:
+    """Producers say how often; one that says nonsense would end all pulls of its queue."""
+    shown = message_of(stored(reconsume_times=(1 << 31) - 1))
+    assert shown.system_properties.delivery_attempt == (1 << 31) - 1
+
+
 def test_a_message_of_an_old_producer_has_no_unique_id() -> None:
     system = message_of(stored()).system_properties
     assert system.message_id == "0A00000800002A9F0000000000001000"

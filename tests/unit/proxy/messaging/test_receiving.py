@@ -199,6 +199,18 @@ class TestFifo:
         world.receive(group=pb.Resource(name="H"), long_polling_timeout={"seconds": 5})
         assert pops(world)[-1][1].order is False
 
+    @pytest.mark.parametrize("attempts", [0, -3])
+    def test_no_client_asks_for_less_than_one_delivery(self, attempts: int) -> None:
+        """Otherwise a group that brokers do not know yet has nothing but dead letters."""
+        world = ReceivingWorld()
+        world.client.settings.backoff_policy.max_attempts = attempts
+        world.brokers.answer(
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+            lambda request: request.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        )
+        world.send(b"1")
+        assert world.receive().bodies == [b"1"]
+
     def test_an_attempt_id_has_a_limit(self) -> None:
         status = ReceivingWorld().receive(attempt_id="x" * (MAX_ATTEMPT_ID + 1)).status
         assert status.code == Code.BAD_REQUEST

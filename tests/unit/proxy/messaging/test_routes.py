@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.messaging.endpoints import MAX_ADDRESSES
-from rocketmq_tw.proxy.messaging.routes import Routes
+from rocketmq_tw.proxy.messaging.routes import RouteQueries
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Address,
@@ -42,7 +42,7 @@ class World:
         self.is_fifo = False
         config.setdefault("use_endpoint_port_from_request", True)
         metadata = Metadata(Clock(), self.brokers)
-        self.methods = Routes(self.brokers, metadata, ProxyConfig(**config)).methods()
+        self.methods = RouteQueries(self.brokers, metadata, ProxyConfig(**config)).methods()
 
     def _group(self, request: Any) -> Any:
         config = SubscriptionGroupConfig(group_name="G", consume_message_orderly=self.is_fifo)

@@ -1,7 +1,9 @@
 import gzip
 import zlib
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -12,6 +14,7 @@ from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RequestTimeout
+from rocketmq_tw.net.protocol import as_deferred
 from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of
 from rocketmq_tw.proxy.messaging.transaction_ids import parse_transaction_id
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -302,6 +305,82 @@ def test_topics_without_queues() -> None:
     assert proxy.brokers.asked == []
 
 
+def without_master(proxy: Proxy, after: float = 10.0) -> None:
+    """The topic's brokers have only slaves, until so many seconds are over; name servers tell."""
+    elected = proxy.brokers.routes["T"]
+    slaves = [
+        msgspec.structs.replace(data, broker_addrs={1: "slave:10911"})
+        for data in elected.broker_datas
+    ]
+    proxy.brokers.routes["T"] = msgspec.structs.replace(elected, broker_datas=slaves)
+    began = proxy.clock.seconds()
+
+    def refreshed(topic: str) -> Any:
+        proxy.brokers.refreshed += 1
+        if proxy.clock.seconds() - began >= after:
+            proxy.brokers.routes["T"] = elected
+        return proxy.brokers.route(topic)
+
+    proxy.brokers.refresh_route = refreshed  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("after", [0.0, 1.0])
+def test_a_send_waits_for_the_master_that_takes_over(after: float) -> None:
+    """Otherwise clients, which try three times at once, would give up before it is elected; what is
+    known of the route is half a minute old."""
+    proxy = Proxy()
+    without_master(proxy, after)
+    assert proxy.send(message()).status.code == Code.OK
+    assert proxy.clock.seconds() < after + 0.5
+    # They share the question, and none asks more often than that.
+    assert proxy.brokers.refreshed <= 1 + 4 * after
+
+
+def test_no_broker_is_asked_when_the_time_is_over() -> None:
+    """The last broker failed late, and there was no master at once."""
+    proxy = Proxy()
+    slow: Deferred[RemotingCommand] = Deferred()
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda _: slow)
+    waiting = Deferred.fromCoroutine(
+        proxy.begin("SendMessage", SendMessageRequest(messages=[message()]), FakeCall())
+    )
+    proxy.clock.advance(4.5)
+    without_master(proxy, after=1.0)
+    slow.errback(ConnectionLost("a:1", "reset"))
+    response = answer_of(waiting, proxy.clock)
+    assert "reset" in response.status.message
+    assert [each.timeout for each in proxy.brokers.asked] == [5.0]
+
+
+def test_a_refusal_has_the_route_be_asked_for() -> None:
+    """It may be that of a former master, which is a slave now; brokers that are busy do not have
+    name servers be asked for each send."""
+    proxy = Proxy()
+    proxy.brokers.add_topic("T", {"a": 4})
+    proxy.brokers.answer(
+        RequestCode.SEND_MESSAGE_V2, lambda request: request.response(ResponseCode.SYSTEM_BUSY)
+    )
+    for _ in range(5):
+        assert proxy.send(message()).status.code != Code.OK
+    assert proxy.brokers.refreshed == 1
+    proxy.clock.advance(1)
+    proxy.send(message())
+    assert proxy.brokers.refreshed == 2
+
+
+def test_a_send_does_not_wait_for_long() -> None:
+    proxy = Proxy()
+    without_master(proxy)
+    began = proxy.clock.seconds()
+    response = proxy.send(message())
+    assert response.status.code == Code.FORBIDDEN and "no master" in response.status.message
+    assert 1.5 < proxy.clock.seconds() - began <= 2.5
+    began = proxy.clock.seconds()
+    call = FakeCall(deadline=began + 0.5)
+    assert proxy.send(message(), call=call).status.code == Code.FORBIDDEN
+    assert proxy.clock.seconds() - began < 1
+
+
 @pytest.mark.parametrize("topic_type", ["", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"])
 def test_a_topic_takes_its_type(topic_type: str) -> None:
     kinds = {
@@ -396,6 +475,33 @@ def test_a_gzip_body_is_stored_as_all_consumers_read_it() -> None:
         assert proxy.headers[0].sys_flag == compression_flag(CompressionType.ZLIB)
         stored_body = proxy.brokers.asked[0].request.body
         assert decompress(stored_body, CompressionType.ZLIB) == body
+
+
+def test_packed_bodies_of_one_client_do_not_hold_up_those_of_others() -> None:
+    unpacked: list[tuple[Callable[[], Any], Deferred[Any]]] = []
+
+    def in_thread(job: Callable[[], Any]) -> Deferred[Any]:
+        unpacked.append((job, Deferred()))
+        return unpacked[-1][1]
+
+    proxy = Proxy(in_thread=in_thread)
+    ended = []
+
+    def send(client: str, body: bytes) -> None:
+        call = FakeCall()
+        call.address = client
+        sent = message(gzip.compress(body), body_encoding=Encoding.GZIP)
+        answer = as_deferred(proxy.begin("SendMessage", SendMessageRequest(messages=[sent]), call))
+        answer.addCallback(lambda _: ended.append(body))
+
+    for number in range(3):
+        send("10.0.0.1:1", b"greedy %d" % number)
+    send("10.0.0.2:1", b"other")
+    while len(ended) < 4:
+        job, done = unpacked[-1]
+        assert not done.called
+        done.callback(job())
+    assert ended == [b"greedy 0", b"greedy 1", b"other", b"greedy 2"]
 
 
 @pytest.mark.parametrize(

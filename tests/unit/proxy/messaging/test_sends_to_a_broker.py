@@ -10,7 +10,7 @@ from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.renewal import Renewal
-from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     Encoding,
@@ -174,7 +174,7 @@ def test_a_late_decision_at_another_proxy_counts_once(resolution: int, count: in
     # The broker asks meanwhile, for which it stores the half message anew.
     let(proxy.broker, 90)
     assert any(each.code == RequestCode.CHECK_TRANSACTION_STATE for each in peer.oneways)
-    other = Transactions(proxy.clock, proxy.brokers, HalfPlaces(proxy.clock, 30))
+    other = TransactionDecisions(proxy.clock, proxy.brokers, HalfPlaces(proxy.clock, 30))
     proxy.methods.update(other.methods())
     assert end(proxy, entry.transaction_id, resolution) == Code.OK
     let(proxy.broker, 1)

@@ -18,7 +18,7 @@ from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.messaging.asked_clients import MAX_OPEN, AskedClients
 from rocketmq_tw.proxy.messaging.backoff import DEFAULT_DELAYS
-from rocketmq_tw.proxy.messaging.heartbeats import Heartbeats
+from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.telemetry import Telemetry
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
@@ -77,7 +77,7 @@ class Desk:
         self.asked = AskedClients(self.clock, self.recover)
         self.clients = ProxyClients(self.clock.seconds, self.asked.hand_on, lambda: 120.0)
         telemetry = Telemetry(config or ProxyConfig(), self.clients, self.groups, self.asked)
-        self.methods = {**telemetry.methods(), **Heartbeats(self.clients).methods()}
+        self.methods = {**telemetry.methods(), **ClientHeartbeats(self.clients).methods()}
 
     def recover(self, client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
         self.recovered.append(client)
@@ -163,6 +163,13 @@ def test_a_consumer_is_told_its_groups_configuration() -> None:
     assert answer.subscription.fifo
     assert answer.backoff_policy.max_attempts == 5
     assert answer.backoff_policy.exponential_backoff.max == Duration(nanos=20_000_000)
+
+
+def test_a_group_may_be_tried_as_often_as_numbers_go() -> None:
+    desk = Desk()
+    desk.groups.groups["g"] = SubscriptionGroupConfig(group_name="g", retry_max_times=(1 << 31) - 1)
+    answer = desk.tell(FakeCall(), subscription())
+    assert answer.backoff_policy.max_attempts == (1 << 31) - 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.messaging import transactions
 from rocketmq_tw.proxy.messaging.transaction_ids import parse_transaction_id
-from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, Transactions
+from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     EndTransactionRequest,
@@ -39,7 +39,7 @@ class Proxy:
         self.brokers.answer(RequestCode.END_TRANSACTION, lambda request: request.response())
         self.halves = HalfPlaces(self.clock, 30)
         self.halves.remember("T", "TX", "a", 7, 4096)
-        self.service = Transactions(self.clock, self.brokers, self.halves)
+        self.service = TransactionDecisions(self.clock, self.brokers, self.halves)
 
     def end(self, **fields: Any) -> EndTransactionResponse:
         values = {
@@ -152,6 +152,13 @@ def test_what_the_broker_says_is_told() -> None:
     )
     status = proxy.end().status
     assert (status.code, status.message) == (Code.BAD_REQUEST, "too late")
+    no_half = "Find prepared transaction message failed"
+    for remark, code in ((no_half, Code.INVALID_TRANSACTION_ID), ("", Code.INTERNAL_SERVER_ERROR)):
+        proxy.brokers.answer(
+            RequestCode.END_TRANSACTION,
+            lambda request, said=remark: request.response(ResponseCode.SYSTEM_ERROR, said),
+        )
+        assert proxy.end().status.code == code
     proxy.brokers.answer(RequestCode.END_TRANSACTION, RequestTimeout("a:1", 37, 3))
     assert proxy.end().status.code == Code.PROXY_TIMEOUT
 

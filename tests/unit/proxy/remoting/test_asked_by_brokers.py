@@ -30,6 +30,7 @@ from rocketmq_tw.wire.headers.offsets import (
 from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
 from tests.support.network import FakePeer
+from tests.support.proxy import neighbours_of
 from tests.support.transactions import begin
 
 NAME_SERVER, BROKER = "10.0.0.1:9876", "10.0.0.2:10911"
@@ -50,7 +51,7 @@ class Site:
         brokers: IBrokers = cluster
         if is_local:
             brokers = LocalBrokers(self.clock, self.broker.broker, cluster)
-        self.port = ClassicRequests(brokers, self.clock)
+        self.port = ClassicRequests(brokers, self.clock, neighbours_of(self.clock, brokers))
         self.pass_time(35)
         cluster.start()
         self.pass_time(6)

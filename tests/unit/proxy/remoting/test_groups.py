@@ -1,13 +1,23 @@
 """Questions of classic clients about groups, and those of brokers to classic clients."""
 
+import msgspec
 import pytest
 
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
-from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.proxy.neighbours.records import (
+    REGISTER,
+    UNREGISTER,
+    ClientChannel,
+    ConsumerHeartbeat,
+)
+from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import (
     CheckClientBody,
+    Connection,
+    ConsumerConnection,
     ConsumerData,
+    ConsumerIdList,
     HeartbeatData,
     SubscriptionData,
 )
@@ -76,6 +86,104 @@ def test_a_group_that_no_broker_knows(port: ClassicPort) -> None:
     with refused(ResponseCode.SYSTEM_ERROR) as caught:
         port.ask(classic_request(code))
     assert "consumerGroup" in caught.value.remark
+
+
+def told(port: ClassicPort, client_id: str, kind: str = REGISTER) -> None:
+    """A proxy of stock's tells of a consumer."""
+    wanted = SubscriptionData(topic="T", sub_string="*")
+    record = ConsumerHeartbeat(
+        heartbeat_type=kind,
+        client_id=client_id,
+        group="G",
+        language="JAVA",
+        version=475,
+        last_update_timestamp=len(port.neighbours.members),
+        subscription_data_set=msgspec.Raw(encode_body([wanted])),
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        local_proxy_id="10.0.0.5%8080%8081",
+        channel_data=encode_body(ClientChannel(remote_address="10.0.0.8:1")).decode(),
+    )
+    port.neighbours.take(encode_body(record), 0.0)
+
+
+def knows(port: ClassicPort, code: int, body: Body | None) -> None:
+    """Brokers say `body`; nothing of the group where it is None."""
+    port.brokers.answer(
+        code,
+        lambda request: (
+            request.response(ResponseCode.CONSUMER_NOT_ONLINE, "not online")
+            if body is None
+            else request.response(body=encode_body(body))
+        ),
+    )
+
+
+@pytest.mark.parametrize("known", [["a", "b"], [], None])
+def test_members_at_stock_s_proxies_are_among_the_members(
+    port: ClassicPort, known: list[str] | None
+) -> None:
+    code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+    told(port, "x")
+    told(port, "b")
+    knows(port, code, None if known is None else ConsumerIdList(consumer_id_list=known))
+    answer = port.ask(classic_request(code, consumerGroup="G"))
+    ids = decode_body(ConsumerIdList, answer.body).consumer_id_list
+    assert (answer.code, sorted(ids)) == (ResponseCode.SUCCESS, sorted({*(known or ()), "x", "b"}))
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_connections_at_stock_s_proxies_are_among_the_connections(
+    port: ClassicPort, is_known: bool
+) -> None:
+    code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+    told(port, "x")
+    here = ConsumerConnection(
+        connection_set=[Connection(client_id="a", client_addr="10.0.0.9:4")],
+        subscription_table={"T": SubscriptionData(topic="T", sub_string="tag")},
+        consume_type="CONSUME_ACTIVELY",
+        message_model="CLUSTERING",
+    )
+    knows(port, code, here if is_known else None)
+    answer = port.ask(classic_request(code, consumerGroup="G"))
+    found = decode_body(ConsumerConnection, answer.body)
+    by_id = {each.client_id: each for each in found.connection_set}
+    assert by_id.keys() == ({"a", "x"} if is_known else {"x"})
+    assert by_id["x"] == Connection(
+        client_id="x", client_addr="10.0.0.8:1", language="JAVA", version=475
+    )
+    assert found.subscription_table["T"].sub_string == ("tag" if is_known else "*")
+    assert found.consume_type == ("CONSUME_ACTIVELY" if is_known else "CONSUME_PASSIVELY")
+    assert found.consume_from_where == "CONSUME_FROM_LAST_OFFSET"
+
+
+def test_a_member_at_stock_s_proxy_is_not_asked_here(port: ClassicPort) -> None:
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    told(port, "x")
+    knows(port, code, None)
+    answer = port.ask(classic_request(code, consumerGroup="G", clientId="x"))
+    assert answer.code == ResponseCode.CONSUMER_NOT_ONLINE
+    assert "x is at the proxy 10.0.0.5%8080%8081" in (answer.remark or "")
+    answer = port.ask(classic_request(code, consumerGroup="G", clientId="other"))
+    assert answer.remark == "not online"
+
+
+def test_members_hear_of_those_at_stock_s_proxies_at_once(port: ClassicPort) -> None:
+    """As brokers tell them (40): otherwise they would divide queues anew after 20 s."""
+    subscribe(port)
+    for client_id in ("x", "y"):
+        told(port, client_id)
+    port.clock.advance(1)
+    (notice,) = port.peer.oneways
+    assert notice.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+    assert notice.ext_fields["consumerGroup"] == "G"
+    told(port, "x")
+    port.clock.advance(1)
+    assert len(port.peer.oneways) == 1
+    told(port, "x", UNREGISTER)
+    port.clock.advance(1)
+    assert len(port.peer.oneways) == 2
 
 
 def test_a_check_of_a_subscription_and_an_assignment_are_a_broker_s(port: ClassicPort) -> None:

@@ -5,6 +5,13 @@ from twisted.internet.defer import Deferred, fail
 
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.memberships import Membership
+from rocketmq_tw.proxy.neighbours.records import (
+    REGISTER,
+    UNREGISTER,
+    ConsumerHeartbeat,
+    decode_record,
+    subscriptions_of,
+)
 from rocketmq_tw.proxy.remoting import clients as clients_module
 from rocketmq_tw.proxy.remoting.heartbeats import MAX_NAME_LENGTH, ROUND
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -20,6 +27,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.asked import refused
 from tests.support.classic import ClassicPort, classic_request
 from tests.support.network import FakePeer
+from tests.support.proxy import NEIGHBOURS_TOPIC
 
 
 @pytest.fixture
@@ -73,6 +81,35 @@ def test_the_brokers_of_the_routes_that_it_has_hear_of_a_client(port: ClassicPor
     assert (client.client_id, client.address) == ("client-1", "10.0.0.9:40000")
     # Heartbeats without subscriptions are not offered.
     assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {})
+
+
+def test_other_proxies_are_told_of_consumers(port: ClassicPort) -> None:
+    """In stock's format: stock's proxies know members from these messages alone."""
+    port.brokers.add_topic(NEIGHBOURS_TOPIC, {"broker-a": 1})
+    told: list[ConsumerHeartbeat] = []
+
+    def store(request: RemotingCommand) -> RemotingCommand:
+        told.append(decode_record(request.body)[0])
+        return request.response()
+
+    port.brokers.answer(RequestCode.SEND_MESSAGE_V2, store)
+    port.neighbours.telling.start()
+    take_route(port, "T")
+    port.ask(heartbeat("G", "H"))
+    port.ask(heartbeat("G", "H"))
+    assert [(each.heartbeat_type, each.group) for each in told] == [
+        (REGISTER, "G"),
+        (REGISTER, "H"),
+    ]
+    assert {each.client_id for each in told} == {"client-1"}
+    assert [wanted.topic for wanted in subscriptions_of(told[0])] == ["%RETRY%G", "T"]
+    told.clear()
+    port.ask(classic_request(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="H"))
+    port.peer.lose()
+    assert [(each.heartbeat_type, each.group) for each in told] == [
+        (UNREGISTER, "H"),
+        (UNREGISTER, "G"),
+    ]
 
 
 def test_one_of_a_round_of_heartbeats_is_passed_on(port: ClassicPort) -> None:

@@ -13,6 +13,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer
 from tests.support.pops import PoppedMessage, Popper
+from tests.support.proxy import neighbours_of
 from tests.support.receiving import RealBroker
 from tests.support.wait import result_of
 
@@ -33,7 +34,9 @@ class PopPort:
         self.broker.offsets.commit("G", "Topic", 0, 0, "test")
         self.brokers = RealBroker(self.broker)
         self.brokers.add_topic("Topic", {"broker-a": 1})
-        self.requests = ClassicRequests(self.brokers, self.clock)
+        self.requests = ClassicRequests(
+            self.brokers, self.clock, neighbours_of(self.clock, self.brokers)
+        )
         self.popper = Popper(
             self.broker,
             invisible_time=HIDDEN * 1000,

@@ -153,6 +153,11 @@ class TestSlaveLink:
         stream = TRANSFER_HEADER.pack(200, 1) + b"a" + TRANSFER_HEADER.pack(201, 1) + b"b"
         assert slave_link().receive(stream, 1) == [Transfer(200, b"a"), Transfer(201, b"b")]
 
+    @pytest.mark.parametrize("size", [0, 1])
+    def test_an_empty_log_starts_inside_no_file(self, size):
+        with pytest.raises(LinkError, match="pushes offset 150, inside a file"):
+            slave_link().receive(TRANSFER_HEADER.pack(150, size) + bytes(size), 1)
+
     def test_repeats_its_report_and_expires(self):
         link = slave_link(10)
         assert link.heartbeat(4999) is None

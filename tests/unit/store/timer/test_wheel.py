@@ -134,3 +134,18 @@ def test_the_next_one_is_found_wherever_it_is_on_the_wheel(seed: int) -> None:
         end = begin + chance.randrange(2 * SLOTS) * 1000
         expected = min((each for each in put if begin <= each < end), default=None)
         assert wheel.next_time(begin, end) == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_totals_are_sums_of_slots(seed: int) -> None:
+    chance = random.Random(seed)
+    wheel = make(MemoryFiles())
+    for _ in range(300):
+        time_ms = START + chance.randrange(2 * wheel.round_ms)
+        wheel.put(time_ms, chance.choice([Slot(0, 52, chance.randrange(9)), Slot(-1, -1, 0)]))
+    for _ in range(20):
+        since = START + chance.randrange(wheel.round_ms)
+        until = since + chance.randrange(wheel.round_ms)
+        slots = map(wheel.get, range(since - since % 1000, until, 1000))
+        wanted = sum(slot.number for slot in slots if slot is not None)
+        assert wheel.total(since, until) == wanted, f"seed {seed}: {since} to {until}"

@@ -63,7 +63,7 @@ def test_a_failed_write_is_due_again() -> None:
     table.commit("G", "T", 0, 1)
     table.pending_write()
     assert table.pending_write() is None
-    table.write_failed()
+    table.write_soon()
     assert table.pending_write() is not None
 
 

@@ -1,0 +1,80 @@
+"""What a shell offers behind an option: names that the cluster has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import rich_click as click
+from click.shell_completion import CompletionItem
+from click.types import StringParamType
+
+from rocketmq_tw.admin.tool import Servers, Tool
+
+if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
+#: Seconds that a shell waits at most.
+SECONDS = 2.0
+TOPIC, GROUP, CLUSTER, BROKER = "topic", "group", "cluster", "broker"
+#: Long option to the kind of names that it takes.
+KINDS = {
+    "--topic": TOPIC,
+    "--topicName": TOPIC,
+    "--group": GROUP,
+    "--groupName": GROUP,
+    "--consumerGroup": GROUP,
+    "--subscriptionGroup": GROUP,
+    "--cluster": CLUSTER,
+    "--clusterName": CLUSTER,
+    "--brokerName": BROKER,
+}
+
+
+class LiveName(StringParamType):
+    """A name of one kind, as `KINDS` has it; others than those that are there are taken too."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Returns the names that begin so; none where no name server answers in time."""
+        kind = self._kind
+
+        async def work(servers: Servers) -> list[str]:
+            from twisted.internet.defer import Deferred
+
+            asked: Deferred[Iterable[str]] = Deferred.fromCoroutine(_names(servers, kind))
+            return sorted(await asked.addTimeout(SECONDS, servers.reactor))
+
+        try:
+            names = ctx.ensure_object(Tool).run(work)
+        except Exception:
+            # A shell shows nothing but names.
+            return []
+        # What retries and dead letters are in is asked for by its first letter.
+        return [
+            CompletionItem(name)
+            for name in names
+            if name.startswith(incomplete) and (incomplete or not name.startswith("%"))
+        ]
+
+
+def offer_names(option: click.Parameter) -> None:
+    """Has a shell offer names behind an option of a command, where its long name is of `KINDS`."""
+    kinds = [KINDS[name] for name in option.opts if name in KINDS]
+    if kinds and type(option.type) is StringParamType:
+        option.type = LiveName(kinds[0])
+
+
+async def _names(servers: Servers, kind: str) -> Iterable[str]:
+    if kind == TOPIC:
+        return (await servers.admin.topic_list()).topic_list
+    if kind == GROUP:
+        from rocketmq_tw.admin.known_names import group_names
+
+        return await group_names(servers)
+    info = await servers.admin.cluster_info()
+    return info.cluster_addr_table if kind == CLUSTER else info.broker_addr_table

@@ -1,0 +1,59 @@
+"""How large sent messages are, as stock 5.3.3's histogram `rocketmq_message_size`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from rocketmq_tw.broker.writing.commit import STORED, Done
+from rocketmq_tw.message.types import MESSAGE_TYPES, message_type
+from rocketmq_tw.metrics.instruments import Histogram, Metric
+from rocketmq_tw.store.interface import Appended
+from rocketmq_tw.wire.codes import ResponseCode
+
+#: Upper bounds of the buckets, in bytes, as in stock.
+_BOUNDS = (1024, 4 * 1024, 512 * 1024, 1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
+_TYPES = [each.lower() for each in MESSAGE_TYPES]
+
+
+class _Kind(NamedTuple):
+    topic: str
+    type: str
+
+
+class MessageSizes:
+    """Counts what sent messages take in the log, by topic and type; a batch counts as one message
+    of the average size, as in stock. `is_system` tells whether a topic is the system's."""
+
+    def __init__(self, is_system: Callable[[str], bool]) -> None:
+        self._is_system = is_system
+        self._sizes: Histogram[_Kind] = Histogram("rocketmq_message_size", _BOUNDS, self._labels_of)
+
+    def metrics(self) -> Iterable[Metric]:
+        """Returns the histogram, in bytes."""
+        return self._sizes.metrics()
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Ends the series of topics that were removed."""
+        self._sizes.forget(_Kind(topic, kind) for topic in topics for kind in _TYPES)
+
+    def measuring(
+        self, done: Done, topic: str, properties: Mapping[str, str], messages: int
+    ) -> Done:
+        """Returns `done` for an append of so many messages for `topic`, which is then measured; a
+        batch has the first one's `properties`."""
+        kind = _Kind(topic, message_type(properties).lower())
+
+        def measured(code: ResponseCode, appended: Appended) -> None:
+            if code in STORED:
+                size = appended.end_offset - appended.physical_offset
+                self._sizes.record(kind, size // messages)
+            done(code, appended)
+
+        return measured
+
+    def _labels_of(self, kind: _Kind | None) -> Mapping[str, str]:
+        if kind is None:
+            return {}
+        is_system = str(self._is_system(kind.topic)).lower()
+        return {"topic": kind.topic, "message_type": kind.type, "is_system": is_system}

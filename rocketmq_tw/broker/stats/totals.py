@@ -1,0 +1,81 @@
+"""What was counted by key since the broker started, though the windows that count it forget.
+
+The windows of `traffic.py` begin again at 0 with a key that was idle for a day. What they had
+counted by then is settled here, so that the sum of both grows only, as a counter has to. Nothing is
+done here while messages are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+#: Keys that are told apart: clients choose names, and a series once begun stays. Further keys are
+#: in one series.
+MAX_SERIES = 10_000
+
+
+class Window(Protocol):
+    """What has counted a key since it began."""
+
+    messages: int
+    size: int
+
+
+class Total(NamedTuple):
+    """Messages, and their bytes."""
+
+    messages: int = 0
+    size: int = 0
+
+    def plus(self, messages: int, size: int) -> Total:
+        """Returns the sum."""
+        return Total(self.messages + messages, self.size + size)
+
+
+class Totals:
+    """Keeps what was settled, by key."""
+
+    def __init__(self) -> None:
+        self._settled: dict[str, Total] = {}
+        self._others = Total()
+
+    def begin(self, key: str) -> None:
+        """Gives a key that is counted from now on a series, if there is room. A key goes from one
+        series to another only here, with nothing counted: else one of them would fall."""
+        if len(self._settled) < MAX_SERIES:
+            self._settled.setdefault(key, Total())
+
+    def settle(self, key: str, messages: int, size: int) -> None:
+        """Takes over what a window has counted that is forgotten now."""
+        if key in self._settled:
+            self._settled[key] = self._settled[key].plus(messages, size)
+        else:
+            self.count_other(messages, size)
+
+    def count_other(self, messages: int, size: int) -> None:
+        """Counts what no window counts."""
+        self._others = self._others.plus(messages, size)
+
+    def keys(self) -> Iterable[str]:
+        """Returns the keys that have a series."""
+        return list(self._settled)
+
+    def remove(self, key: str, *, is_counted: bool) -> None:
+        """Ends the series of what was removed. With `is_counted` it is there again and counted
+        anew: its series begins at 0."""
+        if is_counted:
+            self._settled[key] = Total()
+        else:
+            del self._settled[key]
+
+    def with_counted(self, counted: Mapping[str, Window]) -> Iterator[tuple[str | None, Total]]:
+        """Yields each key with its total; `counted` has what is not settled yet. Last comes None,
+        for what has no series, where there is any. More may be counted in between."""
+        settled, others, left = self._settled.copy(), self._others, dict(counted)
+        for key, total in settled.items():
+            more = left.pop(key, None)
+            yield key, total if more is None else total.plus(more.messages, more.size)
+        for more in left.values():
+            others = others.plus(more.messages, more.size)
+        if others.messages:
+            yield None, others

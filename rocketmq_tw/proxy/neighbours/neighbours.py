@@ -1,0 +1,87 @@
+"""What this proxy tells others of its consumers, and what it hears of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.neighbours.members import Members
+from rocketmq_tw.proxy.neighbours.reading import TopicReader
+from rocketmq_tw.proxy.neighbours.records import ProxyIdentity, decode_record
+from rocketmq_tw.proxy.neighbours.telling import Telling
+from rocketmq_tw.proxy.neighbours.topic import NeighboursTopic
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.slices import Slices
+from rocketmq_tw.wire.errors import BodyError
+
+_SCAN_SECONDS = 10.0
+#: Seconds between two lines of the log about messages that cannot be read.
+_WARN_SECONDS = 60.0
+
+log = Logger()
+
+
+class Neighbours:
+    """`members` are the consumers at proxies that brokers know nothing of; `telling` is told of
+    those here. `topic` is the topic's name, empty where proxies tell each other nothing; `silence`
+    is after how many seconds a member is gone that is told of no more."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        brokers: IBrokers,
+        identity: ProxyIdentity,
+        topic: str,
+        cluster: str,
+        silence: Callable[[], float],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._clock = clock
+        self._identity = str(identity)
+        self._silence = silence
+        self._is_used = bool(topic)
+        self._warned_at: float | None = None
+        in_slices = Slices(clock)
+        place = NeighboursTopic(clock, brokers, topic, cluster, now_ms)
+        self.members = Members(silence)
+        self.telling = Telling(clock, place, identity, now_ms)
+        self._reader = TopicReader(clock, brokers, place, self.take, silence, in_slices, now_ms)
+        self._expiring = PeriodicCall(
+            clock,
+            "the scan for silent consumers of other proxies",
+            _SCAN_SECONDS,
+            lambda: in_slices(self.members.expire(clock.seconds())),
+        )
+
+    def start(self) -> None:
+        """Tells and hears from now on."""
+        if self._is_used:
+            self.telling.start()
+            self._reader.start()
+            self._expiring.start()
+
+    def stop(self) -> Deferred[None]:
+        """Hears no more; fires when others were told that the clients here are gone."""
+        self._reader.stop()
+        self._expiring.stop()
+        return self.telling.stop()
+
+    def take(self, body: bytes, age: float) -> None:
+        """Takes a message that is so many seconds old, whatever it holds."""
+        if age >= self._silence():
+            return
+        try:
+            record, channel = decode_record(body)
+        except BodyError as error:
+            now = self._clock.seconds()
+            if self._warned_at is None or now - self._warned_at >= _WARN_SECONDS:
+                self._warned_at = now
+                log.warn("no heartbeat of a proxy: {error}", error=error)
+            return
+        # Of the others of ours brokers know.
+        if record.local_proxy_id != self._identity and not record.is_known_to_brokers:
+            self.members.take(record, channel, len(body), self._clock.seconds() - age)

@@ -1,0 +1,59 @@
+"""Tells classic clients of members of their groups at other proxies, as brokers tell them of those
+that they know (40): so that they divide queues anew at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from rocketmq_tw.proxy.neighbours.members import Members
+from rocketmq_tw.proxy.remoting.clients import ClassicClients
+from rocketmq_tw.runtime.slices import Slices, every
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.clients import NotifyConsumerIdsChangedRequestHeader
+
+#: Seconds for which changes are gathered.
+GATHER_SECONDS = 1.0
+_ASK_SECONDS = 3.0
+
+
+class NeighbourNotices:
+    """Gathers the groups that changed, and goes through all clients then."""
+
+    def __init__(
+        self, clock: IReactorTime, clients: ClassicClients, members: Members, in_slices: Slices
+    ) -> None:
+        self._clock = clock
+        self._clients = clients
+        self._in_slices = in_slices
+        self._changed: set[str] = set()
+        self._due: IDelayedCall | None = None
+        members.changed.add(self._note)
+
+    def stop(self) -> None:
+        """Tells nobody any more."""
+        self._changed.clear()
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _note(self, group: str) -> None:
+        self._changed.add(group)
+        if self._due is None:
+            self._due = self._clock.callLater(GATHER_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        self._due = None
+        changed, self._changed = self._changed, set()
+        self._in_slices.unwatched(self._tell(changed), "telling clients of members elsewhere")
+
+    def _tell(self, changed: Collection[str]) -> Iterator[None]:
+        for number, client in enumerate(self._clients):
+            for group in client.groups.keys() & changed:
+                header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group)
+                code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+                client.ask(RemotingCommand.request(code, header, oneway=True), _ASK_SECONDS)
+            if every(number):
+                yield

@@ -1,0 +1,100 @@
+"""Where a server's log goes, and which lines it has."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import sys
+from importlib.metadata import version
+from typing import Any
+
+from twisted.logger import (
+    FilteringLogObserver,
+    LegacyLogObserverWrapper,
+    Logger,
+    LogLevel,
+    PredicateResult,
+    textFileLogObserver,
+)
+from twisted.python.logfile import LogFile
+
+from rocketmq_tw.config.log import DEBUG, LogConfig
+from twisted import __version__ as twisted_version
+
+log = Logger()
+
+#: twistd takes no more than a name: its options and the configuration of the process's log.
+_chosen: list[Any] = []
+
+#: twistd's own name for a file, where it runs in the background and none is given.
+_FILE_NAME = "twistd.log"
+
+
+def take_over_log(twistd: Any, config: LogConfig) -> None:
+    """Has twistd write the log as `config` says, to where its own options have it, unless they name
+    an observer; the first line is the version. `twistd` are its options; to be called while they
+    are parsed."""
+    if not twistd.get("logger"):
+        _chosen[:] = twistd, config
+        twistd["logger"] = f"{__name__}.make_observer"
+    log.info(
+        "rocketmq_tw {version} on Python {python} and Twisted {twisted}: {command}",
+        version=version("rocketmq_tw"),
+        python=platform.python_version(),
+        twisted=twisted_version,
+        command=getattr(twistd, "subCommand", None),
+    )
+
+
+def is_wanted(level: str) -> Any:
+    """Returns a predicate for the events that a log of this level has."""
+    least = LogLevel.levelWithName(level)
+
+    def decide(event: dict[str, Any]) -> Any:
+        found = event.get("log_level") or LogLevel.info
+        if found < least or (level != DEBUG and found <= LogLevel.info and _is_twisteds(event)):
+            return PredicateResult.no
+        return PredicateResult.maybe
+
+    return decide
+
+
+def _is_twisteds(event: dict[str, Any]) -> bool:
+    """Whether Twisted speaks of itself: its version, factories that start, its main loop."""
+    namespace = event.get("log_namespace") or ""
+    return namespace == "log_legacy" or namespace.partition(".")[0] == "twisted"
+
+
+def make_observer() -> Any:
+    """Returns what writes the log that was taken over; twistd calls it once, by its name."""
+    twistd, config = _chosen
+    return FilteringLogObserver(_unfiltered(twistd, config), [is_wanted(config.log_level)])
+
+
+def _unfiltered(twistd: Any, config: LogConfig) -> Any:
+    """As twistd makes it, with a limit for files."""
+    if twistd.get("syslog"):
+        from twisted.python.syslog import SyslogObserver
+
+        legacy: Any = SyslogObserver(twistd.get("prefix", "")).emit
+        return LegacyLogObserverWrapper(legacy)
+    path, in_foreground = twistd.get("logfile"), twistd.get("nodaemon")
+    if path == "-" and not in_foreground:
+        sys.exit("--logfile=-: a server in the background has no standard output: give -n too")
+    if path == "-" or (in_foreground and not path):
+        return textFileLogObserver(sys.stdout)
+    file = LogFile.fromFullPath(
+        path or _FILE_NAME,
+        rotateLength=config.log_file_size,
+        maxRotatedFiles=config.log_files_kept,
+    )
+    # Nobody else wants it: as twistd does.
+    if not signal.getsignal(signal.SIGUSR1):
+        signal.signal(signal.SIGUSR1, lambda *_: _begin_another(file))
+    return textFileLogObserver(file)
+
+
+def _begin_another(file: LogFile) -> None:
+    from twisted.internet import reactor
+
+    reactor.callFromThread(file.rotate)  # type: ignore[attr-defined]

@@ -1,0 +1,37 @@
+"""The file with a server's process id."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Any
+
+#: twistd's own name for it, which all servers of a directory would share.
+_TWISTDS = "twistd.pid"
+
+
+def choose_pid_file(twistd: Any, port: int | None = None) -> None:
+    """Gives a server a file of its own where its user names none: `rmq-broker-10911.pid` in the
+    background; in the foreground none, as whoever started it knows it. `twistd` are its options,
+    to be called while they are parsed; `port` tells servers of a kind apart.
+
+    Ends the program with one line where a process runs whose id the file has."""
+    if twistd.get("pidfile") == _TWISTDS:
+        name = f"{twistd.subCommand}-{port}.pid" if port else f"{twistd.subCommand}.pid"
+        twistd["pidfile"] = "" if twistd.get("nodaemon") else name
+    path = twistd.get("pidfile")
+    if path and (process := _running(path)):
+        raise SystemExit(
+            f"{path}: process {process} runs already: stop it, or give twistd another --pidfile"
+        )
+
+
+def _running(path: str) -> int | None:
+    """The process id in the file, where there is such a process; twistd itself takes a file of one
+    that is gone away."""
+    with suppress(OSError, ValueError), open(path) as file:
+        process = int(file.read())
+        with suppress(PermissionError):
+            os.kill(process, 0)
+        return process
+    return None

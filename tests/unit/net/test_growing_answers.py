@@ -1,0 +1,37 @@
+"""How many answers about large tables may wait to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.net.growing_answers import MOST_WAITING, GrowingAnswers
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+
+
+def large(body: list[int]) -> Iterator[None]:
+    body.append(1)
+    yield
+    body.append(2)
+
+
+def small(body: list[int]) -> Iterator[None]:
+    body.append(1)
+    yield from ()
+
+
+def test_what_waits_to_be_made_is_bounded() -> None:
+    # None of them ends: clients may be gone, and their requests are kept all the same.
+    growing = GrowingAnswers(lambda steps: Deferred(), lambda work: Deferred())
+    request = RemotingCommand.request(RequestCode.GET_BROKER_CONSUME_STATS)
+    for _ in range(1 + MOST_WAITING):
+        assert isinstance(growing.answer(request, list, large), Deferred)
+    with pytest.raises(RequestError) as refused:
+        growing.answer(request, list, large)
+    assert refused.value.code == ResponseCode.SYSTEM_BUSY
+    answer = growing.answer(request, list, small)
+    assert isinstance(answer, RemotingCommand) and answer.body == b"[1]"

@@ -1,0 +1,85 @@
+"""The lines of a server's log, its files, and the file with its process id."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.logger import LogLevel, PredicateResult
+
+from rocketmq_tw.config.log import LogConfig
+from rocketmq_tw.services import logs
+from rocketmq_tw.services.logs import is_wanted, take_over_log
+from rocketmq_tw.services.pid_file import choose_pid_file
+
+
+class Twistd(dict[str, Any]):
+    """The options of `twistd`, as far as a server looks at them."""
+
+    subCommand = "rmq-broker"
+
+
+def event(level: Any, namespace: str = "rocketmq_tw.broker.broker", text: str = "x") -> Any:
+    return {
+        "log_level": level,
+        "log_namespace": namespace,
+        "log_format": text,
+        "log_time": 1.0,
+        "log_system": namespace,
+    }
+
+
+def is_written(level: str, written: Any) -> bool:
+    return is_wanted(level)(written) is not PredicateResult.no
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warn", "error"])
+def test_a_level_has_what_is_as_important(level: str) -> None:
+    order = ["debug", "info", "warn", "error", "critical"]
+    written = [n for n in order if is_written(level, event(LogLevel.levelWithName(n)))]
+    assert written == order[order.index(level) :]
+
+
+@pytest.mark.parametrize("namespace", ["log_legacy", "twisted.internet.base"])
+def test_twisted_speaks_of_itself_for_those_who_look_for_errors(namespace: str) -> None:
+    assert not is_written("info", event(LogLevel.info, namespace))
+    assert is_written("debug", event(LogLevel.info, namespace))
+    assert is_written("info", event(LogLevel.critical, namespace))
+
+
+def test_old_files_are_removed(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    twistd = Twistd(logfile=str(path), nodaemon=True)
+    take_over_log(twistd, LogConfig(log_file_size=2000, log_files_kept=2))
+    observer = getattr(logs, twistd["logger"].rpartition(".")[2])()
+    for number in range(300):
+        observer(event(LogLevel.info, text=f"line {number}"))
+    files = sorted(tmp_path.iterdir(), key=lambda file: file.name)
+    assert [file.name for file in files] == ["server.log", "server.log.1", "server.log.2"]
+    assert "line 299" in path.read_text()
+    assert all(file.stat().st_size < 2200 for file in files)
+
+
+def test_an_observer_that_the_user_names_is_left() -> None:
+    twistd = Twistd(logger="mine")
+    take_over_log(twistd, LogConfig())
+    assert twistd["logger"] == "mine"
+
+
+def test_servers_of_one_directory_have_pid_files_of_their_own() -> None:
+    background, foreground = Twistd(pidfile="twistd.pid"), Twistd(pidfile="twistd.pid", nodaemon=1)
+    choose_pid_file(background, 10911)
+    choose_pid_file(foreground, 10911)
+    assert (background["pidfile"], foreground["pidfile"]) == ("rmq-broker-10911.pid", "")
+
+
+def test_a_server_that_runs_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "b.pid"
+    path.write_text(f"{os.getpid()}")
+    with pytest.raises(SystemExit, match=f"b.pid: process {os.getpid()} runs already: stop it"):
+        choose_pid_file(Twistd(pidfile=str(path)))
+    path.write_text("no number")
+    choose_pid_file(Twistd(pidfile=str(path)))
+    assert path.read_text() == "no number"

@@ -1,0 +1,40 @@
+"""Where the units end that a queue keeps."""
+
+import pytest
+
+from rocketmq_tw.store.queue_units import UNIT, UNIT_SIZE, end_of_kept
+
+
+class File:
+    """Units of which the first `kept` are written, in files of `size` units; counts reads."""
+
+    def __init__(self, kept: int, size: int) -> None:
+        self.reads = 0
+        self._data = b"".join(UNIT.pack(n, 100, 0) for n in range(kept))
+        self._size = size
+
+    def read(self, offset: int, count: int) -> bytes:
+        self.reads += 1
+        count = min(count, self._size - offset % self._size)
+        found = self._data[offset * UNIT_SIZE :][: count * UNIT_SIZE]
+        return found.ljust(count * UNIT_SIZE, b"\0")
+
+
+@pytest.mark.parametrize("size", [3, 204, 1000, 4096])
+def test_the_end_is_found_wherever_it_is(size: int) -> None:
+    high = 4 * size
+    for kept in {0, 1, 2, size - 1, size, size + 1, 2 * size + 1, high - 1, high}:
+        file = File(kept, size)
+        assert end_of_kept(file.read, 0, high, lambda unit: unit.is_written) == kept
+
+
+def test_what_cannot_be_read_is_not_kept() -> None:
+    assert end_of_kept(lambda offset, count: b"", 7, 1000, lambda unit: True) == 7
+    assert end_of_kept(lambda offset, count: b"", 7, 17, lambda unit: True) == 7
+
+
+@pytest.mark.parametrize(("kept", "reads"), [(0, 2), (1, 2), (200, 2), (5_000, 13), (300_000, 13)])
+def test_few_reads_are_enough(kept: int, reads: int) -> None:
+    file = File(kept, 300_000)
+    assert end_of_kept(file.read, 0, 300_000, lambda unit: unit.is_written) == kept
+    assert file.reads <= reads
