@@ -1,132 +1,22 @@
-"""Which module has which command. A command's module is imported when it is called: a call of
-rmqadmin waits for its own imports only."""
+"""The group of all commands. A command's module is imported when it is called: a call of rmqadmin
+waits for its own imports only."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 
 import rich_click as click
 
 from rocketmq_tw.admin.common_options import common_options, output_option
 from rocketmq_tw.admin.completion import offer_names
+from rocketmq_tw.admin.families import FAMILIES
 
-#: Family to module of this package to the commands that stand in it.
-FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "Clusters and brokers": {
-        "cluster": ("clusterList",),
-        "health": ("health",),
-        "broker_status": ("brokerStatus", "brokerConsumeStats"),
-        "traffic": ("statsAll",),
-        "broker_config": ("getBrokerConfig", "updateBrokerConfig"),
-        "upkeep": (
-            "cleanExpiredCQ",
-            "cleanUnusedTopic",
-            "deleteExpiredCommitLog",
-            "resetMasterFlushOffset",
-            "exportPopRecord",
-            "setCommitLogReadAheadMode",
-        ),
-        "cold_reads": (
-            "getColdDataFlowCtrInfo",
-            "updateColdDataFlowCtrGroupConfig",
-            "removeColdDataFlowCtrGroupConfig",
-        ),
-        "ha": ("haStatus",),
-        "epochs": ("getBrokerEpoch",),
-        "exports": ("exportMetadata", "exportConfigs", "exportMetrics"),
-    },
-    "Topics": {
-        "topic": ("topicList", "topicRoute", "topicStatus", "updateTopic", "deleteTopic"),
-        "topic_use": ("updateTopicPerm", "topicClusterList", "allocateMQ"),
-        "lists": ("updateTopicList", "updateSubGroupList"),
-        "static_topic": ("updateStaticTopic", "remappingStaticTopic"),
-    },
-    "Groups and clients": {
-        "consumer": ("consumerProgress",),
-        "members": ("consumerStatus", "consumer", "getConsumerStatus"),
-        "connections": ("producerConnection", "consumerConnection", "producer"),
-        "monitoring": ("startMonitoring",),
-        "group": ("updateSubGroup", "getConsumerConfig", "deleteSubGroup"),
-        "consume_mode": ("setConsumeMode",),
-        "offsets": (
-            "resetOffsetByTime",
-            "resetOffsetByTimeOld",
-            "skipAccumulatedMessage",
-            "cloneGroupOffset",
-        ),
-    },
-    "Messages": {
-        "send_message": ("sendMessage",),
-        "consume_message": ("consumeMessage",),
-        "message_queries": (
-            "queryMsgByKey",
-            "queryMsgByUniqueKey",
-            "queryMsgByOffset",
-            "decodeMessageId",
-        ),
-        "message_by_id": ("queryMsgById",),
-        "message_printing": ("printMsg", "printMsgByQueue"),
-        "message_trace": ("queryMsgTraceById",),
-        "queue_units": ("queryCq",),
-        "send_times": ("sendMsgStatus", "checkMsgSendRT", "clusterRT"),
-    },
-    "Name servers": {
-        "name_servers": (
-            "updateKvConfig",
-            "deleteKvConfig",
-            "getNamesrvConfig",
-            "updateNamesrvConfig",
-            "wipeWritePerm",
-            "addWritePerm",
-            "updateOrderConf",
-        ),
-    },
-    "Controllers and containers": {
-        "controller": (
-            "getSyncStateSet",
-            "getControllerMetaData",
-            "electMaster",
-            "cleanBrokerMetadata",
-            "getControllerConfig",
-            "updateControllerConfig",
-        ),
-        "container": ("addBroker", "removeBroker"),
-    },
-    "This machine": {
-        "context": ("context",),
-        "store.commands": ("store",),
-    },
-    "Refused": {
-        "refused": (
-            "createUser",
-            "updateUser",
-            "deleteUser",
-            "getUser",
-            "listUser",
-            "copyUser",
-            "createAcl",
-            "updateAcl",
-            "deleteAcl",
-            "getAcl",
-            "listAcl",
-            "copyAcl",
-            "clusterAclConfigVersion",
-            "getAclConfig",
-            "updateAclConfig",
-            "deleteAclConfig",
-            "updateGlobalWhiteAddr",
-            "checkRocksdbCqWriteProgress",
-            "rocksDBConfigToJson",
-            "exportMetadataInRocksDB",
-            "dumpCompactionLog",
-        ),
-    },
-}
 #: Module to its commands.
 MODULES = {module: names for modules in FAMILIES.values() for module, names in modules.items()}
 _MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
+_LINES = {name: line for names in MODULES.values() for name, line in names.items()}
 
 
 def load(name: str) -> click.Command | None:
@@ -160,23 +50,27 @@ class CommandGroup(click.RichGroup):
         return super().get_help(context)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Returns the command where it was called already; else its name and its line alone, which
+        is what lists of commands show."""
         command = super().get_command(context, name)
-        if command is None:
-            command = load(name)
-            if command is not None:
-                self.add_command(command)
-                _extend(command)
+        if command is None and name in _LINES:
+            return click.RichCommand(name=name, short_help=_LINES[name])
         return command
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = arguments[0]
-        if self.get_command(context, name) is None and not name.startswith("-"):
-            folded = {each.lower(): each for each in _MODULE_OF}
-            close = difflib.get_close_matches(name.lower(), folded, 1)
-            hint = f": did you mean {folded[close[0]]}?" if close else ""
-            context.fail(f"No such command {name!r}{hint}")
+        if name not in self.commands:
+            command = load(name)
+            if command is not None:
+                self.add_command(command)
+                _extend(command)
+            elif not name.startswith("-"):
+                folded = {each.lower(): each for each in _MODULE_OF}
+                close = difflib.get_close_matches(name.lower(), folded, 1)
+                hint = f": did you mean {folded[close[0]]}?" if close else ""
+                context.fail(f"No such command {name!r}{hint}")
         return super().resolve_command(context, arguments)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -96,6 +97,14 @@ def test_commands_are_listed_by_family() -> None:
     assert places == sorted(places)
     listed = [words[1] for line in output.splitlines() if len(words := line.split()) > 2]
     assert set(listed) >= NAMES
+
+
+@pytest.mark.parametrize(("name", "line"), [pair for m in MODULES.values() for pair in m.items()])
+def test_the_list_of_commands_says_what_the_help_of_each_says(name: str, line: str) -> None:
+    command = load(name)
+    assert command is not None and command.help is not None
+    paragraph = inspect.cleandoc(command.help).split("\n\n")[0]
+    assert line == " ".join(paragraph.split())
 
 
 def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,6 +322,34 @@ def in_a_process_of_its_own(code: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "completed", "shown"),
+    [
+        ([], "", ""),
+        (["-h"], "", "topicList"),
+        ([], "rmqadmin topicL", "plain,topicList"),
+        ([], "rmqadmin ", "plain,updateTopic"),
+    ],
+)
+def test_a_list_of_commands_imports_none(arguments: list[str], completed: str, shown: str) -> None:
+    """All of them together take half a second."""
+    code = f"""if True:
+        import os, sys
+        if {completed!r}:
+            os.environ.update(
+                _RMQADMIN_COMPLETE="bash_complete", COMP_WORDS={completed!r}, COMP_CWORD="1"
+            )
+        from click.testing import CliRunner
+        from rocketmq_tw.admin.main import cli
+        from rocketmq_tw.admin.commands import MODULES
+        result = CliRunner().invoke(cli, {arguments!r}, prog_name="rmqadmin")
+        assert {shown!r} in result.output, result.output
+        names = ("twisted", "yaml", *("rocketmq_tw.admin." + name for name in MODULES))
+        print([name for name in names if name in sys.modules])
+    """
+    assert in_a_process_of_its_own(code) == "[]\n"
 
 
 def test_a_start_imports_only_what_it_needs() -> None:
