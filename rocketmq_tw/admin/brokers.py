@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.admin.known_names import topic_hint
+from rocketmq_tw.admin.known_names import no_broker, topic_hint
 from rocketmq_tw.admin.tool import Servers, explain, fail
 from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
@@ -63,10 +63,13 @@ async def all_addresses(servers: Servers, broker: str | None, cluster: str | Non
 
 
 def in_cluster(info: ClusterInfo, cluster: str) -> list[BrokerData]:
-    """Returns the brokers of a cluster by name; ends the command where there is no such cluster."""
+    """Returns the brokers of a cluster by name; ends the command where there is no such cluster,
+    raises `NoRouteError` where there is no broker."""
+    if not info.cluster_addr_table:
+        raise no_broker()
     names = info.cluster_addr_table.get(cluster)
     if names is None:
-        known = ", ".join(sorted(info.cluster_addr_table)) or "none, no broker is registered"
+        known = ", ".join(sorted(info.cluster_addr_table))
         fail(f"there is no cluster {cluster}; there are: {known}")
     return [
         info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table

@@ -11,7 +11,7 @@ from rocketmq_tw.admin.known_names import group_hint, group_names, topic_hint
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool
-from rocketmq_tw.client.errors import BrokerError, NoRouteError
+from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection
@@ -114,8 +114,8 @@ async def _brokers_of(
             return addresses_of(route.broker_datas)
     if topic is not None:
         hint = await topic_hint(servers, topic)
-        raise NoRouteError(f"no name server knows the topic {topic}: {hint}")
-    raise NoRouteError(
+        raise UnknownTopicError(f"no name server knows the topic {topic}: {hint}")
+    raise UnknownTopicError(
         f"no name server knows the group {group}, which has no retry topic (-t names a topic that"
         f" it reads): {await group_hint(servers, group)}"
     )

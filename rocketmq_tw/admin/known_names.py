@@ -6,14 +6,13 @@ import difflib
 from collections.abc import Iterable
 
 from rocketmq_tw.admin.tool import Servers
-from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.client.errors import ClientError, NoRouteError
 from rocketmq_tw.message.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, SYSTEM_TOPICS
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 #: In the retry topics of pop consumers of 5.x it stands between group and topic.
 _POP_SEPARATOR = "+"
-_NO_BROKER = "no broker is registered: start one"
 #: Groups that clients and tools of stock have by themselves.
 BUILT_IN_GROUPS = frozenset(
     (
@@ -51,21 +50,31 @@ async def group_names(servers: Servers) -> list[str]:
     return sorted(names)
 
 
+def no_broker() -> NoRouteError:
+    """Makes the error for name servers that know no broker at all: brokers are down, or have not
+    registered yet, and no name is wrong."""
+    return NoRouteError("no broker is registered: start one")
+
+
 async def topic_hint(servers: Servers, topic: str) -> str:
-    """Returns what to do about a topic that is not there, to stand behind a colon."""
+    """Returns what to do about a topic that is not there, to stand behind a colon; raises
+    `NoRouteError` where there is no broker."""
     names = (await servers.admin.topic_list()).topic_list
     # Each broker has topics of its own.
     of_users = [name for name in names if name not in SYSTEM_TOPICS]
-    return _like(topic, of_users) or ("topicList shows all" if names else _NO_BROKER)
+    if not names:
+        raise no_broker()
+    return _like(topic, of_users) or "topicList shows all"
 
 
 async def group_hint(servers: Servers, group: str) -> str:
-    """Returns what to do about a group that is not there, to stand behind a colon."""
+    """Returns what to do about a group that is not there, to stand behind a colon; raises
+    `NoRouteError` where there is no broker."""
     names = await group_names(servers)
     if group in names:
         return "start a consumer of it"
     if not names and not (await servers.admin.cluster_info()).broker_addr_table:
-        return _NO_BROKER
+        raise no_broker()
     return _like(group, names) or "consumerProgress shows all"
 
 

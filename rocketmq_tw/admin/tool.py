@@ -195,27 +195,19 @@ class Tool:
         if self.watch is None:
             self.show(self.run(work, needs_names=needs_names))
             return
-        from twisted.internet.task import deferLater
-
         from rocketmq_tw.admin.planning import OnlyLooks
-        from rocketmq_tw.client.errors import ClientError
-        from rocketmq_tw.net.errors import RemotingError
+        from rocketmq_tw.admin.repeating import look_again
 
         interval = self.watch
 
+        def show_alone(report: Report) -> None:
+            if sys.stdout.isatty():
+                click.clear()
+            self.show(report)
+
         async def again(servers: Servers) -> None:
             servers.remoting = OnlyLooks(servers.remoting)
-            while True:
-                try:
-                    report = await work(servers)
-                except (ClientError, RemotingError) as error:
-                    # The next look may find the server again.
-                    warn(explain(error))
-                else:
-                    if sys.stdout.isatty():
-                        click.clear()
-                    self.show(report)
-                await deferLater(servers.reactor, interval)
+            await look_again(servers, work, show_alone, interval)
 
         self._run(again, needs_names)
 

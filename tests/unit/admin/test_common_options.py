@@ -13,7 +13,10 @@ import yaml
 from rocketmq_tw.admin.output import Column, Listing, Report, show_yaml
 from rocketmq_tw.admin.settings import FILE_VARIABLE
 from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.namesrv.namesrv import NameServer
 
 NOWHERE = "10.9.9.9:9876"
 
@@ -233,6 +236,78 @@ def test_a_look_is_taken_again_and_again(world) -> None:
     arguments = ["-n", world.names, "topicStatus", "-t", "BenchmarkTest", "--watch", "1"]
     outcome = world.bare([*arguments, "--output", "json"], tool)
     assert len(outcome.out.splitlines()) == 3
+
+
+@pytest.mark.parametrize("interval", ["--watch", "-i"])
+def test_a_command_with_an_interval_of_its_own_is_watched_too(world, interval: str) -> None:
+    outcome = world.bare(["-n", world.names, "clusterList", interval, "1"], _Enough(world.run))
+    assert outcome.out.count("broker-a") == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("topicStatus -t Ordrs --watch 1", "did you mean Orders?"),
+        ("consumerProgress -g billng --watch 1", "did you mean billing?"),
+        ("haStatus -c nix --watch 1", "there is no cluster nix; there are: DefaultCluster"),
+        ("haStatus -c nix -i 1", "there is no cluster nix; there are: DefaultCluster"),
+        ("topicList -n 10.0.0.2:10911 --watch 1", "is not supported: -n names name servers"),
+    ],
+)
+def test_a_mistyped_name_is_not_watched(world, command: str, reason: str) -> None:
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
+    world.rmqadmin("updateTopic -t Orders -c DefaultCluster")
+    once = world.rmqadmin(command.replace(" --watch 1", "").replace(" -i 1", ""))
+    outcome = world.rmqadmin(command)
+    assert outcome == once
+    assert outcome.status in (1, 2) and outcome.err.count("\n") == 1
+    assert reason in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("address", "command", "reason"),
+    [
+        ("10.0.0.1:9876", "topicStatus -t BenchmarkTest --watch 1", "no name server answers"),
+        ("10.0.0.1:9876", "clusterList -i 1", "no name server answers"),
+        ("10.0.0.2:10911", "getBrokerConfig -b 10.0.0.2:10911 --watch 1", "cannot connect"),
+    ],
+)
+def test_a_server_that_is_away_is_watched_until_it_is_back(
+    world, address: str, command: str, reason: str
+) -> None:
+    handlers = {
+        world.names: world.name_server.handlers,
+        "10.0.0.2:10911": world.brokers["broker-a"].handlers,
+    }
+    world.network.close(address)
+    world.reactor.callLater(3, world.network.serve, address, handlers[address])
+    outcome = world.bare(["-n", world.names, *command.split()], _Enough(world.run))
+    assert reason in outcome.err
+    assert outcome.out and outcome.status == 0
+
+
+@pytest.mark.parametrize("command", ["topicRoute -t BenchmarkTest", "haStatus -c DefaultCluster"])
+def test_what_was_there_once_is_watched_while_it_is_gone(world, command: str) -> None:
+    """A name server that starts anew knows no broker for a while."""
+    tool = _Enough(world.run)
+    show = tool.show
+
+    def answer_with(server: NameServer) -> None:
+        world.network.serve(world.names, server.handlers)
+        for end in world.network.ends("10.0.1.1"):
+            end.abortConnection()
+
+    def show_and_restart(report: Report) -> None:
+        show(report)
+        if tool.shown == 1:
+            new = NameServer(world.reactor, MemoryFiles(), NamesrvConfig())
+            world.reactor.callLater(0.5, answer_with, new)
+            world.reactor.callLater(3.5, answer_with, world.name_server)
+
+    tool.show = show_and_restart  # type: ignore[method-assign]
+    outcome = world.bare(["-n", world.names, *command.split(), "--watch", "1"], tool)
+    assert outcome.status == 0
+    assert "no broker is registered" in outcome.err
 
 
 def test_what_changes_something_is_not_done_again_and_again(world) -> None:
