@@ -11,12 +11,19 @@ from sys import getsizeof
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.internet.interfaces import IPushProducer
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.net.interfaces import Handler, RequestCheck, RequestObserver
+from rocketmq_tw.net.interfaces import (
+    ConnectionEvent,
+    ConnectionEvents,
+    Handler,
+    RequestCheck,
+    RequestObserver,
+)
 from rocketmq_tw.net.limits import SHARE, ServerResources
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import RemotingProtocol
@@ -68,6 +75,7 @@ class ServerConnection(RemotingProtocol):
         handlers: Mapping[int, Handler],
         before_request: Sequence[RequestCheck],
         observer: RequestObserver | None,
+        events: ConnectionEvents | None,
     ) -> None:
         super().__init__(
             resources.clock,
@@ -99,6 +107,7 @@ class ServerConnection(RemotingProtocol):
         self._next_number = _FIRST_NUMBER
         self._header_length = 0
         self._observer = observer
+        self._events = events
         self._stuck_since: float | None = None
         self._draining = False
         #: When the frame that is not complete yet began.
@@ -111,6 +120,7 @@ class ServerConnection(RemotingProtocol):
         super().connectionMade()
         self.transport.registerProducer(self, True)  # type: ignore[union-attr]
         self._group.add(self)
+        self._tell(ConnectionEvent.CONNECT)
 
     def dataReceived(self, data: bytes) -> None:
         self._outboxes.gather(super().dataReceived, data)
@@ -135,6 +145,9 @@ class ServerConnection(RemotingProtocol):
         self._outbox = Outbox(self._outboxes, None)
         super().connectionLost(reason)
         self._group.discard(self)
+        if reason.check(ConnectionDone, ConnectionAborted) is None:
+            self._tell(ConnectionEvent.EXCEPTION)
+        self._tell(ConnectionEvent.CLOSE)
         if self._observer is not None:
             now = self._clock.seconds()
             for code, since, _ in open_requests.values():
@@ -196,6 +209,8 @@ class ServerConnection(RemotingProtocol):
             self.close(f"it leaves {self._unread + self._unsent} bytes unread")
             self.abort()
         elif now - self.last_received >= idle:
+            if not self._closing:
+                self._tell(ConnectionEvent.IDLE)
             self.lose_connection()
         elif (
             self._stuck_since is None
@@ -203,6 +218,10 @@ class ServerConnection(RemotingProtocol):
             and now - self._frame_since >= idle
         ):
             self.close(f"it has not sent the rest of a frame within {idle} s")
+
+    def _tell(self, event: ConnectionEvent) -> None:
+        if self._events is not None:
+            self._events(event)
 
     def _write(self, data: bytes) -> None:
         self._outbox.write(data)

@@ -1,6 +1,7 @@
 """What handlers and callers of the remoting protocol see of a connection."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any
 
 import attrs
@@ -105,6 +106,21 @@ RequestResult = tuple[int, int | None]
 RequestObserver = Callable[[RequestResult, float], None]
 
 
+class ConnectionEvent(Enum):
+    """What becomes of a connection; a closed one may have been idle, or failed, before."""
+
+    CONNECT = auto()
+    CLOSE = auto()
+    #: Nothing came for `serverChannelMaxIdleTimeSeconds`.
+    IDLE = auto()
+    #: It ended otherwise than by one of its ends.
+    EXCEPTION = auto()
+
+
+#: Told of each of them.
+ConnectionEvents = Callable[[ConnectionEvent], None]
+
+
 class IListener(Interface):
     """Ports of a server that share one table of handlers, and the connections made to them."""
 
@@ -138,6 +154,10 @@ class IListener(Interface):
         """Calls `observer` at the end of each request of connections that are made from now on; a
         former observer is told of them no more. A request whose connection is lost ends with
         it."""
+
+    def observe_connections(observer: ConnectionEvents) -> None:
+        """Calls `observer` when a remoting connection is made, is idle, fails and is lost, of those
+        that are made from now on; a former observer is told of them no more."""
 
     def stop_listening() -> "Deferred[None]":
         """Closes the ports and keeps the connections; fires when the ports are closed."""

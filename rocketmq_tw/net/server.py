@@ -20,6 +20,7 @@ from rocketmq_tw.net.interfaces import (
     AccessChecks,
     ConnectionBuilder,
     ConnectionCheck,
+    ConnectionEvents,
     Handler,
     IIdentified,
     IListener,
@@ -131,6 +132,7 @@ class ConnectionFactory(Factory):
         self._resources = resources
         #: Given to connections as they are made.
         self.observer: RequestObserver | None = None
+        self.connection_events: ConnectionEvents | None = None
         self._group = group
         self._handlers = handlers
         self._before_request = before_request
@@ -152,7 +154,12 @@ class ConnectionFactory(Factory):
 
     def _build_remoting(self, forwarded: Forwarded | None) -> ServerConnection:
         connection = ServerConnection(
-            self._resources, self._group, self._handlers, self._before_request, self.observer
+            self._resources,
+            self._group,
+            self._handlers,
+            self._before_request,
+            self.observer,
+            self.connection_events,
         )
         connection.forwarded = forwarded
         connection.factory = self
@@ -212,6 +219,9 @@ class Listener:
 
     def observe(self, observer: RequestObserver) -> None:
         self.factory.observer = observer
+
+    def observe_connections(self, observer: ConnectionEvents) -> None:
+        self.factory.connection_events = observer
 
     def listen(self, port: int | None = None, *, accepts: bool = True) -> int:
         config = self._resources.config

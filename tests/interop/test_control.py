@@ -11,8 +11,10 @@ import pytest
 
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.queues import ConsumeStats, CorrectionOffsetBody, OffsetWrapper
+from rocketmq_tw.wire.bodies.stats import BrokerStatsData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.broker import ViewBrokerStatsDataRequestHeader
 from rocketmq_tw.wire.headers.clients import GetConsumeStatsRequestHeader
 from rocketmq_tw.wire.headers.offsets import QueryCorrectionOffsetHeader
 from tests.support.cluster import OURS, Cluster
@@ -84,6 +86,12 @@ class Group:
                 for number, body in enumerate(bodies)
             ]
 
+    def counted(self, name: str, key: str) -> RemotingCommand:
+        """What request 315 is answered with."""
+        header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+        request = RemotingCommand.request(RequestCode.VIEW_BROKER_STATS_DATA, header)
+        return ask(self.broker.address, request)
+
     def client_id(self) -> str:
         """The client id of the group's only member."""
 
@@ -154,6 +162,26 @@ def test_what_a_member_says_of_itself(group: Group) -> None:
         assert "CR_SUCCESS" in shown
         assert consumer.bodies(5)[4] == "b"
         assert group.offsets() == [2, 1]
+
+
+def test_latencies_and_connections_are_counted(group: Group) -> None:
+    """By the keys that stock gives them; what nothing is counted of is refused."""
+    group.send("a", "b", "c")
+    with group.consumer() as consumer:
+        consumer.received(3)
+    keys = [("GROUP_GET_LATENCY", f"0@{group.topic}@{group.name}")]
+    if group.java.version == "5.3.3":
+        # Stock 4.9 does not count these.
+        keys += [("TOPIC_PUT_LATENCY", f"1@{group.topic}"), ("CHANNEL_ACTIVITY", "CONNECT")]
+    for name, key in keys:
+        counted = decode_body(BrokerStatsData, group.counted(name, key).body)
+        assert counted.stats_minute is not None and counted.stats_minute.sum >= 0
+    for name, key in [
+        ("GROUP_GET_LATENCY", f"{QUEUES}@{group.topic}@{group.name}"),
+        ("TOPIC_PUT_LATENCY", f"{QUEUES}@{group.topic}"),
+        ("CHANNEL_ACTIVITY", "OTHER"),
+    ]:
+        assert group.counted(name, key).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_how_far_a_group_is_in_time(group: Group) -> None:

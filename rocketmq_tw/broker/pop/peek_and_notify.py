@@ -13,6 +13,7 @@ from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.positions import Positions
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import QueueReads
+from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import EVERY_MESSAGE
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -41,6 +42,7 @@ class PeekAndNotify:
         order: OrderBook,
         notified: HeldPops,
         now_ms: Callable[[], int],
+        stats: Stats,
     ) -> None:
         self._checks = checks
         self._queues = queues
@@ -49,6 +51,7 @@ class PeekAndNotify:
         self._order = order
         self._notified = notified
         self._now_ms = now_ms
+        self._stats = stats
 
     def handlers(self) -> dict[int, Handler]:
         """Returns the handlers by request code."""
@@ -56,6 +59,7 @@ class PeekAndNotify:
 
     def peek(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Answers 200052: the messages with which a pop would begin."""
+        since = self._stats.seconds()
         header = request.header(PeekMessageRequestHeader)
         parts: list[bytes] = []
         count = rest = size = 0
@@ -74,6 +78,8 @@ class PeekAndNotify:
                 parts.append(read.data)
                 count += read.messages
                 size += len(read.data)
+        if count:
+            self._stats.answered(header.topic, header.consumer_group, header.queue_id, since)
         return request.response(
             ResponseCode.SUCCESS if count else ResponseCode.PULL_NOT_FOUND,
             "FOUND" if count else "NO_MESSAGE_IN_QUEUE",

@@ -14,6 +14,7 @@ from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import Popped, PopReads, Wanted
+from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.message.extra_info import ORDER_REVIVE_QUEUE
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import EVERY_MESSAGE, MessageFilter
@@ -45,6 +46,7 @@ class PopRequests:
         queues: PopQueues,
         reads: PopReads,
         held: HeldPops,
+        stats: Stats,
     ) -> None:
         self._config = host.config
         self._now_ms = host.now_ms
@@ -53,6 +55,7 @@ class PopRequests:
         self._queues = queues
         self._reads = reads
         self._held = held
+        self._stats = stats
         self._pop = filters.budget.retrying(self.pop)
         #: Counts pops, which take the revive queues in turn.
         self._number = 0
@@ -70,6 +73,7 @@ class PopRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
         """Answers 200050, once what it pops is hidden from others; None where the request is held
         and answered later."""
+        since = self._stats.seconds()
         header = request.header(PopMessageRequestHeader)
         now = self._now_ms()
         if header.born_time == 0:
@@ -94,6 +98,8 @@ class PopRequests:
         if code is None:
             return None
         answer = _response(request, code, wanted, popped)
+        if popped.count:
+            self._stats.answered(header.topic, header.consumer_group, header.queue_id, since)
         if not popped.points:
             return answer
         return self._reads.store(popped, wanted.revive_queue_id).addCallback(lambda _: answer)

@@ -17,6 +17,7 @@ from rocketmq_tw.broker.pop.check_points import (
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.positions import ClaimedRange, Positions
+from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
@@ -102,18 +103,12 @@ class Popped:
 
 
 class QueueReads:
-    """Reads messages of queues. `pulled` is told topic, group, messages, bytes and the seconds that
-    it took of each read."""
+    """Reads messages of queues, and counts each read in `stats`."""
 
-    def __init__(
-        self,
-        store: IMessageStore,
-        pulled: Callable[[str, str, int, int, float], None],
-        seconds: Callable[[], float],
-    ) -> None:
+    def __init__(self, store: IMessageStore, stats: Stats) -> None:
         self._store = store
-        self._pulled = pulled
-        self._seconds = seconds
+        self._pulled = stats.pulled
+        self._seconds = stats.seconds
 
     def read(
         self,

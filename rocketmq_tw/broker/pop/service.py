@@ -22,6 +22,7 @@ from rocketmq_tw.broker.pop.positions import Positions
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import PopReads, QueueReads
 from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import popped_topic
@@ -46,15 +47,14 @@ class PopContext:
 class PopService:
     """Answers the requests, and holds pops and notifications until a message comes.
 
-    `pulled` is told of each read (see `QueueReads`); `pending` tells how many check points wait for
-    acknowledgements.
+    `pending` tells how many check points wait for acknowledgements.
     """
 
     def __init__(
         self,
         pop: PopContext,
         filters: MessageFilters,
-        pulled: Callable[[str, str, int, int, float], None],
+        stats: Stats,
         pending: Callable[[], int],
     ) -> None:
         host, store, offsets, order = pop.host, pop.writing.store, pop.tables.offsets, pop.order
@@ -67,14 +67,14 @@ class PopService:
         )
         checks = PopChecks(config, pop.role, pop.tables, store)
         queues = PopQueues(config, pop.tables.topics)
-        queue_reads = QueueReads(store, pulled, host.reactor.seconds)
+        queue_reads = QueueReads(store, stats)
         reads = PopReads(
             config, queue_reads, self.positions, order, pop.in_flight, pop.revive_log, pending
         )
-        pops = PopRequests(host, checks, filters, queues, reads, self._pops)
+        pops = PopRequests(host, checks, filters, queues, reads, self._pops, stats)
         acks = AckRequests(host, checks, store, pop.revive_log, OrderlyAcks(offsets, order))
         peeks = PeekAndNotify(
-            checks, queues, self.positions, queue_reads, order, self._notifications, now_ms
+            checks, queues, self.positions, queue_reads, order, self._notifications, now_ms, stats
         )
         self.handlers: Mapping[int, Handler] = merge_handlers(
             [pops.handlers(), acks.handlers(), peeks.handlers()]

@@ -72,7 +72,7 @@ class PullReads(Part):
         self._role = role
         self._store = writing.store
         self._offsets = tables.offsets
-        self._pulled = stats.pulled
+        self._stats = stats
         #: Tells a slave whether clients will find its master.
         self._master_is_near = replicas.master_is_near
 
@@ -134,8 +134,11 @@ class PullReads(Part):
 
     def count(self, header: PullMessageRequestHeader, answer: PullAnswer) -> None:
         """Counts an answer that leaves now."""
-        size = len(answer.data)
-        self._pulled(header.topic, header.consumer_group, answer.messages, size, answer.seconds)
+        topic, group, messages = header.topic, header.consumer_group, answer.messages
+        self._stats.pulled(topic, group, messages, len(answer.data), answer.seconds)
+        if messages:
+            took = int(answer.seconds * 1000)
+            self._stats.traffic.answered(topic, group, header.queue_id, took)
 
     def send_to_master(self, header: PullMessageRequestHeader) -> PullAnswer:
         """Returns the answer where `is_unserved`: stock 4.9's while there is a master, 5.3's, which

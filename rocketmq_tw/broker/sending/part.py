@@ -71,6 +71,7 @@ class Sending(Part):
             addresses,
             self._next_unique_id,
             self._sizes,
+            stats,
         )
         send_back = SendBackRequests(
             host.config, writing, tables, retries, addresses, stats.traffic.given_back

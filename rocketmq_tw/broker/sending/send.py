@@ -19,6 +19,7 @@ from rocketmq_tw.broker.sending.checks import (
     check_room,
 )
 from rocketmq_tw.broker.sending.message_sizes import MessageSizes
+from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.announcements import Reply
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
@@ -77,6 +78,7 @@ class SendRequests:
         addresses: Addresses,
         next_unique_id: Callable[[], str],
         sizes: MessageSizes | None,
+        stats: Stats,
     ) -> None:
         """`sizes` measures each message, where that is wanted."""
         self._config = config
@@ -88,6 +90,7 @@ class SendRequests:
         self._addresses = addresses
         self._next_unique_id = next_unique_id
         self._sizes = sizes
+        self._stats = stats
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -98,6 +101,7 @@ class SendRequests:
 
     def send(self, request: RemotingCommand, peer: IPeer) -> None:
         """Answers later through the peer; raises `RequestError` where the message is refused."""
+        since = self._stats.seconds()
         header = read_send_header(request.code, request.ext_fields)
         logic_queue = None
         if header.topic in self._mappings and header.lo is not False:
@@ -155,7 +159,9 @@ class SendRequests:
         reply = self._announcements.replying(peer.reply, target)
         if logic_queue is not None:
             reply = _in_logic_queue(reply, logic_queue)
-        done: Done = partial(self._answer, request, reply, queue_id, unique_id, handle)
+        done: Done = partial(
+            self._answer, request, reply, message.topic, queue_id, unique_id, handle, since
+        )
         if self._sizes is not None and not target.startswith(_GIVEN_BACK):
             messages = 1 if batch is None else len(batch.bodies)
             done = self._sizes.measuring(done, message.topic, properties, messages)
@@ -200,14 +206,19 @@ class SendRequests:
         self,
         request: RemotingCommand,
         reply: Reply,
+        topic: str,
         queue_id: int,
         unique_id: str | None,
         handle: str | None,
+        since: float,
         code: ResponseCode,
         appended: Appended,
     ) -> None:
-        """Tells the sender how its append ended; the commit calls it."""
+        """Tells the sender how its append ended; the commit calls it. `topic` is where the message
+        is stored."""
         self._checks.in_flight -= len(request.body)
+        if code in STORED:
+            self._stats.stored(topic, queue_id, since)
         if request.flag & ONEWAY_FLAG:
             reply(request.response(code))
             return

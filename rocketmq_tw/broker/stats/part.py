@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -34,6 +34,9 @@ class Stats(Part):
         self.traffic = Traffic(host.now_ms, host.config.broker_cluster_name)
         self._request_latency = request_latency()
         host.listener.observe(self._request_latency.record)
+        host.listener.observe_connections(self.traffic.connection)
+        #: The clock of latencies, in seconds.
+        self.seconds: Callable[[], float] = host.reactor.seconds
         light = host.store_config.enable_multi_dispatch
         writing.store.on_arrival(self._arrived_once if light else self._arrived)
 
@@ -51,6 +54,15 @@ class Stats(Part):
         self.statistics.count_pulled(messages, seconds)
         if messages:
             self.traffic.pulled(topic, group, messages, size)
+
+    def stored(self, topic: str, queue_id: int, since: float) -> None:
+        """Counts a send that is stored; `since` is what `seconds` told when it came."""
+        self.traffic.stored(topic, queue_id, int((self.seconds() - since) * 1000))
+
+    def answered(self, topic: str, group: str, queue_id: int, since: float) -> None:
+        """Counts an answer with messages to a member of `group` that asked for this queue, or for
+        any (-1); `since` is what `seconds` told when it began to be made."""
+        self.traffic.answered(topic, group, queue_id, int((self.seconds() - since) * 1000))
 
     def runtime_info(self) -> Mapping[str, str]:
         statistics = self.statistics

@@ -1,5 +1,6 @@
-"""Messages and bytes that came into each topic and went out to each group, for request 315 and, as
-counters that only grow (`totals.py`), for monitoring.
+"""Messages and bytes that came into each topic and went out to each group, how long that took, and
+what became of connections: for request 315 and, as counters that only grow (`totals.py`), for
+monitoring.
 
 As in stock a key has three windows: a minute sampled every 10 seconds, an hour sampled every 10
 minutes, and a day sampled every hour. Each counts from its oldest sample until now.
@@ -13,11 +14,14 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from rocketmq_tw.broker.stats.totals import Total, Totals
+from rocketmq_tw.net.interfaces import ConnectionEvent
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData, BrokerStatsItem
 
 #: Keys that are counted at most: names cost memory, and clients choose them.
 MAX_KEYS = 20_000
+#: Keys of latencies, which are counted for each queue.
+MAX_QUEUE_KEYS = 5_000
 #: Keys that one step samples.
 _STEP = 1_000
 #: Samples of 10 seconds between two of the hour, and two of the day.
@@ -31,8 +35,15 @@ GIVEN_BACK = "SNDBCK_PUT_NUMS"
 #: What went to the dead-letter queue of a group, by the topic where it came from.
 DEAD = "DLQ_PUT_NUMS"
 BROKER_PUT, BROKER_GET = "BROKER_PUT_NUMS", "BROKER_GET_NUMS"
+#: Milliseconds from a send until it is stored, by queue and topic, and those of answers with
+#: messages, by queue, topic and group; in portions of one request.
+PUT_LATENCY, GET_LATENCY = "TOPIC_PUT_LATENCY", "GROUP_GET_LATENCY"
+#: What became of connections, by the name of the event.
+CONNECTIONS = "CHANNEL_ACTIVITY"
 #: What is counted by topic and group.
 _OF_PAIRS = (GROUP_GET, GIVEN_BACK, DEAD)
+#: What is counted for each queue, whose number begins the key.
+_OF_QUEUES = (PUT_LATENCY, GET_LATENCY)
 #: What is told to monitoring as counters.
 _COUNTERS = (TOPIC_PUT, GROUP_GET, DEAD)
 #: The bytes of what is counted under another name.
@@ -54,7 +65,8 @@ class _Sample(NamedTuple):
 
 
 class _Flow:
-    """What one key counts: messages, their bytes, and the portions in which they came or went."""
+    """What one key counts: messages (or milliseconds, or connections), their bytes, and the
+    portions in which they came or went."""
 
     __slots__ = ("began_at", "day", "hour", "messages", "minute", "size", "times")
 
@@ -84,7 +96,7 @@ class Traffic:
     def __init__(self, now_ms: Callable[[], int], cluster: str = "") -> None:
         self._now_ms = now_ms
         self._cluster = cluster
-        names = (TOPIC_PUT, GROUP_GET, GIVEN_BACK, DEAD, BROKER_PUT, BROKER_GET)
+        names = (TOPIC_PUT, *_OF_PAIRS, BROKER_PUT, BROKER_GET, *_OF_QUEUES, CONNECTIONS)
         self._flows: dict[str, dict[str, _Flow]] = {name: {} for name in names}
         self._totals = {name: Totals() for name in _COUNTERS}
         self._samples = 0
@@ -124,6 +136,19 @@ class Traffic:
         """Counts a message from `topic` that goes to the dead-letter queue of `group`."""
         self._count(DEAD, group_key(topic, group), 1, 0)
 
+    def stored(self, topic: str, queue_id: int, milliseconds: int) -> None:
+        """Counts how long a send took until it was stored in a queue of `topic`."""
+        self._count(PUT_LATENCY, f"{queue_id}@{topic}", milliseconds, 0)
+
+    def answered(self, topic: str, group: str, queue_id: int, milliseconds: int) -> None:
+        """Counts how long an answer took that has messages of `topic`; `queue_id` is what the
+        member of `group` asked for, -1 where it pops from any queue."""
+        self._count(GET_LATENCY, f"{queue_id}@{topic}@{group}", milliseconds, 0)
+
+    def connection(self, event: ConnectionEvent) -> None:
+        """Counts what became of a connection."""
+        self._count(CONNECTIONS, event.name, 1, 0)
+
     def forget(self, names: Sequence[str]) -> None:
         """Forgets topics and groups that were removed: with the next sample what was counted of
         them until now is gone."""
@@ -148,7 +173,7 @@ class Traffic:
                     flow.hour.append(sample)
                 if is_day:
                     flow.day.append(sample)
-                    if len(flow.day) == _DAY_SAMPLES and flow.day[0].messages == flow.messages:
+                    if len(flow.day) == _DAY_SAMPLES and flow.day[0].times == flow.times:
                         self._end(name, key)
                 looked += 1
                 if looked % _STEP == 0:
@@ -172,7 +197,9 @@ class Traffic:
     def of(self, name: str, key: str) -> BrokerStatsData | None:
         """Returns the windows of a key: a topic for TOPIC_PUT_NUMS and TOPIC_PUT_SIZE,
         `topic@group` for GROUP_GET_NUMS, GROUP_GET_SIZE, SNDBCK_PUT_NUMS and DLQ_PUT_NUMS, the
-        cluster for BROKER_PUT_NUMS and BROKER_GET_NUMS."""
+        cluster for BROKER_PUT_NUMS and BROKER_GET_NUMS, `queue@topic` for TOPIC_PUT_LATENCY,
+        `queue@topic@group` for GROUP_GET_LATENCY, CONNECT, CLOSE, IDLE or EXCEPTION for
+        CHANNEL_ACTIVITY."""
         of_sizes = name in _SIZES
         flow = self._flows.get(_SIZES.get(name, name), {}).get(key)
         if flow is None:
@@ -189,7 +216,7 @@ class Traffic:
         flow = flows.get(key)
         if flow is None:
             totals = self._totals.get(name)
-            if len(flows) >= MAX_KEYS:
+            if len(flows) >= (MAX_QUEUE_KEYS if name in _OF_QUEUES else MAX_KEYS):
                 if totals is not None:
                     totals.count_other(messages, size)
                 return
@@ -217,6 +244,8 @@ class Traffic:
 
 def _names(name: str, key: str) -> tuple[str, ...]:
     """Returns the topic and the group that a key stands for."""
+    if name in _OF_QUEUES:
+        return tuple(key.split("@")[1:])
     if name == TOPIC_PUT:
         return (key,)
     if name in _OF_PAIRS:

@@ -3,7 +3,7 @@
 import pytest
 from twisted.logger import capturedLogs
 
-from rocketmq_tw.net.interfaces import RequestResult
+from rocketmq_tw.net.interfaces import ConnectionEvent, RequestResult
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.memory_server import BIG, ECHO, HELD, LATER, MemoryServer
@@ -149,3 +149,29 @@ def test_one_listener_is_observed_and_the_other_is_not(observed):
     client.send(ECHO)
     observed.server.clock.advance(0)
     assert len(client.responses) == 1 and observed.seen == []
+
+
+@pytest.fixture
+def events(observed) -> list[ConnectionEvent]:
+    seen: list[ConnectionEvent] = []
+    observed.server.listener.observe_connections(seen.append)
+    observed.client = observed.server.connect()
+    assert seen == [ConnectionEvent.CONNECT]
+    return seen
+
+
+def test_a_connection_that_its_client_closes(observed, events):
+    observed.client.transport.loseConnection()
+    observed.server.clock.advance(0)
+    assert events[1:] == [ConnectionEvent.CLOSE]
+
+
+def test_a_connection_that_breaks(observed, events):
+    observed.client.transport.abortConnection()
+    observed.server.clock.advance(0)
+    assert events[1:] == [ConnectionEvent.EXCEPTION, ConnectionEvent.CLOSE]
+
+
+def test_a_connection_on_which_nothing_comes(observed, events):
+    observed.server.clock.pump([5.0] * 26)
+    assert events[1:] == [ConnectionEvent.IDLE, ConnectionEvent.CLOSE]

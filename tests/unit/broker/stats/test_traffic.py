@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from twisted.internet.protocol import Factory
 
 from rocketmq_tw.broker.stats import totals
 from rocketmq_tw.broker.stats import traffic as module
@@ -14,7 +15,9 @@ from rocketmq_tw.wire.headers.broker import ViewBrokerStatsDataRequestHeader
 from rocketmq_tw.wire.headers.clients import DeleteSubscriptionGroupRequestHeader
 from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.asked import refused
-from tests.support.broker import BrokerInMemory
+from tests.support.broker import BrokerInMemory, Threads
+from tests.support.memory_server import RawClient
+from tests.support.pops import Popper
 from tests.support.stores import ManualClock
 
 STEP_MS = 10_000
@@ -219,6 +222,83 @@ def test_a_deletion_has_the_statistics_forgotten() -> None:
     broker.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
     broker.clock.pump([1.0] * 11)
     assert counted(broker.traffic) == {"B"}
+    assert list(broker.traffic._flows["TOPIC_PUT_LATENCY"]) == ["0@B"]
+    assert not broker.traffic._flows["GROUP_GET_LATENCY"]
+
+
+def shown(broker: BrokerInMemory, name: str, key: str) -> BrokerStatsItem:
+    """The minute of what request 315 answers."""
+    header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+    answer = broker.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
+    minute = decode_body(BrokerStatsData, answer.body).stats_minute
+    assert minute is not None
+    return minute
+
+
+def test_the_latency_of_a_send_lasts_until_it_is_stored() -> None:
+    threads = Threads(eager=False)
+    broker = BrokerInMemory(threads=threads, flush_disk_type="SYNC_FLUSH")
+    broker.send(queue_id=2)
+    broker.clock.advance(0.25)
+    with refused(ResponseCode.SYSTEM_ERROR):
+        shown(broker, "TOPIC_PUT_LATENCY", "2@Topic")
+    threads.run()
+    stored = shown(broker, "TOPIC_PUT_LATENCY", "2@Topic")
+    assert (stored.sum, stored.avgpt) == (250, 250)
+
+
+def test_the_latency_of_pulls_is_that_of_answers_with_messages() -> None:
+    broker = BrokerInMemory()
+    broker.send(queue_id=2)
+    broker.pull(1, queue_id=2)
+    with refused(ResponseCode.SYSTEM_ERROR):
+        shown(broker, "GROUP_GET_LATENCY", "2@Topic@G")
+    broker.pull(queue_id=2)
+    assert shown(broker, "GROUP_GET_LATENCY", "2@Topic@G") == BrokerStatsItem()
+
+
+def test_latencies_are_the_milliseconds_of_a_request() -> None:
+    traffic = Traffic(ManualClock())
+    traffic.stored("T", 3, 10)
+    traffic.stored("T", 3, 30)
+    traffic.answered("T", "G", -1, 5)
+    stored, answered = (
+        traffic.of("TOPIC_PUT_LATENCY", "3@T"),
+        traffic.of("GROUP_GET_LATENCY", "-1@T@G"),
+    )
+    assert stored is not None and answered is not None
+    assert stored.stats_minute == BrokerStatsItem(sum=40, tps=40_000, avgpt=20)
+    assert answered.stats_minute == BrokerStatsItem(sum=5, tps=5_000, avgpt=5)
+
+
+def test_a_pop_is_counted_by_the_queue_that_it_asked_for() -> None:
+    broker = BrokerInMemory()
+    broker.send(queue_id=1)
+    assert Popper(broker).pop()
+    assert list(broker.traffic._flows["GROUP_GET_LATENCY"]) == ["-1@Topic@G"]
+
+
+def test_connections_are_counted() -> None:
+    broker = BrokerInMemory()
+    clients: list[RawClient] = []
+    for _ in range(2):
+        connecting = broker.network.connect(
+            "10.0.0.9", broker.address, Factory.forProtocol(RawClient)
+        )
+        connecting.addCallback(clients.append)
+    clients[0].transport.loseConnection()  # type: ignore[union-attr]
+    broker.clock.advance(0.1)
+    assert shown(broker, "CHANNEL_ACTIVITY", "CONNECT").sum == 2
+    assert shown(broker, "CHANNEL_ACTIVITY", "CLOSE").sum == 1
+
+
+def test_latencies_have_room_for_fewer_keys(monkeypatch) -> None:
+    monkeypatch.setattr(module, "MAX_QUEUE_KEYS", 2)
+    traffic = Traffic(ManualClock())
+    for queue_id in range(3):
+        traffic.stored("T", queue_id, 1)
+    assert traffic.of("TOPIC_PUT_LATENCY", "1@T") is not None
+    assert traffic.of("TOPIC_PUT_LATENCY", "2@T") is None
 
 
 def test_very_many_keys_are_sampled_in_steps() -> None:
