@@ -10,7 +10,13 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import all_addresses, master_addresses, on_each
 from rocketmq_tw.admin.group import named_group_option
-from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
+from rocketmq_tw.admin.options import (
+    ask_first,
+    broker_option,
+    check_broker_or_cluster,
+    cluster_option,
+    yes_option,
+)
 from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.tool import Servers, Tool
 
@@ -92,10 +98,14 @@ def set_limit(
 @broker_option
 @cluster_option
 @_group_option
+@yes_option
 @click.pass_obj
-def remove_limit(tool: Tool, broker: str | None, cluster: str | None, group: str) -> None:
+def remove_limit(
+    tool: Tool, broker: str | None, cluster: str | None, group: str, yes: bool
+) -> None:
     """Removes the limit of what a group may read from the disk."""
     check_broker_or_cluster(broker, cluster)
+    ask_first(yes, f"Remove the limit of {group} on {broker or f'cluster {cluster}'}?")
 
     async def work(servers: Servers) -> Report:
         done = await on_each(

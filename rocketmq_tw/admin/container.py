@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
+from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.net.address import split_address
@@ -62,10 +63,12 @@ def add_broker(tool: Tool, container: str, path: str) -> None:
     metavar="CLUSTER:NAME:ID",
     help="The broker; the id of a DLedger member is its number.",
 )
+@yes_option
 @click.pass_obj
-def remove_broker(tool: Tool, container: str, identity: str) -> None:
+def remove_broker(tool: Tool, container: str, identity: str, yes: bool) -> None:
     """Stops a broker of a container and takes it out."""
     cluster, name, broker_id = _read_identity(identity)
+    ask_first(yes, f"Stop {cluster}:{name}:{broker_id} and take it out of {container}?")
 
     async def work(servers: Servers) -> Report:
         await servers.container(container).remove_broker(cluster, name, broker_id)

@@ -118,9 +118,11 @@ def update_config(tool: Tool, key: str, value: str) -> None:
 
 @click.command("wipeWritePerm")
 @_broker_name_option
+@yes_option
 @click.pass_obj
-def wipe_write(tool: Tool, broker: str) -> None:
+def wipe_write(tool: Tool, broker: str, yes: bool) -> None:
     """Takes the write permission of all topics of a broker, so that producers pass it over."""
+    ask_first(yes, f"Take the write permission of all topics of {broker}?")
     _permit(tool, broker, lambda servers: servers.admin.wipe_write_permission, "not written to")
 
 

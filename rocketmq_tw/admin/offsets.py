@@ -11,8 +11,8 @@ import rich_click as click
 from rocketmq_tw.admin.brokers import brokers_of, on_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.message_reading import Moment
-from rocketmq_tw.admin.options import SWITCH, check_broker
-from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.options import SWITCH, ask_first, check_broker, yes_option
+from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import BrokerError
@@ -56,6 +56,7 @@ _cluster_option = click.option(
     "-o", "--offset", type=click.IntRange(min=0),
     help="To this offset, whatever the time is; wants -q.",
 )  # fmt: skip
+@yes_option
 @click.pass_obj
 def reset_offset(
     tool: Tool,
@@ -67,6 +68,7 @@ def reset_offset(
     broker: str | None,
     queue_id: int | None,
     offset: int | None,
+    yes: bool,
 ) -> None:
     """Lets a group consume again what was stored since a time, or go on there."""
     if queue_id is not None and broker is None:
@@ -75,6 +77,8 @@ def reset_offset(
         raise click.UsageError("-o is about one queue: name that with -q")
     if broker is not None:
         check_broker(broker)
+    where = local_time(moment) if offset is None else f"offset {offset} of queue {queue_id}"
+    ask_first(yes, f"Let group {group} go on in {topic} at {where}?")
 
     async def work(servers: Servers) -> Report:
         targets = (
@@ -96,11 +100,13 @@ def reset_offset(
 @_time_option
 @_force_option
 @_cluster_option
+@yes_option
 @click.pass_obj
 def reset_offset_old(
-    tool: Tool, group: str, topic: str, moment: int, force: bool, cluster: str | None
+    tool: Tool, group: str, topic: str, moment: int, force: bool, cluster: str | None, yes: bool
 ) -> None:
     """Does as resetOffsetByTime, with the options of old."""
+    ask_first(yes, f"Let group {group} go on in {topic} at {local_time(moment)}?")
     _reset_all(tool, group, topic, moment, force, cluster)
 
 
@@ -109,9 +115,13 @@ def reset_offset_old(
 @topic_option
 @_force_option
 @_cluster_option
+@yes_option
 @click.pass_obj
-def skip_accumulated(tool: Tool, group: str, topic: str, force: bool, cluster: str | None) -> None:
+def skip_accumulated(
+    tool: Tool, group: str, topic: str, force: bool, cluster: str | None, yes: bool
+) -> None:
     """Lets a group pass over all that is there now."""
+    ask_first(yes, f"Let group {group} pass over all messages of {topic} that are there now?")
     _reset_all(tool, group, topic, END, force, cluster)
 
 
@@ -179,9 +189,13 @@ def _report(group: str, topic: str, offsets: Mapping[MessageQueue, int]) -> Repo
     "-o", "--offline", **SWITCH, default=False, show_default=True,
     help="Also what the members of the first group do not subscribe to any more.",
 )  # fmt: skip
+@yes_option
 @click.pass_obj
-def clone_offsets(tool: Tool, source: str, target: str, topic: str, offline: bool) -> None:
+def clone_offsets(
+    tool: Tool, source: str, target: str, topic: str, offline: bool, yes: bool
+) -> None:
     """Lets a group go on in a topic where another one is."""
+    ask_first(yes, f"Let group {target} go on in {topic} where {source} is, not where it is?")
 
     async def work(servers: Servers) -> Report:
         done = await on_each(

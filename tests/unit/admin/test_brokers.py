@@ -119,7 +119,7 @@ def test_cold_reads_are_limited(topic) -> None:
 
     assert limits() == [{"billing": 1024}] * 2
     assert [A, "billing", "1024"] in world.rmqadmin(f"getColdDataFlowCtrInfo -b {A}").lines
-    done = world.rmqadmin(f"removeColdDataFlowCtrGroupConfig -b {A} -g billing")
+    done = world.rmqadmin(f"removeColdDataFlowCtrGroupConfig -b {A} -g billing --yes")
     assert done.out == f"billing has no limit of its own on {A}\n"
     assert limits() == [{}, {"billing": 1024}]
 
@@ -191,5 +191,5 @@ def test_what_cannot_be_done_says_why(world, name: str) -> None:
 
 def test_an_offset_is_reset_with_the_options_of_old(topic) -> None:
     world = topic
-    moved = world.rmqadmin("resetOffsetByTimeOld -g billing -t T -s 0 --output json").json
+    moved = world.rmqadmin("resetOffsetByTimeOld -y -g billing -t T -s 0 --output json").json
     assert {"brokerName": "broker-a", "queueId": 0, "offset": 0} in moved["queues"]

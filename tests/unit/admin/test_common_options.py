@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rocketmq_tw.admin.commands import MODULES, load
+from rocketmq_tw.admin.main import main
 from rocketmq_tw.admin.output import Column, Listing, Report, show_yaml
 from rocketmq_tw.admin.settings import FILE_VARIABLE
 from rocketmq_tw.admin.tool import Tool
@@ -212,6 +214,53 @@ def test_a_plan_ends_where_it_needs_an_answer(world, command: str) -> None:
 
 def test_a_plan_of_looking_looks(world) -> None:
     assert world.rmqadmin("topicList --dry-run").out == world.rmqadmin("topicList").out
+
+
+# Questions
+
+#: Calls that destroy something or end a service.
+ASKING = [
+    "cleanBrokerMetadata -a 10.0.0.5:9877 -bn broker-a -c DefaultCluster",
+    "cleanUnusedTopic",
+    "cloneGroupOffset -s billing -d audit -t Orders",
+    "deleteExpiredCommitLog",
+    "deleteKvConfig -s space -k key",
+    "deleteSubGroup -g billing -c DefaultCluster",
+    "deleteSubGroup -g billing -b 10.0.0.2:10911",
+    "deleteTopic -t Orders -c DefaultCluster",
+    "removeBroker -c 10.0.0.6:10811 -b DefaultCluster:broker-a:0",
+    "removeColdDataFlowCtrGroupConfig -g billing -c DefaultCluster",
+    "resetOffsetByTime -g billing -t Orders -s 0",
+    "resetOffsetByTime -g billing -t Orders -s now -b 10.0.0.2:10911 -q 1 -o 3",
+    "resetOffsetByTimeOld -g billing -t Orders -s now",
+    "skipAccumulatedMessage -g billing -t Orders",
+    "updateOrderConf -t Orders -m delete",
+    "wipeWritePerm -b broker-a",
+]
+
+
+def never(name_servers: str, work: Any, tls: TlsConfig | None) -> None:
+    raise AssertionError("nobody said yes")
+
+
+@pytest.mark.parametrize("command", ASKING)
+def test_what_destroys_is_asked_for(world, at_terminal, command: str) -> None:
+    arguments = ["-n", world.names, *command.split()]
+    outcome = world.bare(arguments, Tool(never))
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "? Nobody can be asked here: give --yes (rmqadmin" in outcome.err
+    at_terminal("n\n")
+    outcome = world.bare(arguments, Tool(never))
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err.endswith("stopped, nothing is changed\n")
+    with pytest.raises(AssertionError, match="nobody said yes"):
+        main([*arguments, "--yes"], Tool(never))
+
+
+def test_every_command_that_asks_is_tried_here() -> None:
+    names = {name for names in MODULES.values() for name in names}
+    asking = {name for name in names if any("--yes" in one.opts for one in load(name).params)}
+    assert asking == {command.split()[0] for command in ASKING}
 
 
 # Again and again

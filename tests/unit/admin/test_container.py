@@ -42,7 +42,7 @@ def test_no_name_server_is_needed(world, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_broker_is_removed(world) -> None:
     container = Asked(world)
-    shown = world.rmqadmin(f"removeBroker -c {CONTAINER} -b DefaultCluster:broker-a:1").out
+    shown = world.rmqadmin(f"removeBroker -c {CONTAINER} -b DefaultCluster:broker-a:1 --yes").out
     assert shown == f"DefaultCluster:broker-a:1 is removed from {CONTAINER}\n"
     assert container.fields == [
         {
@@ -56,7 +56,7 @@ def test_a_broker_is_removed(world) -> None:
 
 def test_a_refusal_is_shown(world) -> None:
     Asked(world, ResponseCode.BROKER_NOT_EXIST, "Broker not exist")
-    outcome = world.rmqadmin(f"removeBroker -c {CONTAINER} -b C:a:0")
+    outcome = world.rmqadmin(f"removeBroker -c {CONTAINER} -b C:a:0 --yes")
     assert outcome.status == 1 and "Broker not exist" in outcome.err
 
 

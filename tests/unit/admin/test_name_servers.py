@@ -42,7 +42,7 @@ def test_a_broker_loses_its_write_permission_and_gets_it_back(world) -> None:
         route = world.rmqadmin("topicRoute -t T --output json").json
         return route["queueDatas"][0]["perm"]
 
-    wiped = world.rmqadmin("wipeWritePerm -b broker-a --output json").json
+    wiped = world.rmqadmin("wipeWritePerm -b broker-a --yes --output json").json
     assert wiped["brokerName"] == "broker-a"
     (row,) = wiped["nameServers"]
     assert row["address"] == "10.0.0.1:9876"

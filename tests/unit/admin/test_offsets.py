@@ -36,7 +36,7 @@ def rows(*offsets: int) -> list[dict[str, object]]:
 
 def test_a_group_goes_back_in_time(world) -> None:
     world.result(start(world).stop())
-    outcome = world.rmqadmin("resetOffsetByTime -g billing -t T -s 0 --output json")
+    outcome = world.rmqadmin("resetOffsetByTime -y -g billing -t T -s 0 --output json")
     assert outcome.json == {"group": "billing", "topic": "T", "queues": rows(0, 0)}
     assert offsets_of(world, "billing") == [0, 0]
 
@@ -44,10 +44,10 @@ def test_a_group_goes_back_in_time(world) -> None:
 def test_one_queue_goes_to_an_offset(world) -> None:
     world.result(start(world).stop())
     at = "-b 10.0.0.2:10911 -q 1"
-    outcome = world.rmqadmin(f"resetOffsetByTime -g billing -t T -s now {at} -o 0 --output json")
+    outcome = world.rmqadmin(f"resetOffsetByTime -y -g billing -t T -s now {at} -o 0 --output json")
     assert outcome.json["queues"] == rows(1, 0)[1:]
     assert offsets_of(world, "billing") == [1, 0]
-    outcome = world.rmqadmin(f"resetOffsetByTime -g billing -t T -s now {at} -o 9")
+    outcome = world.rmqadmin(f"resetOffsetByTime -y -g billing -t T -s now {at} -o 9")
     assert outcome.status == 1
     assert "offset 9 is not in queue 1" in outcome.err
 
@@ -56,7 +56,7 @@ def test_what_has_piled_up_is_passed_over(world) -> None:
     world.result(start(world).stop())
     for _ in range(3):
         world.rmqadmin("sendMessage -t T -p more -b broker-a -i 0")
-    outcome = world.rmqadmin("skipAccumulatedMessage -g billing -t T --output json")
+    outcome = world.rmqadmin("skipAccumulatedMessage -g billing -t T --yes --output json")
     assert outcome.json["queues"] == rows(4, 1)
     assert offsets_of(world, "billing") == [4, 1]
 
@@ -64,10 +64,10 @@ def test_what_has_piled_up_is_passed_over(world) -> None:
 @pytest.mark.parametrize(
     ("command", "after"),
     [
-        ("resetOffsetByTime -g billing -t T -s 0", [0, 0]),
-        ("skipAccumulatedMessage -g billing -t T", [2, 1]),
-        ("skipAccumulatedMessage -g billing -t T -f false", [1, 1]),
-        ("resetOffsetByTime -g billing -t T -s now -b 10.0.0.2:10911 -q 0 -o 0", [0, 1]),
+        ("resetOffsetByTime -y -g billing -t T -s 0", [0, 0]),
+        ("skipAccumulatedMessage -g billing -t T --yes", [2, 1]),
+        ("skipAccumulatedMessage -g billing -t T -f false -y", [1, 1]),
+        ("resetOffsetByTime -y -g billing -t T -s now -b 10.0.0.2:10911 -q 0 -o 0", [0, 1]),
     ],
 )
 def test_where_the_broker_leaves_it_to_consumers_and_there_are_none(
@@ -87,17 +87,17 @@ def test_where_the_broker_leaves_it_to_consumers_and_there_are_none(
 def test_a_wrong_call_resets_nothing(world, options: str) -> None:
     world.result(start(world).stop())
     given = options if "-s" in options else f"-s 0 {options}"
-    assert world.rmqadmin(f"resetOffsetByTime -g billing -t T {given}").status == 2
+    assert world.rmqadmin(f"resetOffsetByTime -y -g billing -t T {given}").status == 2
     assert offsets_of(world, "billing") == [1, 1]
 
 
 def test_a_group_gets_the_offsets_of_another(world) -> None:
     world.result(start(world).stop())
     world.brokers["broker-a"].groups.update(SubscriptionGroupConfig(group_name="audit"))
-    outcome = world.rmqadmin("cloneGroupOffset -s billing -d audit -t T --output json")
+    outcome = world.rmqadmin("cloneGroupOffset -y -s billing -d audit -t T --output json")
     assert outcome.json["brokers"] == ["10.0.0.2:10911"]
     assert offsets_of(world, "audit") == [1, 1]
-    outcome = world.rmqadmin("cloneGroupOffset -s billing -d audit -t nix")
+    outcome = world.rmqadmin("cloneGroupOffset -y -s billing -d audit -t nix")
     assert outcome.status == 1
     assert "no name server knows the topic nix" in outcome.err
 
