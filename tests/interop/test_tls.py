@@ -17,9 +17,6 @@ from tests.support.servers import OurBroker, OurNameServer
 from tests.support.stock import StockBroker, StockNameServer
 from tests.support.wait import wait_until
 
-#: Stock reads its keys of TLS from system properties.
-ENFORCING = {"JAVA_TOOL_OPTIONS": "-Dtls.server.mode=enforcing"}
-
 
 class OurTlsNameServer(OurNameServer):
     def ready(self) -> bool:
@@ -30,11 +27,10 @@ class OurTlsNameServer(OurNameServer):
 
 
 class StockTlsNameServer(StockNameServer):
+    tls_mode = "enforcing"
+
     def ready(self) -> bool:
         return rmqadmin(self.address, "clusterList --tls").returncode == 0
-
-    def environment(self) -> dict[str, str]:
-        return super().environment() | ENFORCING
 
 
 def _is_registered(broker: BrokerProcess) -> bool:
@@ -52,11 +48,10 @@ class OurTlsBroker(OurBroker):
 
 
 class StockTlsBroker(StockBroker):
+    tls_mode = "enforcing"
+
     def ready(self) -> bool:
         return _is_registered(self)
-
-    def environment(self) -> dict[str, str]:
-        return super().environment() | ENFORCING
 
 
 @pytest.fixture(scope="module", params=[OURS, "5.3.3"])

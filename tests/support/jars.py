@@ -40,8 +40,12 @@ class DriverRefused(Exception):
     """javac refused a program of the tests."""
 
 
-def java_command(heap_mb: int) -> list[str]:
-    """`java` with a small heap and the flags that make it start fast."""
+def java_command(heap_mb: int, tls_mode: str = "disabled") -> list[str]:
+    """`java` with a small heap and the flags that make it start fast.
+
+    `tls_mode` is `tls.server.mode` of stock's servers: any but "disabled", their default too, makes
+    an RSA key for each port, and that takes two thirds of the CPU of a start.
+    """
     command = [
         "java",
         f"-Xms{heap_mb}m",
@@ -53,6 +57,7 @@ def java_command(heap_mb: int) -> list[str]:
         # What the JVM itself has to say must not mix with a program's answers.
         "-XX:+DisplayVMOutputToStderr",
         "-Djava.net.preferIPv4Stack=true",
+        f"-Dtls.server.mode={tls_mode}",
     ]
     for package in _OPEN_PACKAGES:
         command += [f"--add-opens={package}=ALL-UNNAMED", f"--add-exports={package}=ALL-UNNAMED"]

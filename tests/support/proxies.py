@@ -16,6 +16,8 @@ from tests.support.servers import OurBroker, twistd_command, twistd_environment
 from tests.support.stock import StockBroker, stock_java, stock_logs
 
 _STOCK_HEAP_MB, _STOCK_LOCAL_HEAP_MB = 256, 512
+#: Stock's gRPC clients speak TLS unless they are told not to.
+_TLS_MODE = "permissive"
 
 
 class ProxyPorts:
@@ -158,7 +160,8 @@ class StockLocalProxy(StockBroker):
             useEndpointPortFromRequest=True,
         )
         main_class = "org.apache.rocketmq.proxy.ProxyStartup"
-        java = stock_java(self.version, self.home, _STOCK_LOCAL_HEAP_MB, main_class, "proxy")
+        heap = _STOCK_LOCAL_HEAP_MB
+        java = stock_java(self.version, self.home, heap, main_class, "proxy", _TLS_MODE)
         broker = str(self.write_properties())
         return [*java, "-pc", path, "-pm", "local", "-bc", broker]
 
@@ -193,7 +196,8 @@ class StockProxy(OurProxy):
             transactionHeartbeatPeriodSecond=1,
         )
         main_class = "org.apache.rocketmq.proxy.ProxyStartup"
-        java = stock_java(self._version, self.home, _STOCK_HEAP_MB, main_class, "proxy")
+        heap = _STOCK_HEAP_MB
+        java = stock_java(self._version, self.home, heap, main_class, "proxy", _TLS_MODE)
         return [*java, "-pc", path, "-pm", "cluster"]
 
     def environment(self) -> dict[str, str]:

@@ -25,8 +25,13 @@ ATTEMPTS = 4
 UNANSWERED = re.compile("Remoting(Connect|SendRequest|Timeout)Exception")
 
 #: What a stock 5.x broker of a test has set differently unless the test says otherwise. Its thread
-#: for transaction metrics spins for the whole of its first interval, 3 s by default.
-_QUIET_5X = {"timerWheelEnable": "false", "transactionMetricFlushInterval": "200"}
+#: for transaction metrics spins for the whole of its first interval, 3 s by default, and one with a
+#: timer compares all 37 MiB of its wheel with the file at each flush, once a second by default.
+_QUIET_5X = {
+    "timerWheelEnable": "false",
+    "transactionMetricFlushInterval": "200",
+    "timerFlushIntervalMs": "4000",
+}
 
 _NAME_SERVER_HEAP_MB = 128
 _BROKER_HEAP_MB = 512
@@ -34,10 +39,15 @@ _TOOL_HEAP_MB = 64
 
 
 def stock_java(
-    version: str, home: Path, heap_mb: int, main_class: str, profile: str | None = None
+    version: str,
+    home: Path,
+    heap_mb: int,
+    main_class: str,
+    profile: str | None = None,
+    tls_mode: str = "disabled",
 ) -> list[str]:
     """The command line that runs a class of stock's with `home` as its home; `profile` as for
-    `stock_jars`."""
+    `stock_jars`, `tls_mode` as for `java_command`."""
     conf = home / "conf"
     conf.mkdir(exist_ok=True)
     if version.startswith("4."):
@@ -45,7 +55,7 @@ def stock_java(
             text = _LOGBACK.format(file=home / "stock.log")
             (conf / f"logback_{name}.xml").write_text(text)
     return [
-        *java_command(heap_mb),
+        *java_command(heap_mb, tls_mode),
         "-XX:MaxDirectMemorySize=512m",
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
@@ -85,13 +95,16 @@ def stock_logs(home: Path) -> list[Path]:
 class StockNameServer(NameServerProcess):
     """NamesrvStartup of `version`."""
 
+    tls_mode = "disabled"
+
     def __init__(self, version: str, home: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(f"namesrv-{version}", home, settings)
         self.version = version
 
     def command(self) -> list[str]:
         main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
-        java = stock_java(self.version, self.home, _NAME_SERVER_HEAP_MB, main_class)
+        heap = _NAME_SERVER_HEAP_MB
+        java = stock_java(self.version, self.home, heap, main_class, tls_mode=self.tls_mode)
         return [*java, "-c", str(self.write_properties())]
 
     def log_files(self) -> list[Path]:
@@ -100,6 +113,8 @@ class StockNameServer(NameServerProcess):
 
 class StockBroker(BrokerProcess):
     """BrokerStartup of `version`."""
+
+    tls_mode = "disabled"
 
     def __init__(
         self,
@@ -118,7 +133,8 @@ class StockBroker(BrokerProcess):
 
     def command(self) -> list[str]:
         main_class = "org.apache.rocketmq.broker.BrokerStartup"
-        java = stock_java(self.version, self.home, _BROKER_HEAP_MB, main_class)
+        heap = _BROKER_HEAP_MB
+        java = stock_java(self.version, self.home, heap, main_class, tls_mode=self.tls_mode)
         return [*java, "-c", str(self.write_properties())]
 
     def log_files(self) -> list[Path]:
