@@ -14,6 +14,7 @@ from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.net.administrators import is_designation
+from rocketmq_tw.net.changes import changed
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.net.networks import host_of
@@ -177,14 +178,27 @@ class ControllerRequests:
         def handle(request: RemotingCommand, peer: IPeer) -> Any:
             if is_order(request):
                 self.log.info(
-                    "{peer} orders {request}: {fields}",
+                    "{peer} orders {request}: {change}",
                     peer=peer.address,
                     request=RequestCode(request.code).name,
-                    fields={name: text[:MAX_SHOWN] for name, text in request.ext_fields.items()},
+                    change=changed(
+                        {name: text[:MAX_SHOWN] for name, text in request.ext_fields.items()},
+                        self._now(request.ext_fields.get("brokerName", "")),
+                    ),
                 )
             return handler(request, peer)
 
         return handle
+
+    def _now(self, name: str) -> str | None:
+        """Says how the group of this name is: its master, who is in sync, all its brokers."""
+        group = self._decider.machine.state.group(name)
+        if group is None:
+            return None
+        return (
+            f"master {group.sync.master}, in sync {sorted(group.sync.members)},"
+            f" brokers {sorted(group.table.replicas)}"
+        )
 
     def _log_refusal(
         self, request: RemotingCommand, peer: IPeer, code: int, remark: str | None

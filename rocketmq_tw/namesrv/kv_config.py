@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.net.changes import changed
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread, at_once
@@ -157,7 +158,7 @@ class KvRequests:
     def put(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """100: sets a value; raises, or fails, as `KvConfig.put` does."""
         header = request.header(PutKVConfigRequestHeader)
-        self._say(peer, "sets", header.namespace, header.key)
+        self._say(peer, header.namespace, header.key, header.value)
         kept = self._kv.put(header.namespace, header.key, header.value)
         return kept.addCallback(lambda _: request.response())
 
@@ -175,15 +176,16 @@ class KvRequests:
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """102: removes a value; success also where there is none."""
         header = request.header(DeleteKVConfigRequestHeader)
-        self._say(peer, "deletes", header.namespace, header.key)
+        self._say(peer, header.namespace, header.key, None)
         kept = self._kv.delete(header.namespace, header.key)
         return kept.addCallback(lambda _: request.response())
 
-    def _say(self, peer: IPeer, what: str, namespace: str, key: str) -> None:
+    def _say(self, peer: IPeer, namespace: str, key: str, value: str | None) -> None:
         log.info(
-            "{peer} {what} the value of {key} in {namespace}",
+            "{peer} {what} the value of {key} in {namespace}: {change}",
             peer=peer.address,
-            what=what,
+            what="deletes" if value is None else "sets",
+            change=changed(value, self._kv.get(namespace, key)),
             key=key[:MAX_NAME_BYTES],
             namespace=namespace[:MAX_NAME_BYTES],
         )

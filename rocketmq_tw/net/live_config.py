@@ -30,6 +30,7 @@ from rocketmq_tw.config.values import format_value
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.administrators import only_administrators
+from rocketmq_tw.net.changes import changed
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
@@ -130,7 +131,7 @@ class LiveConfig:
         texts = {change.key.name: change.text for change in changes}
 
         def written(_: None) -> None:
-            said = [f"{each.key.name}={each.text} (was {each.text_before})" for each in changes]
+            said = [f"{each.key.name}={changed(each.text, each.text_before)}" for each in changes]
             apply_changes(changes)
             log.info(
                 "{peer} changed the configuration: {changes}",

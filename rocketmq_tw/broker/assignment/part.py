@@ -27,6 +27,7 @@ from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX, RETRY_PREFIX
+from rocketmq_tw.net.changes import changed
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
@@ -193,11 +194,11 @@ class AssignmentRequests:
         self._topics.known(body.topic)
         self._groups.known(body.consumer_group)
         log.info(
-            "{peer} lets {group} read {topic} by {mode}",
+            "{peer} sets how {group} reads {topic}: {change}",
             peer=peer.address,
             group=body.consumer_group,
             topic=body.topic,
-            mode=body.mode,
+            change=changed(body, self._modes.get(body.topic, body.consumer_group)),
         )
         return self._modes.set(body).addCallback(lambda _: request.response())
 

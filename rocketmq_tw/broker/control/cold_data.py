@@ -17,6 +17,7 @@ from rocketmq_tw.config.properties import ConfigError, read_properties
 from rocketmq_tw.config.schema import stock_default
 from rocketmq_tw.config.values import LONG, integer
 from rocketmq_tw.message import names
+from rocketmq_tw.net.changes import changed, listed
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -76,15 +77,27 @@ class ColdDataRequests:
                 ResponseCode.INVALID_PARAMETER,
                 f"more than {MAX_GROUPS} groups with a limit: remove some of them first",
             )
+        before = self._thresholds.copy()
         self._thresholds |= wanted
-        log.info("{peer} sets limits of cold reads: {limits}", peer=peer.address, limits=wanted)
+        limits = (f"{each}={changed(wanted[each], before.get(each))}" for each in wanted)
+        log.info(
+            "{peer} sets limits of cold reads: {limits}",
+            peer=peer.address,
+            limits=listed(limits, len(wanted)),
+        )
         return request.response()
 
     def remove(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """2002: removes the limit of the group that the body names; one without is no error."""
         group = _text(request.body).strip()
-        if self._thresholds.pop(group, None) is not None:
-            log.info("{peer} removes {group}'s limit of cold reads", peer=peer.address, group=group)
+        before = self._thresholds.pop(group, None)
+        if before is not None:
+            log.info(
+                "{peer} removes {group}'s limit of cold reads (was {before})",
+                peer=peer.address,
+                group=group,
+                before=before,
+            )
         return request.response()
 
     def show(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -106,8 +119,12 @@ class ColdDataRequests:
                 ResponseCode.INVALID_PARAMETER,
                 f"{_MODE_FIELD}={mode}: give {_NORMAL} to read ahead or {_RANDOM} not to",
             )
+        log.info(
+            "{peer} sets the mode of reading ahead: {change}",
+            peer=peer.address,
+            change=changed(mode, self._mode),
+        )
         self._mode = mode
-        log.info("{peer} sets the mode of reading ahead: {mode}", peer=peer.address, mode=mode)
         # Tools show it.
         return request.response(remark=f"set commitlog readahead mode success, mode: {mode}")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -12,6 +13,7 @@ from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.changes import NAMED, changed, listed
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
@@ -77,18 +79,19 @@ class ResetRequests:
         header = request.header(ResetOffsetRequestHeader)
         config = self._topics.known(header.topic)
         offsets: dict[int, int] = {}
+        before: dict[int, int] = {}
         if self._config.use_server_side_reset_offset:
-            steps = self._server_side(header, config, offsets)
+            steps = self._server_side(header, config, offsets, before)
         else:
-            steps = self._client_side(header, config, offsets)
+            steps = self._client_side(header, config, offsets, before)
 
         def answer() -> RemotingCommand:
             log.info(
-                "{peer} reset {group} in {topic} to {offsets}",
+                "{peer} reset {group} in queues of {topic}: {offsets}",
                 peer=peer.address,
                 group=header.group,
                 topic=header.topic,
-                offsets=offsets,
+                offsets=listed(_moves(offsets, before), len(offsets)),
             )
             body = {self._queue(header.topic, queue): offset for queue, offset in offsets.items()}
             return request.response(body=encode_body(ResetOffsetBody(offset_table=body)))
@@ -103,13 +106,7 @@ class ResetRequests:
         source = header.src_group
         topics = {header.topic} if header.topic else self._offsets.topics_of(source)
         self._groups.known(header.dest_group)
-        log.info(
-            "{peer} copies the offsets of {source} to {target} in {topics}",
-            peer=peer.address,
-            source=source,
-            target=header.dest_group,
-            topics=header.topic or "all topics",
-        )
+        moves, number_of_moves = list[str](), 0
         connected = self._clients.consumer_group(source)
 
         def steps() -> Iterator[None]:
@@ -121,11 +118,29 @@ class ResetRequests:
                     and topic not in connected.subscriptions
                 )
                 if self._topics.get(topic) is not None and not gave_up:
+                    note(topic)
                     self._offsets.clone(source, header.dest_group, topic)
                 if every(number):
                     yield
 
-        return self._growing.after(steps(), request.response)
+        def note(topic: str) -> None:
+            nonlocal number_of_moves
+            offsets = self._offsets.of(source, topic)
+            number_of_moves += len(offsets)
+            told = _moves(offsets, self._offsets.of(header.dest_group, topic))
+            moves.extend(f"{topic} {move}" for move in islice(told, NAMED - len(moves)))
+
+        def answer() -> RemotingCommand:
+            log.info(
+                "{peer} copied the offsets of {source} to {target}: {offsets}",
+                peer=peer.address,
+                source=source,
+                target=header.dest_group,
+                offsets=listed(moves, number_of_moves),
+            )
+            return request.response()
+
+        return self._growing.after(steps(), answer)
 
     def correction(
         self, request: RemotingCommand, peer: IPeer
@@ -152,7 +167,11 @@ class ResetRequests:
         return self._growing.answer(request, CorrectionOffsetBody, fill)
 
     def _server_side(
-        self, header: ResetOffsetRequestHeader, config: TopicConfig, offsets: dict[int, int]
+        self,
+        header: ResetOffsetRequestHeader,
+        config: TopicConfig,
+        offsets: dict[int, int],
+        before: dict[int, int],
     ) -> Iterator[None]:
         self._groups.check_known(header.group)
         if header.queue_id >= config.read_queue_nums:
@@ -179,11 +198,16 @@ class ResetRequests:
                     f" give one from {first} to {end}",
                 )
             offsets[header.queue_id] = header.offset
+        before.update(self._offsets.of(header.group, header.topic))
         for queue_id, offset in offsets.items():
             self._offsets.reset(header.group, header.topic, queue_id, offset)
 
     def _client_side(
-        self, header: ResetOffsetRequestHeader, config: TopicConfig, offsets: dict[int, int]
+        self,
+        header: ResetOffsetRequestHeader,
+        config: TopicConfig,
+        offsets: dict[int, int],
+        before: dict[int, int],
     ) -> Iterator[None]:
         clients = self._connected(header.group)
         if not clients:
@@ -199,6 +223,7 @@ class ResetRequests:
                     ResponseCode.SYSTEM_ERROR,
                     f"group {header.group} has no offset in queue {queue_id} of {header.topic}",
                 )
+            before[queue_id] = consumed
             wanted = self._at_time(header.topic, queue_id, header.timestamp)
             offsets[queue_id] = wanted if header.is_force else min(wanted, consumed)
             if every(queue_id):
@@ -241,3 +266,9 @@ class ResetRequests:
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic=topic, broker_name=self._config.broker_name, queue_id=queue_id)
+
+
+def _moves(offsets: Mapping[int, int], before: Mapping[int, int]) -> Iterator[str]:
+    """Yields how the offset of each queue moves."""
+    for queue_id, offset in offsets.items():
+        yield f"{queue_id}: {changed(offset, before.get(queue_id))}"

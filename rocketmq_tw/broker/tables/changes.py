@@ -26,8 +26,6 @@ ONLY_A_MASTER_CHANGES = (
 MAX_LISTED = 5_000
 #: A group with everything set takes 500.
 MAX_LIST_BYTES = 4 * 1024 * 1024
-#: Topics or groups of one request that the log names.
-NAMED = 100
 
 
 def check_list_bytes(body: bytes) -> None:

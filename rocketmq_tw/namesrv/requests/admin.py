@@ -1,17 +1,18 @@
 """What an administrator changes: 205, 327 permissions; 216, 217 topics; 318, 319 configuration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.namesrv.brokers import check_name
 from rocketmq_tw.namesrv.route_table import RouteTable
+from rocketmq_tw.net.changes import changed, listed
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.bodies.base import decode_request
-from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -58,7 +59,9 @@ class NamesrvAdminRequests:
         by a stranger, that holds until the broker's next registration."""
         name = request.header(WipeWritePermOfBrokerRequestHeader).broker_name
         count, steps = self._set_writable(name, False, peer)
-        self._say_changed(peer, f"took the write permission of broker {name!r}", count)
+        self._say_changed(
+            peer, f"took the write permission of broker {name!r} in {count} topics", count
+        )
         header = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
         changed = self._in_slices(steps)
         return changed.addCallback(lambda _: request.response(header=header))
@@ -70,7 +73,9 @@ class NamesrvAdminRequests:
         latter; tells how many they are."""
         name = request.header(AddWritePermOfBrokerRequestHeader).broker_name
         count, steps = self._set_writable(name, True, peer)
-        self._say_changed(peer, f"gave broker {name!r} its write permission", count)
+        self._say_changed(
+            peer, f"gave broker {name!r} its write permission in {count} topics", count
+        )
         header = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
         changed = self._in_slices(steps)
         return changed.addCallback(lambda _: request.response(header=header))
@@ -85,8 +90,12 @@ class NamesrvAdminRequests:
     def delete_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """216: forgets a topic, of one cluster's brokers or of all."""
         header = request.header(DeleteTopicFromNamesrvRequestHeader)
+        before = dict(self._table.queues.of_topic(header.topic))
         count = self._table.delete_topic(header.topic, header.cluster_name)
-        self._say_changed(peer, f"deleted topic {header.topic!r}", count)
+        for name in self._table.queues.of_topic(header.topic):
+            del before[name]
+        what = changed(f"deleted topic {header.topic!r}", _told(before))
+        self._say_changed(peer, what, count)
         return request.response()
 
     def register_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -122,3 +131,13 @@ class NamesrvAdminRequests:
 
     def _log_change(self, peer: IPeer, what: str) -> None:
         self.log.info("{peer} {what}", peer=peer.address, what=what)
+
+
+def _told(queues: Mapping[str, QueueData]) -> str:
+    """Says which queues a topic has on which brokers."""
+    told = (
+        f"{name}: {each.read_queue_nums} to read, {each.write_queue_nums} to write,"
+        f" perm {each.perm}"
+        for name, each in queues.items()
+    )
+    return listed(told, len(queues))

@@ -73,6 +73,7 @@ def test_each_order_is_in_the_log_with_who_gave_it(
     name = RequestCode(code).name
     (line,) = [text for event in logs if f"orders {name}" in (text := formatEvent(event))]
     assert f"{STRANGER}:" in line and "'brokerName': 'g'" in line
+    assert line.endswith("(was master 1, in sync [1, 2, 3], brokers [1, 2, 3])")
 
 
 def test_a_stranger_makes_no_unclean_master(controllers: Controllers) -> None:

@@ -33,11 +33,26 @@ def test_of_unknown_names_nothing_is_said_to_be_done(
 def test_what_is_done_is_said(namesrv: Any) -> None:
     namesrv.register(topics=("T1", "T2\n"))
     name = "broker-a"
-    assert said(namesrv, 205, brokerName=name) == ["took the write permission of broker 'broker-a'"]
-    assert said(namesrv, 327, brokerName=name) == ["gave broker 'broker-a' its write permission"]
-    assert said(namesrv, 216, topic="T1", clusterName="C") == ["deleted topic 'T1'"]
-    assert said(namesrv, 216, topic="T2\n") == [r"deleted topic 'T2\n'"]
+    assert said(namesrv, 205, brokerName=name) == [
+        "took the write permission of broker 'broker-a' in 2 topics"
+    ]
+    assert said(namesrv, 327, brokerName=name) == [
+        "gave broker 'broker-a' its write permission in 2 topics"
+    ]
+    assert said(namesrv, 216, topic="T1", clusterName="C") == [
+        "deleted topic 'T1' (was broker-a: 16 to read, 16 to write, perm 6)"
+    ]
+    assert said(namesrv, 216, topic="T2\n") == [
+        r"deleted topic 'T2\n' (was broker-a: 16 to read, 16 to write, perm 6)"
+    ]
     assert not namesrv.addresses("T1")
+
+
+def test_values_are_said_with_what_they_were(namesrv: Any) -> None:
+    of = {"namespace": "NS", "key": "K"}
+    assert said(namesrv, 100, **of, value="1") == ["sets the value of K in NS: 1 (was not there)"]
+    assert said(namesrv, 100, **of, value="2") == ["sets the value of K in NS: 2 (was 1)"]
+    assert said(namesrv, 102, **of) == ["deletes the value of K in NS: not there (was 2)"]
 
 
 def test_a_name_server_measures_its_topics(namesrv: Any) -> None:

@@ -13,12 +13,12 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.changes import (
-    NAMED,
     ONLY_A_MASTER_CHANGES,
     check_list_bytes,
     check_list_length,
 )
 from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.net.changes import changed, listed
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
@@ -75,13 +75,7 @@ class GroupRequests:
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """200: makes or changes a group."""
         config = decode_request(SubscriptionGroupConfig, request.body)
-        log.info(
-            "{peer} makes or changes a group: {group} (was {before})",
-            peer=peer.address,
-            group=config,
-            # Not get(), which would make it.
-            before=self._groups.all().get(config.group_name) or "not there",
-        )
+        self._say_changed(peer, config)
         written = self._groups.update(config)
         return written.addCallback(lambda _: request.response())
 
@@ -90,12 +84,7 @@ class GroupRequests:
         check_list_bytes(request.body)
         configs = decode_request(SubscriptionGroupList, request.body).group_config_list
         check_list_length(configs)
-        log.info(
-            "{peer} makes or changes {n} groups: {groups}",
-            peer=peer.address,
-            n=len(configs),
-            groups=", ".join(config.group_name for config in configs[:NAMED]),
-        )
+        self._say_changed(peer, *configs)
         written = self._groups.update(*configs) if configs else succeed(None)
         return written.addCallback(lambda _: request.response())
 
@@ -103,9 +92,9 @@ class GroupRequests:
         """207: removes a group, and its offsets where the request says so."""
         header = request.header(DeleteSubscriptionGroupRequestHeader)
         log.info(
-            "{peer} deletes the group {group!r}{and_offsets}",
+            "{peer} deletes the group {group}{and_offsets}",
             peer=peer.address,
-            group=header.group_name,
+            group=changed(header.group_name, self._groups.all().get(header.group_name)),
             and_offsets=" and its offsets" if header.clean_offset or header.remove_offset else "",
         )
 
@@ -117,6 +106,17 @@ class GroupRequests:
             return request.response()
 
         return self._groups.delete(header.group_name).addCallback(deleted)
+
+    def _say_changed(self, peer: IPeer, *configs: SubscriptionGroupConfig) -> None:
+        # Not get(), which would make it.
+        before = self._groups.all().get
+        changes = (changed(each, before(each.group_name)) for each in configs)
+        log.info(
+            "{peer} makes or changes {n} groups: {groups}",
+            peer=peer.address,
+            n=len(configs),
+            groups=listed(changes, len(configs)),
+        )
 
     def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """201: all groups, as slaves and tools copy them."""
@@ -149,10 +149,10 @@ class GroupRequests:
             raise RequestError(ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
         self._groups.check_known(name)
         log.info(
-            "{peer} {does} the group {group!r} to read {topic!r}",
+            "{peer} sets whether the group {group!r} may read {topic!r}: {change}",
             peer=peer.address,
-            does="allows" if header.readable else "forbids",
             group=name,
             topic=topic,
+            change=changed(header.readable, self._groups.may_read(name, topic)),
         )
         return self._groups.set_readable(name, topic, header.readable).addCallback(answer)

@@ -12,12 +12,13 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
 from rocketmq_tw.broker.tables.attributes import parse_attributes
-from rocketmq_tw.broker.tables.changes import NAMED, check_list_bytes, check_list_length
+from rocketmq_tw.broker.tables.changes import check_list_bytes, check_list_length
 from rocketmq_tw.broker.tables.topics.announcements import Announcements
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
+from rocketmq_tw.net.changes import changed, listed
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
@@ -96,12 +97,7 @@ class TopicChangeRequests:
         header = request.header(CreateTopicRequestHeader)
         config = _config(header)
         self._check(config)
-        log.info(
-            "{peer} makes or changes a topic: {topic} (was {before})",
-            peer=peer.address,
-            topic=config,
-            before=self._topics.get(config.topic_name) or "not there",
-        )
+        self._say_changed(peer, config)
         written = self._topics.update(config)
         return written.addCallback(
             lambda _: self._announcements.hold(request.response(), config.topic_name)
@@ -128,11 +124,10 @@ class TopicChangeRequests:
                 f"{len(detail.hosted_queues)} logic queues: give at most {MAX_QUEUES}",
             )
         log.info(
-            "{peer} makes or changes a static topic: {topic}, {mapping} (was {before})",
+            "{peer} makes or changes a static topic: {topic}, {mapping}",
             peer=peer.address,
-            topic=config,
-            mapping=detail,
-            before=self._topics.get(config.topic_name) or "not there",
+            topic=changed(config, self._topics.get(config.topic_name)),
+            mapping=changed(detail, self._mappings.get(config.topic_name)),
         )
         written = self._mappings.update(detail, force=header.force)
         written.addCallback(lambda _: self._topics.update(config))
@@ -151,12 +146,7 @@ class TopicChangeRequests:
             self._check(config)
         if not configs:
             return request.response()
-        log.info(
-            "{peer} makes or changes {n} topics: {topics}",
-            peer=peer.address,
-            n=len(configs),
-            topics=", ".join(config.topic_name for config in configs[:NAMED]),
-        )
+        self._say_changed(peer, *configs)
         # They are announced together.
         first = configs[0].topic_name
         written = self._topics.update(*configs)
@@ -174,7 +164,12 @@ class TopicChangeRequests:
         steps = self._add_retry_topics(topic, doomed)
 
         def begin() -> Deferred[RemotingCommand]:
-            log.info("{peer} deletes the topics {topics}", peer=peer.address, topics=doomed[:NAMED])
+            were = (changed(name, self._topics.get(name)) for name in doomed)
+            log.info(
+                "{peer} deletes the topics {topics}",
+                peer=peer.address,
+                topics=listed(were, len(doomed)),
+            )
             written = self._topics.delete(*doomed)
             return written.addCallback(lambda _: self._growing.after(self._remove(doomed), end))
 
@@ -183,6 +178,15 @@ class TopicChangeRequests:
             return self._mappings.delete(*gone).addCallback(lambda _: request.response())
 
         return self._growing.after(steps, begin)
+
+    def _say_changed(self, peer: IPeer, *configs: TopicConfig) -> None:
+        changes = (changed(each, self._topics.get(each.topic_name)) for each in configs)
+        log.info(
+            "{peer} makes or changes {n} topics: {topics}",
+            peer=peer.address,
+            n=len(configs),
+            topics=listed(changes, len(configs)),
+        )
 
     def _add_retry_topics(self, topic: str, doomed: list[str]) -> Iterator[None]:
         if not self._config.clear_retry_topic_when_delete_topic:

@@ -7,6 +7,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
+from rocketmq_tw.wire.bodies.queues import SetMessageRequestModeRequestBody
 from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -74,25 +75,111 @@ def test_who_changed_what_is_logged(code: RequestCode, fields: dict[str, str], b
         assert "Named" in lines[0]
 
 
-def test_what_it_was_before_is_logged_too() -> None:
+@pytest.fixture
+def broker() -> BrokerInMemory:
     broker = BrokerInMemory(broker={"auto_create_subscription_group": True})
+    broker.add_topic("Topic")
+    return broker
 
-    def said(code: RequestCode, fields: dict[str, str], body: bytes = b"") -> list[str]:
-        with capturedLogs() as events:
-            broker.request(RemotingCommand(code, ext_fields=fields, body=body), FakePeer())
-        return [line for line in map(formatEvent, events) if line and "was " in line]
 
-    (made,) = said(RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC)
-    assert "(was not there)" in made
-    (changed,) = said(RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC | {"perm": "4"})
-    before, after = changed.split("(was ")[1], changed.split("(was ")[0]
-    assert "perm=6" in before and "perm=4" in after
+def said(
+    broker: BrokerInMemory, code: RequestCode, fields: dict[str, str] | None = None, body: Any = b""
+) -> str:
+    """What the one line about the change says behind the peer."""
+    data = body if isinstance(body, bytes) else encode_body(body)
+    peer = FakePeer()
+    with capturedLogs() as events:
+        broker.request(RemotingCommand(code, ext_fields=fields or {}, body=data), peer)
+    (line,) = [line for line in map(formatEvent, events) if line and peer.address in line]
+    return line.partition(" ")[2]
 
-    def group(tries: int) -> bytes:
-        return encode_body(SubscriptionGroupConfig(group_name="Named", retry_max_times=tries))
 
-    (made,) = said(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group(3))
-    assert "(was not there)" in made
-    (changed,) = said(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group(5))
-    before, after = changed.split("(was ")[1], changed.split("(was ")[0]
-    assert "retry_max_times=3" in before and "retry_max_times=5" in after
+def test_what_a_topic_was_is_logged(broker: BrokerInMemory) -> None:
+    made = said(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC)
+    assert made.endswith("(was not there)")
+    now, _, before = said(
+        broker, RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC | {"perm": "4"}
+    ).partition("(was ")
+    assert "perm=6" in before and "perm=4" in now
+    topics = [TopicConfig(topic_name="Other"), TopicConfig(topic_name="Named", perm=2)]
+    line = said(
+        broker,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        body=CreateTopicListBody(topic_config_list=topics),
+    )
+    assert line.startswith("makes or changes 2 topics: ")
+    other, named = line.split(", TopicConfig(topic_name='Named'", 1)
+    assert other.endswith("(was not there)") and "(was TopicConfig(" in named
+    assert "perm=4" in named.partition("(was ")[2]
+    deleted = said(broker, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Named"})
+    assert deleted.startswith("deletes the topics Named (was TopicConfig(")
+
+
+def test_what_a_group_was_is_logged(broker: BrokerInMemory) -> None:
+    def group(tries: int) -> SubscriptionGroupConfig:
+        return SubscriptionGroupConfig(group_name="Named", retry_max_times=tries)
+
+    made = said(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group(3))
+    assert made.endswith("(was not there)")
+    for number, (code, body) in enumerate(
+        (
+            (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group(4)),
+            (
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+                SubscriptionGroupList(group_config_list=[group(5)]),
+            ),
+        ),
+        3,
+    ):
+        now, _, before = said(broker, code, body=body).partition("(was ")
+        assert f"retry_max_times={number}" in before
+        assert f"retry_max_times={number + 1}" in now
+    deleted = said(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Named"})
+    assert deleted.startswith("deletes the group Named (was SubscriptionGroupConfig(")
+
+
+def test_of_a_long_list_the_first_are_named(broker: BrokerInMemory) -> None:
+    groups = [SubscriptionGroupConfig(group_name=f"G{number}") for number in range(120)]
+    body = SubscriptionGroupList(group_config_list=groups)
+    line = said(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=body)
+    assert line.startswith("makes or changes 120 groups: ")
+    assert "'G99'" in line and "'G100'" not in line and line.endswith(" and 20 more")
+
+
+def test_where_a_group_was_is_logged(broker: BrokerInMemory) -> None:
+    for name in ("Named", "Source"):
+        broker.groups.update(SubscriptionGroupConfig(group_name=name))
+    broker.offsets.commit("Named", "Topic", 0, 7)
+    line = said(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RESET)
+    assert line.startswith("reset Named in queues of Topic: 0: 0 (was 7), 1: 0 (was not there), ")
+    broker.offsets.commit("Source", "Topic", 0, 3)
+    line = said(broker, RequestCode.CLONE_GROUP_OFFSET, CLONE)
+    assert line == "copied the offsets of Source to Named: Topic 0: 3 (was 0)"
+
+
+def test_what_a_group_might_read_is_logged(broker: BrokerInMemory) -> None:
+    broker.groups.update(SubscriptionGroupConfig(group_name="Named"))
+    line = said(broker, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, FORBID)
+    assert line == "sets whether the group 'Named' may read 'Topic': False (was True)"
+
+
+def test_how_a_group_read_a_topic_is_logged(broker: BrokerInMemory) -> None:
+    broker.groups.update(SubscriptionGroupConfig(group_name="Named"))
+
+    def mode(name: str) -> str:
+        body = SetMessageRequestModeRequestBody(topic="Topic", consumer_group="Named", mode=name)
+        return said(broker, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body)
+
+    assert mode("POP").endswith("(was not there)")
+    now, _, before = mode("PULL").partition("(was ")
+    assert "'PULL'" in now and "'POP'" in before
+
+
+def test_what_limits_of_cold_reads_were_is_logged(broker: BrokerInMemory) -> None:
+    update = RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG
+    assert said(broker, update, body=b"Named=5").endswith(": Named=5 (was not there)")
+    assert said(broker, update, body=b"Named=6").endswith(": Named=6 (was 5)")
+    line = said(broker, RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, body=b"Named")
+    assert line == "removes Named's limit of cold reads (was 6)"
+    line = said(broker, RequestCode.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "1"})
+    assert line == "sets the mode of reading ahead: 1 (was 0)"
