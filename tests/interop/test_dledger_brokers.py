@@ -57,11 +57,14 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed(
             load.wait_more(50)
             acknowledged = load.stop()
         group.wait_equal()
-        with java.consumer(name_server.address, names.group, {topic: "*"}) as consumer:
-            consumer.wait_bodies({body.decode() for body in acknowledged})
-        for member in group.members:
-            member.stop()
-        group.check_all(topic, acknowledged)
+        try:
+            with java.consumer(name_server.address, names.group, {topic: "*"}) as consumer:
+                consumer.wait_bodies({body.decode() for body in acknowledged})
+        finally:
+            # Where a consumer misses something: is it in the logs, and in the queues?
+            for member in group.members:
+                member.stop()
+            group.check_all(topic, acknowledged)
 
 
 @pytest.mark.parametrize("leader", [0, pytest.param(1, marks=pytest.mark.more), 2])
