@@ -13,6 +13,7 @@ from rocketmq_tw.wire.bodies.queues import MessageQueue
 from tests.support.cluster import OURS, Cluster
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.spark import patient_client, session
+from tests.support.stock import StockBroker, StockNameServer
 from tests.support.wait import wait_until
 
 _numbers = itertools.count(1)
@@ -113,6 +114,9 @@ def _cluster(clusters: dict[str, Cluster], kind: str, home: Path) -> Cluster:
     if kind not in clusters:
         settings = SETTINGS | TIMERS if kind == STOCK_VERSIONS[-1] else SETTINGS
         cluster = Cluster.of(home / kind, name_servers=[kind], brokers=[kind], settings=settings)
+        for server in (*cluster.name_servers, *cluster.brokers):
+            if isinstance(server, StockNameServer | StockBroker):
+                server.tls_mode = "permissive"
         _ends.append(cluster.close)
         cluster.start()
         clusters[kind] = cluster
