@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -33,31 +33,50 @@ class SettingRefused(ConfigError):
         self.setting = setting
 
 
+class Derived(NamedTuple):
+    """The value of a key that is given none, and what it follows from: another key, for example."""
+
+    value: str
+    origin: str
+
+
 class Loaded:
     """The typed configurations of one server, and what was noticed on the way."""
 
-    def __init__(self, configs: Sequence[Config], notices: list[Notice]) -> None:
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        notices: list[Notice],
+        origins: Mapping[str, str] | None = None,
+    ) -> None:
+        """`origins`: of keys whose value follows from something else, what that is."""
         self._configs = {type(config): config for config in configs}
         self.notices = notices
+        self._origins = origins or {}
 
     def __getitem__(self, config_type: type[C]) -> C:
         config = self._configs[config_type]
         assert isinstance(config, config_type)
         return config
 
-    def properties(self) -> str:
-        """Returns all effective values as a .properties file that loads to the same."""
+    def properties(self, derived: Mapping[str, Derived] | None = None) -> str:
+        """Returns all effective values as a .properties file that loads to the same: those of
+        `derived` in place of the given ones. A comment in front of a value that follows from
+        something else says what that is."""
         parts = []
         written: set[str] = set()
         for config in self._configs.values():
             keys = [key for key in keys_of(type(config)).values() if key.name not in written]
             written.update(key.name for key in keys)
             parts.append(f"# {type(config).__name__}\n")
-            parts.append(
-                write_properties(
-                    (key.name, format_value(getattr(config, key.attribute))) for key in keys
-                )
-            )
+            for key in keys:
+                value = format_value(getattr(config, key.attribute))
+                origin = self._origins.get(key.name)
+                if derived is not None and key.name in derived:
+                    value, origin = derived[key.name]
+                if origin is not None:
+                    parts.append(f"# {key.name} follows from {origin}\n")
+                parts.append(write_properties([(key.name, value)]))
         return "".join(parts)
 
 
@@ -72,6 +91,7 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
     notices = []
     known = all_stock_names().union(*map(keys_of, types))
     promises: dict[str, Setting] = {}
+    origins: dict[str, str] = {}
     for setting in settings:
         if setting.key in UNSUPPORTED_SWITCHES:
             promises[setting.key] = setting
@@ -81,6 +101,10 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
             if notice.is_warning and setting.must_be_known:
                 raise ConfigError(notice.text)
             notices.append(notice)
+        if setting.follows is None:
+            origins.pop(setting.key, None)
+        else:
+            origins[setting.key] = setting.follows
         for config_type in takers:
             key = keys_of(config_type)[setting.key]
             try:
@@ -98,7 +122,7 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
                 setting,
             )
     configs = [_expand_home(config_type(**values[config_type]), home) for config_type in types]
-    return Loaded(configs, notices)
+    return Loaded(configs, notices, origins)
 
 
 def _without_effect(setting: Setting, known: frozenset[str]) -> Notice:

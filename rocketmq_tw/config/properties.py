@@ -18,12 +18,14 @@ class ConfigError(ValueError):
 
 class Setting(NamedTuple):
     """A key, its value as written, and the place where it stood ("broker.properties:12", "-o"). An
-    unknown key is refused where it `must_be_known`, and warned of elsewhere."""
+    unknown key is refused where it `must_be_known`, and warned of elsewhere. The value may be one
+    that the key has by itself, as it `follows` from another one."""
 
     key: str
     value: str
     origin: str
     must_be_known: bool = False
+    follows: str | None = None
 
 
 def read_properties(text: str, name: str) -> list[Setting]:

@@ -18,7 +18,7 @@ from rocketmq_tw.broker.assembly.host import Surroundings
 from rocketmq_tw.broker.assembly.neighbours import NoNeighbours
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
@@ -43,6 +43,7 @@ from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.replication.links.members import SlaveAddressCheck
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
+from rocketmq_tw.services.derived import of_broker
 from rocketmq_tw.services.failed_start import (
     PROXY_KEYS,
     KeysToChange,
@@ -80,6 +81,9 @@ class Options(LocalProxyOptions):
     optFlags: ClassVar[list[list[Any]]] = [
         ["supervised", None, "Obey the container that started this process (for its use only)."],
     ]
+
+    def derived(self) -> Mapping[str, Derived]:
+        return of_broker(self.loaded)
 
     def settings(self) -> list[Setting]:
         settings = super().settings()

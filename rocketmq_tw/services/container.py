@@ -1,7 +1,7 @@
 """`twistd rmq-container`: a container of brokers."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
 from twisted.application import service
@@ -14,7 +14,7 @@ from rocketmq_tw.broker.broker import VIP_DISTANCE
 from rocketmq_tw.broker.cluster.addresses import announced_host
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.container import SEPARATE, BrokerContainerConfig
-from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import Setting
@@ -36,6 +36,7 @@ from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
+from rocketmq_tw.services.derived import of_container
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
@@ -55,6 +56,9 @@ class Options(NamesrvAddressOptions):
     optParameters: ClassVar[list[list[Any]]] = [
         ["brokerConfigFiles", "b", None, "Files of brokers to start with, ':' between them."],
     ]
+
+    def derived(self) -> Mapping[str, Derived]:
+        return of_container(self.loaded)
 
     def settings(self) -> list[Setting]:
         settings = super().settings()

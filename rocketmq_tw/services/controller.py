@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.config.controller import ControllerConfig
-from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
@@ -32,6 +32,7 @@ from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
+from rocketmq_tw.services.derived import of_controller
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import ServerOptions, with_client_tls
@@ -58,11 +59,14 @@ class Options(ServerOptions):
     )
     own_defaults: ClassVar[Mapping[str, str]] = CONTROLLER_DEFAULTS
 
+    def derived(self) -> Mapping[str, Derived]:
+        return of_controller(self.loaded)
+
     def settings(self) -> list[Setting]:
         settings = super().settings()
         if self["config"] is not None:
             # Changes over the wire are kept in the file that the controller started from.
-            settings.insert(0, Setting("configStorePath", self["config"], "-c"))
+            settings.insert(0, Setting("configStorePath", self["config"], "-c", follows="-c"))
         return with_client_tls(settings)
 
 

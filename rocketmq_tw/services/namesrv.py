@@ -56,8 +56,13 @@ class Options(ServerOptions):
         settings = super().settings()
         if self["config"] is not None:
             # As in stock, changes over the wire are kept in the file that the server started from.
-            settings.insert(0, Setting("configStorePath", self["config"], "-c"))
+            settings.insert(0, Setting("configStorePath", self["config"], "-c", follows="-c"))
         return with_client_tls(settings)
+
+
+def reached_at(host: str, port: int) -> str:
+    """Returns where this machine reaches a server that listens on `host`."""
+    return join_address("127.0.0.1" if host == "0.0.0.0" else host, port)
 
 
 class NamesrvService(service.Service):
@@ -118,7 +123,7 @@ class NamesrvService(service.Service):
             return
         super().startService()
         host = self._net.bind_address
-        self.local_address = join_address("127.0.0.1" if host == "0.0.0.0" else host, port)
+        self.local_address = reached_at(host, port)
         # The reader may stop this process: Ctrl-C works only once the reactor runs.
         self._reactor.callWhenRunning(freeze_startup_objects)
         self._reactor.callWhenRunning(

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from twisted.python import usage
 
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.load import Loaded, load, read_tls_config
+from rocketmq_tw.config.load import Derived, Loaded, load, read_tls_config
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting, read_json, read_properties
@@ -101,7 +101,7 @@ class ServerOptions(usage.Options):
             for notice in self.loaded.notices:
                 if notice.is_warning:
                     sys.stderr.write(f"{notice.text}\n")
-            sys.stdout.write(self.loaded.properties())
+            sys.stdout.write(self.loaded.properties(self.derived()))
             raise SystemExit(0)
         settle_twistd(self.parent, self.loaded[LogConfig], self.pid_port())
         for notice in self.loaded.notices:
@@ -119,6 +119,10 @@ class ServerOptions(usage.Options):
     def pid_port(self) -> int | None:
         """Returns a port that tells this server from others of its kind on this machine."""
         return self.loaded[NettyServerConfig].listen_port
+
+    def derived(self) -> Mapping[str, Derived]:
+        """Returns the keys that are given no value, with the one that they have."""
+        return {}
 
     def check(self, loaded: Loaded) -> None:
         """Raises `ConfigError` where settings that can be used by themselves do not fit."""
@@ -144,7 +148,13 @@ class NamesrvAddressOptions(ServerOptions):
         settings = super().settings()
         if self._environ.get("NAMESRV_ADDR"):
             settings.insert(
-                0, Setting("namesrvAddr", self._environ["NAMESRV_ADDR"], "NAMESRV_ADDR")
+                0,
+                Setting(
+                    "namesrvAddr",
+                    self._environ["NAMESRV_ADDR"],
+                    "NAMESRV_ADDR",
+                    follows="NAMESRV_ADDR",
+                ),
             )
         if self["namesrv"] is not None:
             settings.append(Setting("namesrvAddr", self["namesrv"], "-n"))
@@ -157,9 +167,10 @@ def with_client_tls(settings: list[Setting]) -> list[Setting]:
     enabled, mode = last.get("tls.enable"), last.get("tls.server.mode")
     first = []
     if enabled is not None:
-        first = [enabled._replace(key="useTLS", origin=f"{enabled.origin} (tls.enable)")]
+        origin = f"{enabled.origin} (tls.enable)"
+        first = [enabled._replace(key="useTLS", origin=origin, follows="tls.enable")]
     elif mode is not None and mode.value.strip() == "enforcing":
-        first = [Setting("useTLS", "true", mode.origin)]
+        first = [Setting("useTLS", "true", mode.origin, follows="tls.server.mode")]
     return first + [setting for setting in settings if setting.key != "tls.enable"]
 
 

@@ -14,7 +14,7 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.broker import Broker
-from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
@@ -41,6 +41,7 @@ from rocketmq_tw.proxy.proto import messaging_pb2
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
+from rocketmq_tw.services.derived import of_proxy
 from rocketmq_tw.services.failed_start import PROXY_KEYS, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import NamesrvAddressOptions
@@ -64,6 +65,9 @@ class Options(NamesrvAddressOptions):
 
     def pid_port(self) -> int | None:
         return self.loaded[ProxyConfig].grpc_server_port
+
+    def derived(self) -> Mapping[str, Derived]:
+        return of_proxy(self.loaded)
 
     def postOptions(self) -> None:
         super().postOptions()

@@ -15,7 +15,7 @@ from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig
-from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
@@ -24,9 +24,10 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.broker import BrokerService
+from rocketmq_tw.services.derived import of_broker
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
-from rocketmq_tw.services.namesrv import NamesrvService
+from rocketmq_tw.services.namesrv import NamesrvService, reached_at
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
@@ -61,6 +62,17 @@ class Options(LocalProxyOptions):
         "controllerStorePath": "data/controller",
     }
 
+    def derived(self) -> Mapping[str, Derived]:
+        net = self.loaded[NettyServerConfig]
+        own = reached_at(net.bind_address, self.loaded[StandaloneConfig].namesrv_listen_port)
+        value = Derived(_with_own(own, self.loaded[BrokerConfig]), "namesrvListenPort")
+        return of_broker(self.loaded) | {"namesrvAddr": value}
+
+
+def _with_own(own: str, config: BrokerConfig) -> str:
+    """Returns the name servers of the broker: the `own` one of this process, then the others."""
+    return ";".join(dict.fromkeys(f"{own};{config.namesrv_addr}".rstrip(";").split(";")))
+
 
 class StandaloneService(service.Service):
     """A name server and a broker in one process. The name server starts first, then the broker,
@@ -91,8 +103,7 @@ class StandaloneService(service.Service):
         if not self.name_server.running:
             return
         config = self.broker.config
-        others = [config.namesrv_addr] if config.namesrv_addr else []
-        addresses = ";".join([self.name_server.local_address, *others])
+        addresses = _with_own(self.name_server.local_address, config)
         self.broker.config = msgspec.structs.replace(config, namesrv_addr=addresses)
         self.broker.startService()
         self.broker.started.addCallback(self._announce_when_registered)

@@ -119,7 +119,7 @@ def end_older_log(host: Host) -> None:
     """Lets a plain log that was there before the group end with its last file, as stock does: the
     group's begins behind it. Raises `StoreError`; to be called before each start."""
     config, files = host.store_config, host.files
-    data = config.store_path_dledger_commit_log or f"{group_directory(config)}/data"
+    data = data_directory(config)
     directory = StorePaths(config).commit_log
     if not files.exists(directory) or not files.list(directory):
         return
@@ -144,7 +144,7 @@ def _open_member(host: Host) -> MemberStore:
         host.files,
         group_directory(config),
         config.mapped_file_size_commit_log,
-        data_directory=config.store_path_dledger_commit_log,
+        data_directory=data_directory(config),
     )
 
 
@@ -153,6 +153,11 @@ def group_directory(config: MessageStoreConfig) -> str:
     own_id = config.dledger_self_id
     assert is_member_id(own_id)
     return f"{config.store_path_root_dir}/dledger-{own_id}"
+
+
+def data_directory(config: MessageStoreConfig) -> str:
+    """Returns where the files of the member's log are."""
+    return config.store_path_dledger_commit_log or f"{group_directory(config)}/data"
 
 
 def opening_record(store_host: tuple[str, int], now_ms: int, position: int) -> bytes:

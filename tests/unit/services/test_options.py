@@ -1,5 +1,7 @@
 """The command line: what wins over what, and how a mistake ends."""
 
+import socket
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,9 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
+from rocketmq_tw.config.properties import read_properties
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.services import broker, controller, namesrv, standalone
+from rocketmq_tw.services import broker, container, controller, namesrv, proxy, standalone
 from rocketmq_tw.services.options import ServerOptions
 
 ENVIRON = {"HOME": "/home/me"}
@@ -121,7 +124,7 @@ def test_o_needs_a_key_and_a_value() -> None:
         parsed(broker.Options, "-o", "listenPort")
 
 
-@pytest.mark.parametrize("module", [namesrv, broker, standalone, controller])
+@pytest.mark.parametrize("module", [namesrv, broker, standalone, container, controller, proxy])
 def test_p_prints_what_c_reads(module: Any, tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(SystemExit) as caught:
         parsed(module.Options, "-p", "-o", "maxConnections=17")
@@ -133,7 +136,106 @@ def test_p_prints_what_c_reads(module: Any, tmp_path: Path, capsys: Any) -> None
     with pytest.raises(SystemExit):
         parsed(module.Options, "-p", "-c", str(file), "-o", "maxConnections=17")
     again = capsys.readouterr().out
-    assert set(again.splitlines()) == set(printed.splitlines())
+
+    def values(text: str) -> set[str]:
+        return {line for line in text.splitlines() if " follows from " not in line}
+
+    assert values(again) == values(printed)
+
+
+def printed(options: Any, capsys: Any, *arguments: str) -> list[str]:
+    """The lines of `-p`."""
+    with pytest.raises(SystemExit):
+        parsed(options, "-p", *arguments)
+    lines: list[str] = capsys.readouterr().out.splitlines()
+    return lines
+
+
+def following(lines: list[str]) -> dict[str, tuple[str, str]]:
+    """Key to value and to what that follows from, of those that follow from something."""
+    found = {}
+    for line, value in pairwise(lines):
+        if " follows from " in line:
+            key, origin = line.removeprefix("# ").split(" follows from ")
+            (setting,) = read_properties(value, "the line")
+            assert setting.key == key
+            found[key] = setting.value, origin
+    return found
+
+
+def test_p_shows_what_a_broker_is_given_no_value_for(capsys: Any) -> None:
+    lines = printed(
+        broker.Options, capsys, "-o", "listenPort=7001", "-o", "bindAddress=10.0.0.1",
+        "-o", "storePathRootDir=/store", "-o", "tls.server.mode=enforcing",
+    )  # fmt: skip
+    assert following(lines) == {
+        "brokerName": (socket.gethostname(), "this machine's name"),
+        "brokerIP1": ("10.0.0.1", "bindAddress"),
+        "brokerIP2": ("10.0.0.1", "brokerIP1"),
+        "haListenPort": ("7002", "listenPort"),
+        "storePathCommitLog": ("/store/commitlog", "storePathRootDir"),
+        "storePathBrokerIdentity": ("/store/brokerIdentity", "storePathRootDir"),
+        "storePathEpochFile": ("/store/epochFileCheckpoint", "storePathRootDir"),
+        "useTLS": ("true", "tls.server.mode"),
+    }
+
+
+def test_p_shows_what_is_given_as_it_is(capsys: Any) -> None:
+    given = {
+        "brokerName": "b", "brokerIP1": "10.0.0.1", "brokerIP2": "10.0.0.2",
+        "haListenPort": "7", "storePathCommitLog": "/l", "storePathBrokerIdentity": "/i",
+        "storePathEpochFile": "/e", "useTLS": "false", "tls.enable": "true",
+    }  # fmt: skip
+    arguments = [part for key, value in given.items() for part in ("-o", f"{key}={value}")]
+    lines = printed(broker.Options, capsys, *arguments)
+    assert following(lines) == {}
+    assert {"haListenPort=7", "brokerIP2=10.0.0.2", "useTLS=false"} <= set(lines)
+
+
+def test_p_of_a_broker_in_a_group_of_dledger_shows_where_its_log_is(capsys: Any) -> None:
+    lines = printed(
+        broker.Options, capsys, "-o", "enableDLegerCommitLog=true", "-o", "dLegerSelfId=n0",
+        "-o", "storePathRootDir=/store",
+    )  # fmt: skip
+    assert following(lines)["storePathDLedgerCommitLog"] == (
+        "/store/dledger-n0/data",
+        "storePathRootDir and dLegerSelfId",
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "expected"),
+    [
+        (
+            standalone,
+            ["-n", "10.0.0.1:9876"],
+            {"namesrvAddr": ("127.0.0.1:9876;10.0.0.1:9876", "namesrvListenPort")},
+        ),
+        (container, ["-o", "bindAddress=::1"], {"brokerContainerIP": ("::1", "bindAddress")}),
+        (
+            controller,
+            [
+                f"-ocontrollerDLeger{each}"
+                for each in ("Peers=n1-127.0.0.1:8", "SelfId=n1", "Group=g")
+            ],
+            {"listenPort": ("8", "controllerDLegerPeers")},
+        ),
+        (controller, ["-o", "controllerDLegerSelfId=n1"], {}),
+        (
+            proxy,
+            ["-n", "127.0.0.1:9876", "-o", "rocketMQClusterName=C"],
+            {"heartbeatSyncerTopicClusterName": ("C", "rocketMQClusterName")},
+        ),
+        (namesrv, [], {}),
+    ],
+)
+def test_p_of_other_servers(
+    module: Any, arguments: list[str], expected: dict[str, tuple[str, str]], capsys: Any
+) -> None:
+    found = following(printed(module.Options, capsys, *arguments))
+    assert found.items() >= expected.items()
+    if not expected:
+        assert not found
 
 
 def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(
