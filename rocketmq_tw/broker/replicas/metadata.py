@@ -76,7 +76,6 @@ class SlaveMetadata(Part):
         #: Asks the master.
         self.calls = MasterCalls(host.client, host.in_thread)
         self.topics = tables.topics
-        self._config = host.config
         self._role = role
         self._in_slices = host.in_slices
         self._following = False
@@ -121,8 +120,7 @@ class SlaveMetadata(Part):
     def _take_missed(self, since: int) -> Iterator[None]:
         """Makes the topics that the former master had and did not tell of."""
         found: list[TopicConfig] = []
-        least = self._config.default_topic_queue_nums
-        yield from find_missed(self._store, self.topics, since, least, found)
+        yield from find_missed(self._store, self.topics, since, found)
         if not found:
             return
         self.log.warn(

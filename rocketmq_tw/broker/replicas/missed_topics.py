@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.message.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
+from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import DataVersion
@@ -28,11 +28,12 @@ def known_until(version: DataVersion) -> int:
 
 
 def find_missed(
-    store: IMessageStore, topics: TopicTable, since: int, queue_nums: int, found: list[TopicConfig]
+    store: IMessageStore, topics: TopicTable, since: int, found: list[TopicConfig]
 ) -> Iterator[None]:
     """Adds to `found` the topics that `topics` lacks, or has with too few queues, though `store`
-    has messages of them that are not older than `since`, in ms; in steps. A new one gets
-    `queue_nums` queues at least, as nothing tells how many it had."""
+    has messages of them that are not older than `since`, in ms; in steps. They get the queues
+    that have messages, no further ones: another member may know how many the topic has, and
+    consumers of one that leads next would not read what came into more."""
     for number, topic in enumerate(store.queue_topics()):
         if every(number):
             yield
@@ -59,13 +60,11 @@ def find_missed(
                 )
             )
             continue
-        least = 1 if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else queue_nums
-        count = max(needed, least)
         found.append(
             TopicConfig(
                 topic_name=topic,
-                read_queue_nums=count,
-                write_queue_nums=count,
+                read_queue_nums=needed,
+                write_queue_nums=needed,
                 perm=READ | WRITE,
             )
         )
