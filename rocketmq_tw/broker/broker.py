@@ -148,14 +148,17 @@ class Broker:
         if state is not None:
             yield self._changes.begin(state)
             self.listener.accept()
+        self._life.tells_roles = True
         log.info(
-            "broker {name} serves at {address}, its store is {store}"
+            "broker {name} serves at {address}, its store is {store}, it is {role} with id {id}"
             if self.role.role is not Role.ISOLATED
             else "broker {name} waits at {address} until its group gives it a role,"
             " its store is {store}",
             name=self.config.broker_name,
             address=self.addresses.broker,
             store=self._host.store_config.store_path_root_dir,
+            role=self.role.role.words,
+            id=self.role.state.broker_id,
         )
 
     def change_role(self, state: RoleState) -> Deferred[None]:

@@ -66,11 +66,12 @@ class NameServer:
         self.liveness = Liveness(
             clock, self.table, now_ms, config.scan_not_active_broker_interval / 1000
         )
+        self.registrations = RegistrationRequests(
+            config, self.table, self.kv, self.liveness, now_ms, in_slices, in_thread
+        )
         families = (
             KvRequests(self.kv),
-            RegistrationRequests(
-                config, self.table, self.kv, self.liveness, now_ms, in_slices, in_thread
-            ),
+            self.registrations,
             RouteRequests(
                 config, self.table, self.kv, now_ms, GrowingAnswers(in_slices, in_thread)
             ),

@@ -132,6 +132,11 @@ class NamesrvService(service.Service):
         if self._controller is not None:
             self._controller.startService()
 
+    def name_new_brokers(self, on: bool) -> None:
+        """Whether the log names brokers that come; not those of whom somebody else tells."""
+        if self._name_server is not None:
+            self._name_server.registrations.names_new = on
+
     def metrics(self) -> Iterable[Metric]:
         """See `Monitored`."""
         return () if self._name_server is None else self._name_server.metrics()

@@ -102,6 +102,8 @@ class StandaloneService(service.Service):
         self.name_server.startService()
         if not self.name_server.running:
             return
+        # What it says once its broker is registered tells of that.
+        self.name_server.name_new_brokers(False)
         config = self.broker.config
         addresses = _with_own(self.name_server.local_address, config)
         self.broker.config = msgspec.structs.replace(config, namesrv_addr=addresses)
@@ -133,19 +135,17 @@ class StandaloneService(service.Service):
             known.addCallback(lambda _: self._announce(broker))
 
     def _announce(self, broker: Broker) -> None:
+        self.name_server.name_new_brokers(True)
         self.log.info(
-            "ready: name server {name_server}, broker {broker}, store in {store}",
-            name_server=self.name_server.local_address,
-            broker=broker.addresses.broker,
-            store=self.broker.store_config.store_path_root_dir,
-        )
-        self.log.info(
+            "ready: name server {name_server}, broker {broker}, store in {store}\n"
             "next, in another terminal (Ctrl-C in this one stops):\n"
             "{rmqadmin} clusterList -n {name_server}\n"
             "{rmqadmin} sendMessage -n {name_server} -t Orders -p hello\n"
             "{rmqadmin} consumeMessage -n {name_server} -t Orders",
             rmqadmin=os.path.join(os.path.dirname(sys.argv[0]), "rmqadmin") + self._tls_option,
             name_server=self.name_server.local_address,
+            broker=broker.addresses.broker,
+            store=self.broker.store_config.store_path_root_dir,
         )
 
 

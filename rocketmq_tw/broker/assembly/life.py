@@ -38,6 +38,8 @@ class Life:
         self._started: list[Part] = []
         self._loaded: list[KeptTable] = []
         self._is_started = False
+        #: Whether a change of role is news: not before the broker has said how it begins.
+        self.tells_roles = False
         self._stopped = False
         self._periodic: list[PeriodicCall] = []
 
@@ -102,7 +104,8 @@ class Life:
                 yield from self._leave([])
                 raise
             self._serve()
-            log.info(
+            say = log.info if self.tells_roles else log.debug
+            say(
                 "the broker is {role} now, its id is {id}",
                 role=state.role.value,
                 id=state.broker_id,

@@ -95,7 +95,9 @@ class NameServerLink:
         """Notes that it has taken a registration."""
         if not self.has_broker:
             self.has_broker = True
-            log.info(
+            # Who waits for it says so, in words of its own.
+            say = log.debug if len(self._registered) else log.info
+            say(
                 "broker {name} is registered with name server {name_server}",
                 name=broker_name,
                 name_server=self.address,

@@ -67,6 +67,8 @@ class RegistrationRequests:
     ) -> None:
         self._in_slices = in_slices
         self._in_thread = in_thread
+        #: Whether the log names brokers that are new.
+        self.names_new = True
         #: What a broker says later is not taken in before what it said first.
         self._turns = SerialQueue[IPeer]()
         self._waiting = WaitingRegistrations()
@@ -167,7 +169,8 @@ class RegistrationRequests:
         master, steps = self._table.register(new, self._now_ms())
         self._liveness.watch(peer)
         if is_new:
-            self.log.info(
+            say = self.log.info if self.names_new else self.log.debug
+            say(
                 "broker {name} {number} of {cluster} registered at {address}",
                 name=new.broker_name,
                 number=new.broker_id,

@@ -32,6 +32,13 @@ def cluster_info(address: str) -> bytes:
     return answer.body
 
 
+def lines_of_start(output: str) -> list[str]:
+    """What a server said until it was stopped, without what it was asked for."""
+    before, _, _ = output.partition("SIGINT")
+    lines = [line.partition("#info] ")[2] for line in before.splitlines()]
+    return [line for line in lines if line]
+
+
 def test_a_name_server_and_a_broker_find_each_other(twistd: Start) -> None:
     name_server = twistd("--pidfile=", "rmq-namesrv", *LOOPBACK)
     address = name_server.wait_for(r"listening on (127\.0\.0\.1:\d+)")[1]
@@ -50,6 +57,10 @@ def test_a_name_server_and_a_broker_find_each_other(twistd: Start) -> None:
     status, output = broker.finish()
     assert status in STOPPED, output
     assert "Traceback" not in output
+    version, serves, registered = lines_of_start(output)
+    assert version.endswith(": rmq-broker")
+    assert serves.endswith(", its store is store, it is master with id 0")
+    assert registered.endswith(f"is registered with name server {address}")
     assert served.encode() not in cluster_info(address)
     name_server.interrupt()
     status, output = name_server.finish()
@@ -151,6 +162,8 @@ def test_standalone_says_what_to_do_next_and_stops_cleanly(twistd: Start, tmp_pa
     status, output = both.finish()
     assert status in STOPPED, output
     assert "Traceback" not in output
+    said = lines_of_start(output.partition("next, in")[0])
+    assert [line.split()[0] for line in said] == ["rocketmq_tw", "name", "broker", "ready:"]
     assert (tmp_path / store / "checkpoint").exists()
     assert not (tmp_path / store / "abort").exists(), "a clean stop leaves no abort file"
 
