@@ -18,6 +18,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rocketmq_tw.net.interfaces import (
+    LOST,
+    ONEWAY,
+    WRITTEN,
     ConnectionEvent,
     ConnectionEvents,
     Handler,
@@ -151,7 +154,7 @@ class ServerConnection(RemotingProtocol):
         if self._observer is not None:
             now = self._clock.seconds()
             for code, since, _ in open_requests.values():
-                self._observer((code, None), (now - since) * 1000)
+                self._observer((code, None, False, LOST), (now - since) * 1000)
 
     def lose_connection(self) -> None:
         if self.connected and not self._closing:
@@ -251,7 +254,8 @@ class ServerConnection(RemotingProtocol):
         length = self._answer(response)
         observer = self._observer
         if observer is not None and code is not None:
-            result = (code, response.code if length else None)
+            # Only what was oneway is open and not written.
+            result = (code, response.code, response.suspended, WRITTEN if length else ONEWAY)
             try:
                 observer(result, (self._clock.seconds() - since) * 1000)
             except Exception:

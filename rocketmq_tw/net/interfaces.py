@@ -97,9 +97,14 @@ class IPeer(IIdentified):
         """Closes the connection and logs why."""
 
 
-#: Request code and response code. The latter is None where no response was sent: the request was
-#: oneway, or its connection was lost.
-RequestResult = tuple[int, int | None]
+#: What became of a response, in stock's words: it was written; none was wanted; its connection was
+#: lost.
+WRITTEN, ONEWAY, LOST = "success", "oneway", "write_channel_failed"
+
+#: Request code; response code, None where the connection was lost before there was one; whether the
+#: request was held until there was something to answer; what became of the response (not an `Enum`,
+#: whose hash is slow).
+RequestResult = tuple[int, int | None, bool, str]
 
 #: Told of each request that is over, with the milliseconds from its arrival until its response was
 #: written. It is called for each message that comes, so it has to be fast.

@@ -25,7 +25,8 @@ _UNKNOWN = -1
 
 def request_latency() -> Histogram[RequestResult]:
     """Returns stock's `rocketmq_rpc_latency`: the milliseconds that requests took, by request code
-    and response code; codes that the protocol does not have are `unknown`. Its `record` is an
+    and response code, by whether they were held, and by what became of the response; codes that the
+    protocol does not have are `unknown`. Its `record` is an
     observer for `IListener.observe`."""
     return Histogram(
         "rocketmq_rpc_latency", LATENCY_BOUNDS, _labels_of, _counted_as, unit="milliseconds"
@@ -59,7 +60,9 @@ class MetricsLog:
 def _labels_of(result: RequestResult | None) -> Mapping[str, str]:
     labels = {"protocol_type": "remoting"}
     if result is not None:
-        request_code, response_code = result
+        request_code, response_code, suspended, outcome = result
+        labels["is_long_polling"] = str(suspended).lower()
+        labels["result"] = outcome
         labels["request_code"] = _name(RequestCode, request_code)
         if response_code is not None:
             labels["response_code"] = _name(ResponseCode, response_code)
@@ -67,10 +70,10 @@ def _labels_of(result: RequestResult | None) -> Mapping[str, str]:
 
 
 def _counted_as(result: RequestResult) -> RequestResult:
-    request_code, response_code = result
+    request_code, response_code, suspended, outcome = result
     if response_code is not None:
         response_code = _known(ResponseCode, response_code)
-    return _known(RequestCode, request_code), response_code
+    return _known(RequestCode, request_code), response_code, suspended, outcome
 
 
 def _known(codes: type[RequestCode] | type[ResponseCode], code: int) -> int:

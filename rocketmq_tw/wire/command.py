@@ -83,7 +83,8 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
 
     `code` is a request code or a response code, after `is_response`. `ext_fields` are the
     header's fields, strings on the wire; `header(Type)` reads them typed. `opaque` ties a
-    response to its request on one connection.
+    response to its request on one connection. `suspended` is not on the wire: whether the request
+    waited until there was something to answer, or the response answers such a one.
     """
 
     code: int
@@ -95,6 +96,7 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
     language: LanguageCode = LanguageCode.PYTHON
     version: int = VERSION_5_3_3
     serialization: SerializeType = SerializeType.JSON
+    suspended: bool = False
 
     @classmethod
     def request(
@@ -134,6 +136,7 @@ class RemotingCommand(msgspec.Struct, eq=False, gc=False):
             flag=RESPONSE_FLAG | self.flag & ONEWAY_FLAG,
             remark=remark,
             serialization=self.serialization,
+            suspended=self.suspended,
         )
 
     @property

@@ -106,6 +106,7 @@ class PeekAndNotify:
                 lambda: answer_later(self.notify, request, peer),
             )
             if result is HoldResult.HELD:
+                request.suspended = True
                 return None
             full = result is HoldResult.FULL
         return request.response(

@@ -192,6 +192,7 @@ class PopRequests:
             lambda: answer_later(self._pop, request, peer),
         )
         if result is HoldResult.HELD:
+            request.suspended = True
             return None
         full = result is HoldResult.FULL
         return ResponseCode.POLLING_FULL if full else ResponseCode.POLLING_TIMEOUT

@@ -98,7 +98,7 @@ class PullRequests:
             return False
         # Nothing of the body is read, and it would be kept as long as the request.
         request.body = b""
-        return self._held.hold(
+        request.suspended = self._held.hold(
             (header.topic, header.queue_id),
             header.queue_offset,
             wanted,
@@ -106,6 +106,7 @@ class PullRequests:
             peer,
             lambda: answer_later(self._resume, request, peer),
         )
+        return request.suspended
 
 
 def _response(request: RemotingCommand, answer: PullAnswer) -> RemotingCommand:

@@ -12,6 +12,8 @@ from twisted.logger import capturedLogs
 
 from rocketmq_tw.net.interfaces import (
     ANONYMOUS,
+    LOST,
+    WRITTEN,
     AccessChecks,
     IPeer,
     PeerIdentity,
@@ -209,7 +211,7 @@ def test_a_connection_that_is_lost_gives_the_check_up(world: World) -> None:
         world.settle()
     assert world.accounts.given_up == 1 and len(world.accounts.asked) == 1
     assert world.server.served == 0 and world.server.used == 0
-    assert world.seen == [((ECHO, None), 0.0)]
+    assert world.seen == [((ECHO, None, False, LOST), 0.0)]
     assert not [event for event in logs if "log_failure" in event]
 
 
@@ -269,7 +271,7 @@ def test_an_observer_is_told_how_long_it_took(world: World) -> None:
     world.server.clock.advance(1.5)
     world.accounts.pass_last()
     world.settle()
-    assert world.seen == [((ECHO, ResponseCode.SUCCESS), 1500)]
+    assert world.seen == [((ECHO, ResponseCode.SUCCESS, False, WRITTEN), 1500)]
 
 
 def test_requests_behind_the_share_of_a_round_wait_for_the_check() -> None:

@@ -1,16 +1,23 @@
 """The requests of a server, counted, and the line that tells of all metrics."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.metrics.instruments import MAX_SERIES, gauge
+from rocketmq_tw.net.interfaces import WRITTEN
 from rocketmq_tw.net.server_metrics import LOG_SECONDS, MetricsLog, request_latency
 from rocketmq_tw.wire.codes import RequestCode
 from tests.support.memory_server import MemoryServer
 
 ONEWAY = 2
+
+
+def said(labels: Mapping[str, str]) -> str:
+    """The response code, or why there is none at the other end."""
+    return labels["response_code"] if labels["result"] == "success" else labels["result"]
 
 
 def test_requests_are_counted_by_their_codes_with_the_time_they_took() -> None:
@@ -30,12 +37,12 @@ def test_requests_are_counted_by_their_codes_with_the_time_they_took() -> None:
     for request, peer in held:
         peer.reply(request.response())
     seen = {
-        (figure.labels["request_code"], figure.labels.get("response_code")): figure.value
+        (figure.labels["request_code"], said(figure.labels)): figure.value
         for figure in latency.metrics()
     }
     assert {codes: value.counts for codes, value in seen.items()} == {
         ("heart_beat", "success"): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
-        ("heart_beat", None): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+        ("heart_beat", "oneway"): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
         ("unknown", "request_code_not_supported"): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
         ("pull_message", "success"): (0, 0, 0, 0, 0, 0, 1, 0, 0, 0),
     }
@@ -72,7 +79,12 @@ def test_a_request_that_is_not_answered_has_no_response_code() -> None:
     client.transport.abortConnection()
     server.clock.advance(0)
     (figure,) = latency.metrics()
-    assert figure.labels == {"protocol_type": "remoting", "request_code": "pull_message"}
+    assert figure.labels == {
+        "protocol_type": "remoting",
+        "request_code": "pull_message",
+        "is_long_polling": "false",
+        "result": "write_channel_failed",
+    }
 
 
 def test_invented_codes_are_one_series() -> None:
@@ -84,8 +96,8 @@ def test_invented_codes_are_one_series() -> None:
         client.send(100_000 + number, opaque=number)
     server.clock.advance(0)
     for number in range(MAX_SERIES):
-        latency.record((900_000 + number, 300_000 + number), 1.0)
-    latency.record((RequestCode.HEART_BEAT, 0), 1.0)
+        latency.record((900_000 + number, 300_000 + number, False, WRITTEN), 1.0)
+    latency.record((RequestCode.HEART_BEAT, 0, False, WRITTEN), 1.0)
     seen = {
         (figure.labels.get("request_code"), figure.labels.get("response_code")): figure.value
         for figure in latency.metrics()

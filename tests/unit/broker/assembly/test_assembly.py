@@ -116,4 +116,25 @@ def test_requests_over_the_network_are_counted_with_their_latency() -> None:
     assert figure.type is MetricType.HISTOGRAM
     assert figure.labels["request_code"] == "get_broker_runtime_info"
     assert figure.labels["response_code"] == "success"
+    assert (figure.labels["is_long_polling"], figure.labels["result"]) == ("false", "success")
     assert isinstance(figure.value, Distribution) and figure.value.counts[0] == 1
+
+
+def test_a_pull_that_was_held_is_counted_as_one() -> None:
+    broker = BrokerInMemory()
+    broker.send(b"one")
+    client = broker.network.client("10.0.0.9")
+    pulls = [
+        client.request(broker.address, broker.pull_request(offset, suspend_ms=9000), 10.0)
+        for offset in (0, 1)
+    ]
+    broker.network.settle()
+    broker.send(b"two")
+    broker.network.settle()
+    assert [fired(pull).code for pull in pulls] == [ResponseCode.SUCCESS] * 2
+    held = sorted(
+        metric.labels["is_long_polling"]
+        for metric in broker.broker.metrics()
+        if metric.labels.get("request_code") == "pull_message"
+    )
+    assert held == ["false", "true"]
