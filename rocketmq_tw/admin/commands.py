@@ -3,15 +3,15 @@ waits for its own imports only."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from importlib import import_module
 
 import rich_click as click
 
 from rocketmq_tw.admin.common_options import common_options, output_option
-from rocketmq_tw.admin.completion import offer_names
+from rocketmq_tw.admin.completion import type_text
 from rocketmq_tw.admin.families import FAMILIES
+from rocketmq_tw.admin.near_names import did_you_mean
 
 #: Module to its commands.
 MODULES = {module: names for modules in FAMILIES.values() for module, names in modules.items()}
@@ -67,10 +67,8 @@ class CommandGroup(click.RichGroup):
                 self.add_command(command)
                 _extend(command)
             elif not name.startswith("-"):
-                folded = {each.lower(): each for each in _MODULE_OF}
-                close = difflib.get_close_matches(name.lower(), folded, 1)
-                hint = f": did you mean {folded[close[0]]}?" if close else ""
-                context.fail(f"No such command {name!r}{hint}")
+                hint = did_you_mean(name, _MODULE_OF)
+                context.fail(f"No such command {name!r}" + (f": {hint}" if hint else ""))
         return super().resolve_command(context, arguments)
 
 
@@ -90,7 +88,7 @@ def _extend_with(command: click.Command, options: Sequence[click.Parameter]) -> 
             _extend_with(member, options)
     else:
         for option in command.params:
-            offer_names(option)
+            type_text(option)
             # A value that is none is told by this name.
             if isinstance(option.type, click.IntRange):
                 option.type.name = "whole number"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 from click.shell_completion import CompletionItem
@@ -31,7 +32,20 @@ KINDS = {
 }
 
 
-class LiveName(StringParamType):
+class Text(StringParamType):
+    """Text; what a terminal hands over as bytes that are no UTF-8 is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text: str = super().convert(value, param, ctx)
+        if not text.isprintable():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                self.fail(f"{os.fsencode(text)!r} is no UTF-8", param, ctx)
+        return text
+
+
+class LiveName(Text):
     """A name of one kind, as `KINDS` has it; others than those that are there are taken too."""
 
     def __init__(self, kind: str) -> None:
@@ -62,11 +76,12 @@ class LiveName(StringParamType):
         ]
 
 
-def offer_names(option: click.Parameter) -> None:
-    """Has a shell offer names behind an option of a command, where its long name is of `KINDS`."""
-    kinds = [KINDS[name] for name in option.opts if name in KINDS]
-    if kinds and type(option.type) is StringParamType:
-        option.type = LiveName(kinds[0])
+def type_text(option: click.Parameter) -> None:
+    """Has an option or argument that takes any text refuse what is none; where its long name is of
+    `KINDS`, a shell offers names behind it."""
+    if type(option.type) is StringParamType:
+        kinds = [KINDS[name] for name in option.opts if name in KINDS]
+        option.type = LiveName(kinds[0]) if kinds else Text()
 
 
 async def _names(servers: Servers, kind: str) -> Iterable[str]:

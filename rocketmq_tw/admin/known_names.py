@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
+from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.tool import Servers
 from rocketmq_tw.client.errors import ClientError, NoRouteError
 from rocketmq_tw.message.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, SYSTEM_TOPICS
@@ -64,7 +62,7 @@ async def topic_hint(servers: Servers, topic: str) -> str:
     of_users = [name for name in names if name not in SYSTEM_TOPICS]
     if not names:
         raise no_broker()
-    return _like(topic, of_users) or "topicList shows all"
+    return did_you_mean(topic, of_users) or "topicList shows all"
 
 
 async def group_hint(servers: Servers, group: str) -> str:
@@ -75,10 +73,4 @@ async def group_hint(servers: Servers, group: str) -> str:
         return "start a consumer of it"
     if not names and not (await servers.admin.cluster_info()).broker_addr_table:
         raise no_broker()
-    return _like(group, names) or "consumerProgress shows all"
-
-
-def _like(name: str, names: Iterable[str]) -> str | None:
-    folded = {each.lower(): each for each in names}
-    close = difflib.get_close_matches(name.lower(), folded, 1)
-    return f"did you mean {folded[close[0]]}?" if close else None
+    return did_you_mean(group, names) or "consumerProgress shows all"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import rich_click as click
-import yaml
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.brokers import master_addresses, on_each
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool
+from rocketmq_tw.admin.yaml_files import read_yaml
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.wire.bodies.base import convert_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
@@ -62,11 +62,7 @@ def update_groups(tool: Tool, broker: str | None, cluster: str | None, path: str
 
 def _read(path: str, entry: type[T], key: str) -> list[T]:
     """Returns the entries of a file; ends the command where it has none, or a wrong one."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            value: Any = yaml.safe_load(file)
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise click.UsageError(f"{path}: {' '.join(str(error).split())}") from error
+    value = read_yaml(path)
     if not isinstance(value, list) or not value:
         raise click.UsageError(f'{path}: give a list with entries: [{{"{key}": "name"}}]')
     entries = []

@@ -11,7 +11,7 @@ import rich_click as click
 from rocketmq_tw.admin.commands import CommandGroup
 from rocketmq_tw.admin.common_options import common_options
 from rocketmq_tw.admin.output import plain
-from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.admin.tool import INTERRUPTED, Tool
 
 
 def _complain(message: str) -> None:
@@ -66,7 +66,12 @@ def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> No
     except click.ClickException as error:
         _complain(error.format_message())
         status = error.exit_code
-    except click.Abort:
-        _complain("stopped, nothing is changed")
+    except click.Abort as error:
+        interrupted = isinstance(error.__context__, KeyboardInterrupt)
+        _complain("stopped" if interrupted else "stopped, nothing is changed")
+        status = INTERRUPTED if interrupted else 1
+    except OSError as error:
+        # A full disk behind the output, as a rule.
+        _complain(f"{error.filename or 'the output'}: {error.strerror or error}")
         status = 1
     sys.exit(status)

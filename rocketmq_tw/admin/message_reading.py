@@ -58,7 +58,7 @@ def choose(
         for queue in queues:
             counts[queue.broker_name] = counts.get(queue.broker_name, 0) + 1
         known = ", ".join(f"0-{count - 1} of {name}" for name, count in sorted(counts.items()))
-        wanted = broker if queue_id is None else f"queue {queue_id} of {broker}"
+        wanted = f"queue at {broker}" if queue_id is None else f"queue {queue_id} of {broker}"
         fail(f"topic {topic} has no {wanted}; it has: {known or 'no queues'}")
     return chosen
 

@@ -13,11 +13,13 @@ import rich_click as click
 from rocketmq_tw.admin.message_reading import choose
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, plain
-from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.admin.tool import Servers, Tool, explain, fail
 from rocketmq_tw.admin.topic import topic_option
+from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message, SendStatus
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.message.names import check_topic
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.errors import RequestError
 
@@ -121,8 +123,13 @@ def send_message(
 
     async def work(servers: Servers) -> None:
         producer = servers.producer(f"rmqadmin-{wall_clock_ms()}")
-        for each in bodies:
-            row = await _send(producer, common.message(each), broker, qid)
+        for number, each in enumerate(bodies, 1):
+            try:
+                row = await _send(producer, common.message(each), broker, qid)
+            except (ClientError, RemotingError, click.ClickException) as error:
+                if not by_line:
+                    raise
+                fail(f"line {number}: {explain(error)}; those before it are sent", error)
             line = "  ".join(plain(row[column.key]) for column in _SENT)
             tool.show(
                 Report(row, lines=[line]) if by_line else Report(row, [Listing(_SENT, [row])])

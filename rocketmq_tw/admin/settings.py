@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import rich_click as click
 
+from rocketmq_tw.admin.yaml_files import read_yaml
 from rocketmq_tw.net.address import name_server_addresses
 
 # Its readers would take a part of every start.
@@ -93,23 +94,24 @@ def read() -> Contexts:
     that cannot be read."""
     where = path()
     try:
-        with open(where, encoding="utf-8") as file:
-            text = file.read()
+        value = read_yaml(where) or {}
     except FileNotFoundError:
         return Contexts()
-    except (OSError, UnicodeError) as error:
-        raise click.UsageError(f"{where}: {error}") from error
-    import yaml
-
+    except click.UsageError as error:
+        raise click.UsageError(f"{error.message}: mend or remove it") from error
     try:
-        value = yaml.safe_load(text) or {}
-        contexts = {str(name): _from_file(settings) for name, settings in value["contexts"].items()}
-        current = value.get("current")
-        if current is not None and current not in contexts:
-            raise ValueError(f"the current context {current!r} is not among them")
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise click.UsageError(f"{where} has no contexts, mend or remove it: {reason}") from error
+        entries = value["contexts"].items()
+    except (AttributeError, KeyError, TypeError) as error:
+        raise click.UsageError(f"{where} has no contexts: mend or remove it") from error
+    current = value.get("current")
+    contexts = {}
+    for name, entry in entries:
+        try:
+            contexts[str(name)] = _from_file(entry)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise click.UsageError(f"{where}: context {name}: {error}") from error
+    if current is not None and current not in contexts:
+        raise click.UsageError(f"{where}: the current context {current!r} is not among them")
     return Contexts(contexts, current)
 
 

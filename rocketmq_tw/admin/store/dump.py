@@ -11,6 +11,7 @@ from typing import Any
 
 import rich_click as click
 
+from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.output import Report, local_time
 from rocketmq_tw.admin.store.opening import config_option, directory_argument, open_store
 from rocketmq_tw.admin.tool import Tool, fail
@@ -112,6 +113,16 @@ def _record_line(row: Row) -> str:
     )
 
 
+def _hint(root: str, topic: str) -> str:
+    """Says which queues there are of the topic, or which topic was meant."""
+    queues = f"{root}/consumequeue"
+    topics = sorted(os.listdir(queues)) if os.path.isdir(queues) else []
+    if topic in topics:
+        ids = sorted(os.listdir(f"{queues}/{topic}"), key=lambda name: (len(name), name))
+        return f"it has {', '.join(ids)}"
+    return did_you_mean(topic, topics) or "store stats shows the topics"
+
+
 @dump.command("queue")
 @directory_argument
 @click.argument("topic")
@@ -133,7 +144,9 @@ def dump_queue(
     store, _ = open_store(directory, config_file)
     queue = CheckedQueue(store.root, topic, queue_id, store.sizes.queue)
     if not queue.files.starts:
-        fail(f"{store.root} has no queue {queue_id} of the topic {topic}")
+        fail(
+            f"{store.root} has no queue {queue_id} of the topic {topic}: {_hint(store.root, topic)}"
+        )
     begin = queue.files.min_offset // _UNIT_SIZE
     units = (
         {"queueOffset": offset, "physicalOffset": unit[0], "size": unit[1], "tagsCode": unit[2]}

@@ -150,8 +150,12 @@ def test_contexts_are_chosen_and_removed(world, contexts: Path, monkeypatch) -> 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[", "while parsing"),
-        ("contexts: 1", "has no contexts, mend or remove it"),
+        ("contexts: [x", "line 1, column 13: expected ',' or ']', but got '<stream end>': mend"),
+        ("contexts: \0", "special characters are not allowed"),
+        ("contexts: 1", "has no contexts: mend or remove it"),
+        ("groups: {}", "has no contexts: mend or remove it"),
+        ("- contexts", "has no contexts: mend or remove it"),
+        ("contexts: {a: 1}", "context a: "),
         ("contexts: {a: {nameservers: x}}", "'nameservers' is no setting of a context"),
         ("contexts: {a: {output: xml}}", "give one of table, wide, json, yaml"),
         ("contexts: {a: {name-servers: nowhere}}", "give host:port"),
@@ -165,6 +169,15 @@ def test_a_wrong_file_of_contexts_is_told(world, contexts: Path, text: str, reas
     assert outcome.status == 2
     assert outcome.err.count("\n") == 1
     assert str(contexts) in outcome.err and reason in outcome.err
+
+
+def test_a_file_of_contexts_that_is_no_text_is_told(world, contexts: Path) -> None:
+    contexts.parent.mkdir()
+    contexts.write_bytes(b"\xff\xfe")
+    assert f"{contexts} is no text in UTF-8: mend or remove it" in call(world, "topicList").err
+    contexts.unlink()
+    contexts.mkdir()
+    assert f"{contexts}: Is a directory: mend or remove it" in call(world, "topicList").err
 
 
 def test_a_wrong_context_is_not_made(world, contexts: Path) -> None:

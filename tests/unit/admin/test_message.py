@@ -46,7 +46,7 @@ def test_the_queue_is_one_that_the_topic_has(world) -> None:
         "rmqadmin: topic T has no queue 4 of broker-a; it has: 0-3 of broker-a\n"
     )
     outcome = world.rmqadmin("consumeMessage -t T -b nix")
-    assert outcome.err == "rmqadmin: topic T has no nix; it has: 0-3 of broker-a\n"
+    assert outcome.err == "rmqadmin: topic T has no queue at nix; it has: 0-3 of broker-a\n"
 
 
 def test_a_broker_alone_is_kept_to(world) -> None:
@@ -181,6 +181,16 @@ def test_each_line_of_a_file_becomes_a_message(world, tmp_path) -> None:
     assert {(one["properties"]["shop"], one["properties"]["text"]) for one in found} == {
         ("7", "a=b")
     }
+
+
+def test_a_line_that_cannot_be_sent_is_told_by_its_number(world, tmp_path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"one\ntwo\n\nfour\n")
+    outcome = world.rmqadmin(f"sendMessage -t T --body-file {file} --lines")
+    assert outcome.status == 1
+    assert outcome.err.startswith("rmqadmin: line 3: ")
+    assert outcome.err.endswith("; those before it are sent\n")
+    assert sorted(bodies(world)) == ["one", "two"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -212,6 +213,54 @@ def test_a_wrong_call_is_told_in_one_line(world, arguments: str, line: str) -> N
     assert outcome.err.count("\n") == 1
     assert line in outcome.err
     assert outcome.err.endswith("-h shows the options)\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topicStatus", "-t", "\udcff"],
+        ["sendMessage", "-t", "T", "-p", "\udcff"],
+        ["sendMessage", "-t", "T", "-p", "x", "-k", "\udcff"],
+        ["queryMsgByKey", "-t", "T", "-k", "\udcff"],
+        ["context", "use", "\udcff"],
+    ],
+)
+def test_bytes_that_are_no_text_are_refused(world, arguments: list[str]) -> None:
+    """Python has them in arguments as halves of characters, which nothing can be sent with."""
+    outcome = world.bare(["-n", "10.0.0.1:9876", *arguments], Tool(never))
+    assert (outcome.status, outcome.out) == (2, "")
+    assert r"b'\xff' is no UTF-8" in outcome.err
+
+
+def test_ctrl_c_ends_with_a_status_of_its_own() -> None:
+    call = ["topicList", "-n", "127.0.0.1:1", "--watch", "1"]
+    code = f"from rocketmq_tw.admin.main import main; main({call!r})"
+    path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert "no name server answers" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT) == 130
+        assert "nothing is changed" not in process.stderr.read()
+
+
+def test_output_that_cannot_be_written_is_told() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from rocketmq_tw.admin.main import main; main(['--version'])"],
+            env=os.environ | {"PYTHONPATH": str(PROJECT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "rmqadmin: the output: No space left on device\n"
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:0", "a:1;b:x"])

@@ -297,7 +297,9 @@ def test_dump_shows_records_units_and_entries(root: Path, run: Run) -> None:
 def test_dump_of_a_queue_that_is_not_there_fails(root: Path, run: Run) -> None:
     outcome = run("dump", "queue", root, "Topic", 9)
     assert outcome.status == 1
-    assert "no queue 9 of the topic Topic" in outcome.err
+    assert "no queue 9 of the topic Topic: it has 0" in outcome.err
+    assert "did you mean Topic?" in run("dump", "queue", root, "Topc", 0).err
+    assert "store stats shows the topics" in run("dump", "queue", root, "nix", 0).err
 
 
 def test_a_terminal_shows_how_far_the_check_is(root: Path) -> None:

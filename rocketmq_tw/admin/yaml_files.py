@@ -1,0 +1,32 @@
+"""Files that users write in YAML, or in JSON, which is YAML too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rich_click as click
+
+
+def read_yaml(path: str) -> Any:
+    """Returns what a file has. Raises `UsageError` with the line where it is wrong, and
+    `FileNotFoundError`."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        raise
+    except UnicodeError as error:
+        raise click.UsageError(f"{path} is no text in UTF-8") from error
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}") from error
+    # Known where there is such a file alone: a start waits for its own imports only.
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+        raise click.UsageError(f"{path}{place}: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise click.UsageError(f"{path}: {' '.join(str(error).split())}") from error
