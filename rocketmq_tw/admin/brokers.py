@@ -89,6 +89,15 @@ def masters(info: ClusterInfo, cluster: str) -> dict[str, str]:
     return found
 
 
+async def check_broker_name(servers: Servers, name: str) -> None:
+    """Ends the command where no broker has the name; raises `NoRouteError` where there is none."""
+    known = (await servers.admin.cluster_info()).broker_addr_table
+    if not known:
+        raise no_broker()
+    if name not in known:
+        fail(f"no broker is called {name}; there are: {', '.join(sorted(known))}")
+
+
 def name_of(info: ClusterInfo, address: str) -> str:
     """Returns the broker name at an address; ends the command where none is registered there."""
     names = {

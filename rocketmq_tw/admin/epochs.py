@@ -42,7 +42,7 @@ async def _report(servers: Servers, broker: str | None, cluster: str | None) -> 
     elif broker in info.broker_addr_table:
         found = [info.broker_addr_table[broker]]
     else:
-        fail(f"there is no broker {broker}: clusterList shows all")
+        fail(f"no broker is called {broker}: clusterList shows the names")
     brokers: list[dict[str, Any]] = []
     for data in found:
         for _, address in sorted(data.broker_addrs.items()):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import rich_click as click
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.admin.brokers import on_each
+from rocketmq_tw.admin.brokers import check_broker_name, on_each
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
@@ -141,10 +142,7 @@ def _permit(
     state: str,
 ) -> None:
     async def work(servers: Servers) -> Report:
-        known = (await servers.admin.cluster_info()).broker_addr_table
-        if broker not in known:
-            names = ", ".join(sorted(known)) or "none"
-            fail(f"no broker is called {broker}; there are: {names}")
+        await check_broker_name(servers, broker)
         counts: dict[str, int] = {}
 
         def change(address: str) -> Deferred[Any]:
@@ -179,6 +177,8 @@ def update_order(tool: Tool, topic: str, order: str | None, method: str, yes: bo
     """Shows, sets or deletes how many queues brokers have of an ordered topic."""
     if (method == "put") != bool(order):
         raise click.UsageError("-v goes with -m put: broker:queues, several with ';' between them")
+    if order and not _is_order(order):
+        raise click.UsageError(f"-v {order}: give broker:queues, several with ';' between them")
     if method == "delete":
         ask_first(yes, f"Delete the order configuration of {topic}?")
 
@@ -199,6 +199,10 @@ def update_order(tool: Tool, topic: str, order: str | None, method: str, yes: bo
         )
 
     tool.report(work)
+
+
+#: Brokers with how many queues they have, as name servers tell it to clients.
+_is_order = re.compile(r"\s*[^:;\s]+:\d+(;[^:;\s]+:\d+)*;?\s*").fullmatch
 
 
 def _order_report(topic: str, order: str) -> Report:

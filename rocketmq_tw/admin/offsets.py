@@ -10,10 +10,11 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import brokers_of, on_each
 from rocketmq_tw.admin.group import named_group_option
+from rocketmq_tw.admin.known_names import group_hint
 from rocketmq_tw.admin.message_reading import Moment
 from rocketmq_tw.admin.options import SWITCH, ask_first, check_broker, yes_option
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
-from rocketmq_tw.admin.tool import Servers, Tool
+from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.wire.bodies.queues import MessageQueue
@@ -198,8 +199,16 @@ def clone_offsets(
     ask_first(yes, f"Let group {target} go on in {topic} where {source} is, not where it is?")
 
     async def work(servers: Servers) -> Report:
+        addresses = (await brokers_of(servers, topic)).values()
+        # Brokers copy nothing then, and do not say so.
+        for address in addresses:
+            if source in (await servers.admin.groups_of_topic(address, topic)).group_list:
+                break
+        else:
+            hint = await group_hint(servers, source)
+            fail(f"group {source} has consumed nothing of topic {topic}: {hint}")
         done = await on_each(
-            (await brokers_of(servers, topic)).values(),
+            addresses,
             lambda address: servers.admin.clone_offsets(
                 address, source, target, topic, offline=offline
             ),

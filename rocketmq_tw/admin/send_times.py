@@ -8,7 +8,7 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import in_cluster
+from rocketmq_tw.admin.brokers import check_broker_name, in_cluster
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.repeating import rounds_option, show_repeatedly
@@ -60,7 +60,13 @@ def _size_option(name: str) -> Callable[[Any], Any]:
 @click.pass_obj
 def send_status(tool: Tool, broker: str, size: int, amount: int) -> None:
     """Sends messages to a broker, and shows how each was taken and how long it took."""
-    tool.report(lambda servers: _timed(servers, broker, amount, size))
+
+    async def work(servers: Servers) -> Report:
+        # A topic of any name would be made.
+        await check_broker_name(servers, broker)
+        return await _timed(servers, broker, amount, size)
+
+    tool.report(work)
 
 
 @click.command("checkMsgSendRT")

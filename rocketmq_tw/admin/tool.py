@@ -253,7 +253,7 @@ def explain(error: Exception) -> str:
 
     reason = str(error).rstrip(".")
     if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return f"{reason}: -n names name servers, -b a broker"
+        return f"{reason}: -n names name servers, -b a broker, -c of addBroker a container"
     return reason
 
 

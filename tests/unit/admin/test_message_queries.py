@@ -198,6 +198,9 @@ def test_how_long_sends_take(topic) -> None:
     assert {row["sendStatus"] for row in found["sends"]} == {"SEND_OK"}
     assert found["average"] >= 0
     status = world.rmqadmin("sendMsgStatus -b broker-b -c 3").lines
+    wrong = world.rmqadmin("sendMsgStatus -b broker-x")
+    assert wrong.err == "rmqadmin: no broker is called broker-x; there are: broker-a, broker-b\n"
+    assert "broker-x" not in world.rmqadmin("topicList").out
     assert [line[0] for line in status[2:5]] == ["broker-b"] * 3
     assert status[-1][0] == "average:"
     rounds = world.rmqadmin("clusterRT -a 3 --rounds 1 --output json").json["brokers"]

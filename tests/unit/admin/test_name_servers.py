@@ -66,6 +66,13 @@ def test_the_order_of_a_topic(world) -> None:
         assert "topic T has no order configuration" in order(f"-m {method}").err
 
 
+@pytest.mark.parametrize("order", ["nonsense", "broker-a", "broker-a:x", ";", "a:1;b"])
+def test_a_wrong_order_is_refused(world, order: str) -> None:
+    outcome = world.rmqadmin("updateOrderConf -t T -m put -v", order)
+    assert outcome.status == 2
+    assert f"-v {order}: give broker:queues, several with ';' between them" in outcome.err
+
+
 @pytest.mark.parametrize("arguments", ["-m put", "-m get -v x:1"])
 def test_an_order_goes_with_put(world, arguments: str) -> None:
     outcome = world.rmqadmin(f"updateOrderConf -t T {arguments}")

@@ -100,6 +100,11 @@ def test_a_group_gets_the_offsets_of_another(world) -> None:
     outcome = world.rmqadmin("cloneGroupOffset -y -s billing -d audit -t nix")
     assert outcome.status == 1
     assert "no name server knows the topic nix" in outcome.err
+    outcome = world.rmqadmin("cloneGroupOffset -y -s biling -d audit -t T")
+    assert outcome.status == 1
+    assert outcome.err == (
+        "rmqadmin: group biling has consumed nothing of topic T: did you mean billing?\n"
+    )
 
 
 def test_what_members_say_of_themselves(world) -> None:

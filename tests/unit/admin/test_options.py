@@ -352,7 +352,9 @@ def test_output_is_chosen_before_or_after_the_command(world) -> None:
 def test_a_server_of_the_other_kind_is_told_apart(world, command: str) -> None:
     outcome = world.rmqadmin(command)
     assert (outcome.status, outcome.out) == (1, "")
-    assert outcome.err.endswith("is not supported: -n names name servers, -b a broker\n")
+    assert outcome.err.endswith(
+        ": -n names name servers, -b a broker, -c of addBroker a container\n"
+    )
 
 
 def test_the_help_of_a_switch_says_what_it_takes() -> None:
