@@ -68,7 +68,7 @@ _config = partial(
     exact=True,
     more_is_fine=True,
     without="listenPort|haListenPort|rocketmqHome|brokerConfigPath|configStorePath|kvConfigPath"
-    "|osPageCacheBusyTimeOutMills|transactionMetricFlushInterval",
+    "|osPageCacheBusyTimeOutMills|transactionMetricFlushInterval|timerFlushIntervalMs",
 )
 
 #: Addresses and ports again, in base64.
