@@ -9,6 +9,7 @@ from rocketmq_tw.controller.core.decisions import MAX_TEXT
 from rocketmq_tw.controller.core.election import CandidateStanding
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -40,7 +41,7 @@ class BrokerLiveness:
         self.start, self.stop = self._scan.start, self._scan.stop
 
     def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """904."""
+        """904; counts from the host only that a living broker's first one came from."""
         if not _is_number(request.ext_fields.get("brokerId", "")):
             raise RequestError(
                 ResponseCode.CONTROLLER_INVALID_REQUEST, "a heartbeat without brokerId"
@@ -54,6 +55,11 @@ class BrokerLiveness:
             )
         key = ReplicaKey(header.cluster_name, header.broker_name, header.broker_id or 0)
         standing = _standing(header)
+        owner = self._live.owner(key)
+        if owner is not None and host_of(owner.address) != host_of(peer.address):
+            # Another host cannot say that this one lives; one to which the broker has moved is
+            # heard once this one is missed.
+            return request.response(remark="Heart beat success")
         is_new = self._live.standing(*key) is None
         if not self._live.heartbeat(
             key, peer, standing, header.heartbeat_timeout_mills, header.broker_addr

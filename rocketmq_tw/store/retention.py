@@ -65,10 +65,9 @@ def is_delete_hour(delete_when: str, now_ms: int) -> bool:
     return any(word.strip().isdigit() and int(word) == hour for word in delete_when.split(";"))
 
 
-def bytes_beyond_limit(config: MessageStoreConfig, disks: Iterable[DiskUsage]) -> int:
-    """How many bytes have to go from the fullest disk until none is removed from by force."""
-    percent = _forced_percent(config)
-    return max(disk.used - disk.total * percent // 100 for disk in disks)
+def bytes_beyond_limit(config: MessageStoreConfig, disk: DiskUsage) -> int:
+    """How many bytes have to go from the disk of the log until nothing is removed by force."""
+    return disk.used - disk.total * _forced_percent(config) // 100
 
 
 class Removal(NamedTuple):
@@ -212,10 +211,10 @@ class Retention:
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)
         times = _last_writes(log, done, config.delete_file_batch_max)
         first = min((need.offset for need in needs), default=done)
-        used = self._files.usage(log.directory).used
-        beyond = bytes_beyond_limit(config, disks) - self._freed.unseen(
-            used, log.end_offset, now_ms
-        )
+        # Its files free no room on another disk, on which the rest of the store may be.
+        disk = self._files.usage(log.directory)
+        unseen = self._freed.unseen(disk.used, log.end_offset, now_ms)
+        beyond = bytes_beyond_limit(config, disk) - unseen
         return files_to_remove(
             config,
             times,

@@ -43,7 +43,7 @@ class HeldPulls(HeldRequests[PulledQueue]):
         """Seconds until the next `check`, as the configuration has it now."""
         if self._config.long_polling_enable:
             return CHECK_INTERVAL
-        return self._config.short_polling_time_mills / 1000
+        return min(self._config.short_polling_time_mills / 1000, CHECK_INTERVAL)
 
     def hold(
         self,
@@ -62,7 +62,7 @@ class HeldPulls(HeldRequests[PulledQueue]):
         if self._count >= self._limit:
             return False
         if not self._config.long_polling_enable:
-            timeout_ms = self._config.short_polling_time_mills
+            timeout_ms = min(timeout_ms, self._config.short_polling_time_mills)
         deadline = self._now_ms() + timeout_ms
         self._add(HeldRequest(queue, wanted, deadline, peer, resume, offset))
         return True

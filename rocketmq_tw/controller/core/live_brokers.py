@@ -65,6 +65,12 @@ class LiveBrokers(Generic[Owner]):
         live = self._alive(ReplicaKey(cluster, name, broker_id))
         return "" if live is None else live.address
 
+    def owner(self, key: ReplicaKey) -> Owner | None:
+        """Returns the connection that a broker belongs to, also once it is silent for too long and
+        `expire` has not taken it out yet; None for a broker that is not known to live."""
+        live = self._live.get(key)
+        return None if live is None else live.owner
+
     def heartbeat(
         self,
         key: ReplicaKey,

@@ -281,7 +281,7 @@ class RegistrationRequests:
         asked = decode_request(DataVersion, request.body)
         key = BrokerKey(header.cluster_name, header.broker_addr)
         known = self._table.data_version(*key)
-        self._table.heartbeat(*key, self._now_ms())
+        self._heard(key, peer)
         return request.response(
             header=QueryDataVersionResponseHeader(
                 changed=known != asked or self._table.is_overruled(*key)
@@ -298,8 +298,15 @@ class RegistrationRequests:
     def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """904: the broker is there; a stranger is answered as well."""
         header = request.header(BrokerHeartbeatRequestHeader)
-        self._table.heartbeat(header.cluster_name, header.broker_addr, self._now_ms())
+        self._heard(BrokerKey(header.cluster_name, header.broker_addr), peer)
         return request.response()
+
+    def _heard(self, key: BrokerKey, peer: IPeer) -> None:
+        """Notes a sign of life, where it comes from the host that registered the broker: another
+        one cannot say that it lives."""
+        live = self._table.living(*key)
+        if live is not None and host_of(live.owner.address) == host_of(peer.address):
+            self._table.heartbeat(*key, self._now_ms())
 
     def _order_topics(self) -> bytes:
         if not self._config.return_order_topic_config_to_broker:

@@ -73,6 +73,30 @@ def test_a_silent_brokers_connection_is_closed_once_nobody_lives_on_it() -> None
     assert gone == [1, 2] and peer.closed
 
 
+def test_another_host_cannot_say_that_a_broker_lives() -> None:
+    clock, owner, stranger = Clock(), FakePeer("10.0.0.1:4000"), FakePeer("10.66.0.1:4000")
+    gone: list[int] = []
+    live: LiveBrokers[IPeer] = LiveBrokers(lambda: int(clock.seconds() * 1000), lambda key: True)
+    liveness = BrokerLiveness(clock, live, 1, lambda key: gone.append(key.broker_id))
+    header = BrokerHeartbeatRequestHeader(
+        cluster_name=CLUSTER,
+        broker_name=GROUP,
+        broker_addr="10.0.0.1:10911",
+        broker_id=1,
+        heartbeat_timeout_mills=2000,
+    )
+    request = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)
+    liveness.heartbeat(request, owner)
+    for _ in range(5):
+        clock.advance(0.5)
+        liveness.heartbeat(request, stranger)
+    liveness.scan()
+    assert gone == [1]
+    # Gone, it may come from wherever it has moved to.
+    liveness.heartbeat(request, stranger)
+    assert live.standing(*ReplicaKey(CLUSTER, GROUP, 1)) is not None
+
+
 @pytest.mark.parametrize("seconds", [3, 3600])
 def test_who_was_silent_while_nobody_listened_is_not_gone(
     make_controllers: Make, seconds: int

@@ -92,6 +92,18 @@ def test_signs_of_life(namesrv: Any) -> None:
     assert not namesrv.addresses("T1")
 
 
+def test_another_host_cannot_say_that_a_broker_lives(namesrv: Any) -> None:
+    start(namesrv)
+    where = {"clusterName": "C", "brokerAddr": "127.0.0.1:10911", "brokerName": "broker-a"}
+    namesrv.register(heartbeatTimeoutMillis=10_000)
+    stranger = FakePeer("10.66.0.1:4000")
+    for _ in range(4):
+        namesrv.clock.advance(5)
+        namesrv.ask(904, where, peer=stranger)
+        namesrv.ask(322, where | {"brokerId": 0}, b'{"counter":1,"timestamp":1}', peer=stranger)
+    assert not namesrv.addresses("T1")
+
+
 def test_a_scan_that_fails_is_not_the_last(namesrv: Any, monkeypatch: Any) -> None:
     start(namesrv)
     namesrv.register(heartbeatTimeoutMillis=1_000)

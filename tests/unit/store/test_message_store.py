@@ -699,12 +699,12 @@ def test_a_nearly_full_disk_refuses_until_there_is_room(clock: ManualClock) -> N
 
 
 class TwoDisks(MemoryFiles):
-    """What is below `/log` lies on a disk of its own, which is as full as a test says."""
+    """What is below `/log` lies on a disk of its own; both are as full as a test says."""
 
-    log_percent = 10
+    log_percent = rest_percent = 10
 
     def usage(self, path: str) -> DiskUsage:
-        return DiskUsage(100, self.log_percent) if path.startswith("/log") else DiskUsage(100, 10)
+        return DiskUsage(100, self.log_percent if path.startswith("/log") else self.rest_percent)
 
 
 def test_the_disk_of_the_log_counts_where_it_is_another_one(clock: ManualClock) -> None:
@@ -723,6 +723,20 @@ def test_the_disk_of_the_log_counts_where_it_is_another_one(clock: ManualClock) 
     files.log_percent = 10
     sum(store.clean(clock.now_ms))
     store.append(make_message())
+
+
+def test_files_of_the_log_stay_where_another_disk_is_too_full(clock: ManualClock) -> None:
+    files = TwoDisks()
+    store = open_store(files, clock, store_path_commit_log="/log/commitlog")
+    put(store, *[make_message(bytes(900)) for _ in range(20)])
+    store.checkpoint()
+    for percent in (86, 91):
+        files.rest_percent = percent
+        for _ in range(3):
+            assert sum(store.clean(clock.now_ms)) == 0
+            clock.now_ms += 70_000
+    with pytest.raises(NotWritableError, match="nearly full"):
+        store.append(make_message())
 
 
 def test_five_thousand_queues_with_few_descriptors(store: MessageStore) -> None:

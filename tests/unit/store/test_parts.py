@@ -364,9 +364,8 @@ def test_no_more_is_forced_out_than_reaches_the_limit(beyond: int, expected: Rem
     assert removal == expected
 
 
-def test_the_fullest_disk_says_how_many_bytes_have_to_go() -> None:
-    disks = [DiskUsage(1_000, 800), DiskUsage(1_000, 910)]
-    assert bytes_beyond_limit(small_config(), disks) == 60
+def test_what_is_beyond_the_limit_has_to_go() -> None:
+    assert bytes_beyond_limit(small_config(), DiskUsage(1_000, 910)) == 60
 
 
 @given(st.text(max_size=20), st.text(max_size=40))

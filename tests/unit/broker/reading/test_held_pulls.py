@@ -155,6 +155,13 @@ def test_short_polling_has_its_own_time() -> None:
     assert holder.woken == ["mine"]
 
 
+def test_short_polling_holds_no_longer_than_asked() -> None:
+    holder = Holder(long_polling_enable=False, short_polling_time_mills=9 * 10**18)
+    holder.hold("mine", timeout_ms=15_000)
+    holder.clock.pump([5.1] * 4)
+    assert holder.woken == ["mine"]
+
+
 def test_a_lost_peer_takes_its_reads_along_and_listens_once() -> None:
     holder = Holder()
     for name in "abc":
