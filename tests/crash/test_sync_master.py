@@ -46,7 +46,8 @@ def test_what_a_sync_master_acknowledged_is_on_its_slave(servers: str, tmp_path:
             master.kill()
             acked += load.stop()
             # In its log before the master answered; in its queues a moment later.
-            wait_until(partial(has_all, slave.address, acked), "the slave to serve what was acked")
+            has_acked = partial(has_all, slave.address, acked)
+            wait_until(has_acked, "the slave to serve what was acked", interval=0.2)
             master.start()
         end = pair.wait_equal(slave)
         assert log_digest(slave, 0, end) == log_digest(master, 0, end)

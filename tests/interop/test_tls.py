@@ -17,10 +17,18 @@ from tests.support.servers import OurBroker, OurNameServer
 from tests.support.stock import StockBroker, StockNameServer
 from tests.support.wait import wait_until
 
+#: What servers say once they serve: each question is a program of its own, so none comes before.
+OUR_WORDS = {"names": " listening on ", "broker": " serves at "}
+STOCKS_WORD = " boot success"
+
+
+def _answers(names: NameServerProcess) -> bool:
+    return rmqadmin(names.address, "clusterList --tls").returncode == 0
+
 
 class OurTlsNameServer(OurNameServer):
     def ready(self) -> bool:
-        return rmqadmin(self.address, "clusterList --tls").returncode == 0
+        return OUR_WORDS["names"] in self.log_text() and _answers(self)
 
     def command(self) -> list[str]:
         return [*super().command(), "-o", "tls.server.mode=enforcing"]
@@ -30,7 +38,7 @@ class StockTlsNameServer(StockNameServer):
     tls_mode = "enforcing"
 
     def ready(self) -> bool:
-        return rmqadmin(self.address, "clusterList --tls").returncode == 0
+        return STOCKS_WORD in self.log_text() and _answers(self)
 
 
 def _is_registered(broker: BrokerProcess) -> bool:
@@ -41,7 +49,7 @@ def _is_registered(broker: BrokerProcess) -> bool:
 
 class OurTlsBroker(OurBroker):
     def ready(self) -> bool:
-        return _is_registered(self)
+        return OUR_WORDS["broker"] in self.log_text() and _is_registered(self)
 
     def command(self) -> list[str]:
         return [*super().command(), "-o", "tls.server.mode=enforcing"]
@@ -51,7 +59,7 @@ class StockTlsBroker(StockBroker):
     tls_mode = "enforcing"
 
     def ready(self) -> bool:
-        return _is_registered(self)
+        return STOCKS_WORD in self.log_text() and _is_registered(self)
 
 
 @pytest.fixture(scope="module", params=[OURS, "5.3.3"])
