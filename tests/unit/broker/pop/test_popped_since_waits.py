@@ -11,18 +11,27 @@ from tests.support.killed_pops import popping, send
 from tests.support.pops import Popper, pass_time
 
 
+def still_reading(
+    broker: BrokerInMemory, confirmed: int, clock: MemoryReactorClock
+) -> BrokerInMemory:
+    """The broker started again after a kill -9, on a clock, and what is behind `confirmed` in its
+    log not read yet."""
+    assert isinstance(broker.files, MemoryFiles)
+    again = BrokerInMemory(broker.files.kill(), clock=clock, started=False)
+    again.store.dispatch_limit = confirmed
+    again.start()
+    return again
+
+
 def test_pops_wait_until_the_log_is_read() -> None:
     broker, popper = popping()
     confirmed = broker.store.end_offset
     send(broker, "a")
     popper.ack(*popper.pop())
     send(broker, "new")
-    assert isinstance(broker.files, MemoryFiles)
     clock = MemoryReactorClock()
     clock.advance(broker.clock.seconds())
-    again = BrokerInMemory(broker.files.kill(), clock=clock, started=False)
-    again.store.dispatch_limit = confirmed
-    again.start()
+    again = still_reading(broker, confirmed, clock)
     waiting = Popper(again, poll_time=1000)
     assert waiting.ask() is None
     again.store.dispatch_limit = None
@@ -36,10 +45,7 @@ def test_pops_that_wait_are_refused_when_the_role_is_over() -> None:
     broker, _ = popping()
     confirmed = broker.store.end_offset
     send(broker, "a")
-    assert isinstance(broker.files, MemoryFiles)
-    again = BrokerInMemory(broker.files.kill(), started=False)
-    again.store.dispatch_limit = confirmed
-    again.start()
+    again = still_reading(broker, confirmed, MemoryReactorClock())
     waiting = Popper(again, poll_time=1000)
     assert waiting.ask() is None
     again.store.dispatch_limit = None
@@ -52,10 +58,7 @@ def test_pops_that_wait_end_with_their_time_or_their_client() -> None:
     broker, _ = popping()
     confirmed = broker.store.end_offset
     send(broker, "a")
-    assert isinstance(broker.files, MemoryFiles)
-    again = BrokerInMemory(broker.files.kill(), started=False)
-    again.store.dispatch_limit = confirmed
-    again.start()
+    again = still_reading(broker, confirmed, MemoryReactorClock())
     lost, waiting = Popper(again, poll_time=60_000), Popper(again, poll_time=1000)
     assert lost.ask() is None and waiting.ask() is None
     lost.peer.lose()
