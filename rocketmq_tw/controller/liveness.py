@@ -9,7 +9,7 @@ from rocketmq_tw.controller.core.decisions import MAX_TEXT
 from rocketmq_tw.controller.core.election import CandidateStanding
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.net.networks import host_of
+from rocketmq_tw.net.networks import is_same_host
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -56,7 +56,7 @@ class BrokerLiveness:
         key = ReplicaKey(header.cluster_name, header.broker_name, header.broker_id or 0)
         standing = _standing(header)
         owner = self._live.owner(key)
-        if owner is not None and host_of(owner.address) != host_of(peer.address):
+        if owner is not None and not is_same_host(owner.address, peer.address):
             # Another host cannot say that this one lives; one to which the broker has moved is
             # heard once this one is missed.
             return request.response(remark="Heart beat success")

@@ -17,7 +17,7 @@ from rocketmq_tw.net.administrators import is_designation
 from rocketmq_tw.net.changes import changed
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
-from rocketmq_tw.net.networks import host_of
+from rocketmq_tw.net.networks import is_same_host
 from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -170,7 +170,7 @@ class ControllerRequests:
             return False
         address = group.table.address(group.sync.master)
         key = ReplicaKey(group.cluster, group.name, group.sync.master)
-        return host_of(address or "") == host_of(peer.address) or self._liveness.owns(peer, key)
+        return is_same_host(address or "", peer.address) or self._liveness.owns(peer, key)
 
     def _noted(self, handler: Handler, is_order: Callable[[RemotingCommand], bool]) -> Handler:
         """Returns `handler`, which says in the log who asked for what `is_order` tells of."""

@@ -31,6 +31,11 @@ def host_of(address: str) -> str:
     return _remembered_host(address) if len(address) <= _SHORT else _find_host(address)
 
 
+def is_same_host(one: str, other: str) -> bool:
+    """Returns whether two addresses, `host:port` or hosts alone, are of one host."""
+    return host_of(one) == host_of(other)
+
+
 def _find_host(address: str) -> str:
     host = address
     if address.startswith("["):

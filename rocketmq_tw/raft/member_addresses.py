@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.address import split_address
-from rocketmq_tw.net.networks import Networks, host_of, ip_of, is_loopback
+from rocketmq_tw.net.networks import Networks, ip_of, is_loopback, is_same_host
 from rocketmq_tw.runtime.threads import InThread
 
 #: Seconds until a member's name is looked up again: it may be elsewhere by then.
@@ -79,7 +79,7 @@ class MemberAddresses:
 
 def _are_one(host: str, address: str) -> bool:
     """Returns whether both are one host; all loopback addresses are."""
-    return host_of(host) == host_of(address) or (is_loopback(host) and is_loopback(address))
+    return is_same_host(host, address) or (is_loopback(host) and is_loopback(address))
 
 
 def _addresses_of(host: str) -> frozenset[str]:

@@ -22,7 +22,7 @@ from rocketmq_tw.namesrv.requests.waiting import WaitingRegistrations
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.route_views import ZONE_NAME
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.net.networks import host_of, is_loopback
+from rocketmq_tw.net.networks import host_of, is_loopback, is_same_host
 from rocketmq_tw.runtime.fairness import SerialQueue
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
@@ -253,7 +253,7 @@ class RegistrationRequests:
     ) -> RemotingCommand:
         known = self._table.living(header.cluster_name, header.broker_addr)
         if known is not None and known.broker_name == header.broker_name:
-            if host_of(known.owner.address) != host_of(peer.address):
+            if not is_same_host(known.owner.address, peer.address):
                 self.log.warn(
                     "{peer} wanted to unregister broker {name}, which {owner} registered, and is"
                     " refused",
@@ -305,7 +305,7 @@ class RegistrationRequests:
         """Notes a sign of life, where it comes from the host that registered the broker: another
         one cannot say that it lives."""
         live = self._table.living(*key)
-        if live is not None and host_of(live.owner.address) == host_of(peer.address):
+        if live is not None and is_same_host(live.owner.address, peer.address):
             self._table.heartbeat(*key, self._now_ms())
 
     def _order_topics(self) -> bytes:
