@@ -60,7 +60,8 @@ RETRY_ELSEWHERE = frozenset(
     }
 )
 
-_SEND_STATUS: dict[int, SendStatus] = {status.value: status for status in SendStatus}
+#: Of the codes that say that a message is stored, what a sender is told.
+SEND_STATUSES: dict[int, SendStatus] = {status.value: status for status in SendStatus}
 _PULL_STATUS: dict[int, PullStatus] = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
     ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
@@ -101,7 +102,7 @@ def read_send(
     address: str, response: RemotingCommand, prepared: Prepared, queue: MessageQueue
 ) -> SendResult:
     """Returns where the message went; raises `BrokerError` where it was refused."""
-    status = _SEND_STATUS.get(response.code)
+    status = SEND_STATUSES.get(response.code)
     if status is None:
         raise BrokerError(address, response.code, response.remark)
     header = response.header(SendMessageResponseHeader)

@@ -88,6 +88,11 @@ class _Series:
         self.total = 0.0
 
 
+def truth(value: bool) -> str:
+    """Returns the label of what is so or is not, as stock writes it: `true` or `false`."""
+    return str(value).lower()
+
+
 def of_topic(topic: str | None) -> Mapping[str, str]:
     """Returns the labels of a figure of one topic; those of None, of all further topics, are
     empty."""

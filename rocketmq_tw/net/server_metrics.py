@@ -8,7 +8,7 @@ from itertools import islice
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from rocketmq_tw.metrics.instruments import Histogram, Metric
+from rocketmq_tw.metrics.instruments import Histogram, Metric, truth
 from rocketmq_tw.net.interfaces import RequestResult
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -61,7 +61,7 @@ def _labels_of(result: RequestResult | None) -> Mapping[str, str]:
     labels = {"protocol_type": "remoting"}
     if result is not None:
         request_code, response_code, suspended, outcome = result
-        labels["is_long_polling"] = str(suspended).lower()
+        labels["is_long_polling"] = truth(suspended)
         labels["result"] = outcome
         labels["request_code"] = _name(RequestCode, request_code)
         if response_code is not None:

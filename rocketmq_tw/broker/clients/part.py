@@ -22,7 +22,7 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import SYSTEM_GROUP_PREFIX
-from rocketmq_tw.metrics.instruments import Metric, gauge
+from rocketmq_tw.metrics.instruments import Metric, gauge, truth
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.command import version_name
@@ -89,7 +89,7 @@ class Clients(Part):
             labels = {
                 "consumer_group": group.name,
                 "consume_mode": _CONSUME_MODES.get(group.consume_type or "", "unknown"),
-                "is_system": str(group.name.startswith(SYSTEM_GROUP_PREFIX)).lower(),
+                "is_system": truth(group.name.startswith(SYSTEM_GROUP_PREFIX)),
             }
             for kind, number in kinds.items():
                 if told == MAX_SERIES:

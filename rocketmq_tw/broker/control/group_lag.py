@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.message.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX
-from rocketmq_tw.metrics.instruments import Metric, gauge
+from rocketmq_tw.metrics.instruments import Metric, gauge, truth
 from rocketmq_tw.store.interface import IMessageStore
 
 #: Pairs of a group and a topic that are told of; the limit of stock's exporter divided by its
@@ -57,8 +57,8 @@ class GroupLag:
         labels = {
             "consumer_group": group,
             "topic": topic,
-            "is_retry": str(topic.startswith(RETRY_PREFIX)).lower(),
-            "is_system": str(is_system).lower(),
+            "is_retry": truth(topic.startswith(RETRY_PREFIX)),
+            "is_system": truth(is_system),
         }
         yield gauge("rocketmq_consumer_lag_messages", lag, labels)
         yield gauge("rocketmq_consumer_inflight_messages", in_flight, labels)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rocketmq_tw.broker.stats.traffic import DEAD, GROUP_GET, TOPIC_PUT, Traffic
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.metrics.instruments import Metric, counter
+from rocketmq_tw.metrics.instruments import Metric, counter, truth
 
 
 class TopicTraffic:
@@ -36,4 +36,4 @@ class TopicTraffic:
         return {"consumer_group": group, **self._labels(topic)}
 
     def _labels(self, topic: str) -> dict[str, str]:
-        return {"topic": topic, "is_system": str(self._topics.is_system(topic)).lower()}
+        return {"topic": topic, "is_system": truth(self._topics.is_system(topic))}

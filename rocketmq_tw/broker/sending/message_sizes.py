@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rocketmq_tw.broker.writing.commit import STORED, Done
 from rocketmq_tw.message.types import MESSAGE_TYPES, message_type
-from rocketmq_tw.metrics.instruments import Histogram, Metric
+from rocketmq_tw.metrics.instruments import Histogram, Metric, truth
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import ResponseCode
 
@@ -55,5 +55,5 @@ class MessageSizes:
     def _labels_of(self, kind: _Kind | None) -> Mapping[str, str]:
         if kind is None:
             return {}
-        is_system = str(self._is_system(kind.topic)).lower()
+        is_system = truth(self._is_system(kind.topic))
         return {"topic": kind.topic, "message_type": kind.type, "is_system": is_system}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from rocketmq_tw.metrics.instruments import Histogram, Metric
+from rocketmq_tw.metrics.instruments import Histogram, Metric, truth
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -89,5 +89,5 @@ def _labels_of(kind: _Kind | None) -> Mapping[str, str]:
         return {}
     labels = {"invocation_status": "success" if kind.succeeded else "failure"}
     if kind.is_system is not None:
-        labels["is_system"] = str(kind.is_system).lower()
+        labels["is_system"] = truth(kind.is_system)
     return labels

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from rocketmq_tw.client.commands import SEND_STATUSES
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.client.preparing import Prepared, send_command
 from rocketmq_tw.client.routes import publish_queues, subscribe_queues
@@ -29,14 +30,6 @@ ASK_SECONDS = 3.0
 MAX_QUEUES = 256
 #: Seconds after which a broker without the topic is asked again to create it.
 _CREATE_AGAIN_SECONDS = 600.0
-_STORED = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.FLUSH_DISK_TIMEOUT,
-        ResponseCode.FLUSH_SLAVE_TIMEOUT,
-        ResponseCode.SLAVE_NOT_AVAILABLE,
-    }
-)
 
 log = Logger()
 
@@ -87,7 +80,7 @@ class NeighboursTopic:
         prepared = Prepared(self._name, body, "", 0, 0, "", False)
         command = send_command(prepared, self._writers, queue, self._now_ms())
         answer = await self._brokers.ask(queue.broker_name, command, ASK_SECONDS)
-        if answer.code not in _STORED:
+        if answer.code not in SEND_STATUSES:
             raise BrokerError(queue.broker_name, answer.code, answer.remark)
 
     async def create_group(self, broker_name: str) -> None:

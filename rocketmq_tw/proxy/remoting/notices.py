@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.proxy.neighbours.members import Members
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
+from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.slices import Slices, every
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -25,27 +26,22 @@ class NeighbourNotices:
     def __init__(
         self, clock: IReactorTime, clients: ClassicClients, members: Members, in_slices: Slices
     ) -> None:
-        self._clock = clock
         self._clients = clients
         self._in_slices = in_slices
         self._changed: set[str] = set()
-        self._due: IDelayedCall | None = None
+        self._alarm = Alarm(clock, self._begin)
         members.changed.add(self._note)
 
     def stop(self) -> None:
         """Tells nobody any more."""
         self._changed.clear()
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+        self._alarm.cancel()
 
     def _note(self, group: str) -> None:
         self._changed.add(group)
-        if self._due is None:
-            self._due = self._clock.callLater(GATHER_SECONDS, self._begin)
+        self._alarm.set_if_unset(GATHER_SECONDS)
 
     def _begin(self) -> None:
-        self._due = None
         changed, self._changed = self._changed, set()
         self._in_slices.unwatched(self._tell(changed), "telling clients of members elsewhere")
 
