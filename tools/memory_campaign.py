@@ -34,12 +34,6 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.clients import (
-    ConsumerData,
-    HeartbeatData,
-    ProducerData,
-    SubscriptionData,
-)
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode as Code
 from rocketmq_tw.wire.codes import ResponseCode
@@ -58,6 +52,7 @@ from rocketmq_tw.wire.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND, PullM
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
 from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.cluster import OURS, make_broker, make_name_server
+from tests.support.heartbeats import heartbeat_of, push_consumer
 from tests.support.http2 import Http2Client, framed
 from tests.support.processes import ServerProcess
 from tests.support.proxies import OurProxy
@@ -168,19 +163,7 @@ class Wave:
         if address == self._site.proxy:
             route = GetRouteInfoRequestHeader(topic=topic)
             await self._ask(client, address, Code.GET_ROUTEINFO_BY_TOPIC, route)
-        wanted = SubscriptionData(topic=topic, sub_string="*")
-        data = HeartbeatData(
-            client_id=client_id,
-            producer_data_set=[ProducerData(group_name=group)],
-            consumer_data_set=[
-                ConsumerData(
-                    group_name=group,
-                    consume_type="CONSUME_PASSIVELY",
-                    message_model="CLUSTERING",
-                    subscription_data_set=[wanted],
-                )
-            ],
-        )
+        data = heartbeat_of(client_id, push_consumer(group, topic), producer=group)
         await self._ask(client, address, Code.HEART_BEAT, None, encode_body(data))
         for kind in _KINDS * MESSAGES:
             properties = {"UNIQ_KEY": f"{client_id}-{self._counts.requests}", "PGROUP": group}

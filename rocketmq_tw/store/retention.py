@@ -177,12 +177,14 @@ class Retention:
         #: What waits in files that stayed the last time.
         self._kept_for: list[str] = []
 
-    def look(self) -> set[DiskUsage]:
-        """Finds out whether the disk is full; returns the use of the disks that the store is on."""
-        # The log may lie on a disk of its own.
-        disks = {self._files.usage(path) for path in (self._log.directory, self._root)}
-        self.is_disk_full = worst_pressure(self._config, disks) is Pressure.FULL
-        return disks
+    def look(self) -> tuple[DiskUsage, Pressure]:
+        """Finds out whether the disk is full; returns the use of the disk with the log, and how
+        full the fullest is that the store is on."""
+        log_disk = self._files.usage(self._log.directory)
+        # The rest of the store may lie on another disk.
+        pressure = worst_pressure(self._config, {log_disk, self._files.usage(self._root)})
+        self.is_disk_full = pressure is Pressure.FULL
+        return log_disk, pressure
 
     def run(self, dispatched: int, now_ms: int, *, at_any_hour: bool) -> Iterator[int]:
         """Removes what may go of a log whose queues have it up to `dispatched`; see
@@ -205,16 +207,14 @@ class Retention:
         self, dispatched: int, now_ms: int, at_any_hour: bool, needs: Collection[Need]
     ) -> Removal:
         log, config = self._log, self._config
-        disks = self.look()
-        pressure = worst_pressure(config, disks)
+        log_disk, pressure = self.look()
         # What queues and index have in memory only must come from the log again after a crash.
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)
         times = _last_writes(log, done, config.delete_file_batch_max)
         first = min((need.offset for need in needs), default=done)
         # Its files free no room on another disk, on which the rest of the store may be.
-        disk = self._files.usage(log.directory)
-        unseen = self._freed.unseen(disk.used, log.end_offset, now_ms)
-        beyond = bytes_beyond_limit(config, disk) - unseen
+        unseen = self._freed.unseen(log_disk.used, log.end_offset, now_ms)
+        beyond = bytes_beyond_limit(config, log_disk) - unseen
         return files_to_remove(
             config,
             times,

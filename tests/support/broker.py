@@ -54,9 +54,6 @@ from rocketmq_tw.net.server import Listener, RemotingServer
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import (
-    ConsumerData,
-    HeartbeatData,
-    ProducerData,
     SubscriptionData,
 )
 from rocketmq_tw.wire.bodies.queues import MessageQueue
@@ -67,6 +64,7 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND, PullMessageRequestHeader
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
+from tests.support.heartbeats import heartbeat_of, push_consumer
 from tests.support.network import FakePeer, MemoryNetwork
 from tests.support.stores import START_MS, small_config
 
@@ -337,21 +335,8 @@ class BrokerInMemory:
         **fields: Any,
     ) -> RemotingCommand:
         """A consumer of `group`, and a producer where one is named, says that it is there."""
-        data = HeartbeatData(
-            client_id=client_id,
-            producer_data_set=[] if producer is None else [ProducerData(group_name=producer)],
-            consumer_data_set=[
-                ConsumerData(
-                    group_name=group,
-                    consume_type="CONSUME_PASSIVELY",
-                    message_model="CLUSTERING",
-                    subscription_data_set=[
-                        SubscriptionData(topic=topic, sub_string="*") for topic in topics
-                    ],
-                )
-            ],
-            **fields,
-        )
+        consumer = push_consumer(group, *topics)
+        data = heartbeat_of(client_id, consumer, producer=producer, **fields)
         response: RemotingCommand = self.ask(RequestCode.HEART_BEAT, body=data, peer=peer)
         return response
 
@@ -363,12 +348,8 @@ class BrokerInMemory:
 
     def subscribe(self, group: str, peer: FakePeer, **fields: Any) -> None:
         """A heartbeat of a push consumer, with the `SubscriptionData` of `fields`."""
-        data = ConsumerData(
-            group_name=group,
-            consume_type="CONSUME_PASSIVELY",
-            message_model=fields.pop("message_model", "CLUSTERING"),
-            subscription_data_set=[SubscriptionData(**fields)],
-        )
+        model = fields.pop("message_model", "CLUSTERING")
+        data = push_consumer(group, SubscriptionData(**fields), message_model=model)
         self.clients.register_consumer(
             Client(peer, "client", "JAVA", 479), data, notify_changes=False
         )

@@ -7,15 +7,10 @@ import socket
 from collections.abc import Iterable
 
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.clients import (
-    ConsumerData,
-    HeartbeatData,
-    ProducerData,
-    SubscriptionData,
-)
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.frame import FrameDecoder
+from tests.support.heartbeats import heartbeat_of, push_consumer
 from tests.support.running import Closing
 from tools.big.store import Scale
 
@@ -64,20 +59,13 @@ class Crowd(Closing):
 def _heartbeat(number: int, scale: Scale) -> bytes:
     # All members of a group want the same.
     group, topic = f"big-group-{number % scale.groups:05}", number % scale.groups % scale.topics
-    data = HeartbeatData(
-        client_id=f"10.0.{number >> 8}.{number & 255}@{number}",
-        producer_data_set=[ProducerData(group_name=f"big-producers-{number % scale.groups}")],
-        consumer_data_set=[
-            ConsumerData(
-                group_name=group,
-                consume_type="CONSUME_PASSIVELY",
-                message_model="CLUSTERING",
-                consume_from_where="CONSUME_FROM_LAST_OFFSET",
-                subscription_data_set=[
-                    SubscriptionData(topic=f"big-topic-{topic:05}", sub_string="*")
-                ],
-            )
-        ],
+    consumer = push_consumer(
+        group, f"big-topic-{topic:05}", consume_from_where="CONSUME_FROM_LAST_OFFSET"
+    )
+    data = heartbeat_of(
+        f"10.0.{number >> 8}.{number & 255}@{number}",
+        consumer,
+        producer=f"big-producers-{number % scale.groups}",
     )
     request = RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(data))
     return encode_command(request)

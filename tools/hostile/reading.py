@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.clients import ConsumerData, HeartbeatData, SubscriptionData
+from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.heartbeats import heartbeat_of, push_consumer
 from tests.support.load import encode_batch, send_request
 from tests.support.remoting import Connection
 from tools.hostile.attack import Attack, frame
@@ -122,13 +123,7 @@ def subscribed_tags(attack: Attack) -> None:
     _make_topic(attack, "empty")
     wanted = SubscriptionData(topic="empty", sub_string="many", sub_version=1)
     wanted.code_set = list(range(100_000))
-    group = ConsumerData(
-        group_name="hostile-readers",
-        consume_type="CONSUME_PASSIVELY",
-        message_model="CLUSTERING",
-        subscription_data_set=[wanted],
-    )
-    body = encode_body(HeartbeatData(client_id="hostile", consumer_data_set=[group]))
+    body = encode_body(heartbeat_of("hostile", push_consumer("hostile-readers", wanted)))
     subscriber = attack.connect(attack.target.broker)
     if subscriber is None or not attack.push(subscriber, frame(RequestCode.HEART_BEAT, {}, body)):
         return

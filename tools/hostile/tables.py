@@ -6,12 +6,13 @@ import zlib
 from collections.abc import Iterator
 
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.clients import ConsumerData, HeartbeatData, SubscriptionData
+from rocketmq_tw.wire.bodies.clients import HeartbeatData, SubscriptionData
 from rocketmq_tw.wire.bodies.queues import LockBatchRequestBody, MessageQueue
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.heartbeats import push_consumer
 from tests.support.load import encode_batch, send_request
 from tools.hostile.attack import Attack, frame
 
@@ -36,14 +37,7 @@ def new_groups(attack: Attack) -> None:
             body = HeartbeatData(client_id=f"hostile-{number}")
             for each in range(_GROUPS):
                 wanted = SubscriptionData(topic="honest", sub_string="*", sub_version=1)
-                body.consumer_data_set.append(
-                    ConsumerData(
-                        group_name=f"g-{number}-{each}",
-                        consume_type="CONSUME_PASSIVELY",
-                        message_model="CLUSTERING",
-                        subscription_data_set=[wanted],
-                    )
-                )
+                body.consumer_data_set.append(push_consumer(f"g-{number}-{each}", wanted))
             yield RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(body))
 
     attack.ask_each(attack.target.broker, heartbeats(), window=4)

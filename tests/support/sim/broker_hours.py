@@ -13,9 +13,6 @@ from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import (
-    ConsumerData,
-    HeartbeatData,
-    ProducerData,
     SubscriptionData,
 )
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
@@ -51,6 +48,7 @@ from rocketmq_tw.wire.headers.topics import (
     UpdateGroupForbiddenRequestHeader,
 )
 from tests.support.broker import BrokerInMemory
+from tests.support.heartbeats import heartbeat_of, push_consumer
 from tests.support.pops import PoppedMessage, Popper
 from tests.support.remoting import topic_header
 from tests.support.transactions import COMMIT, ROLLBACK, end_request
@@ -112,18 +110,7 @@ class Applicant:
             )
             for topic in topics
         ]
-        data = HeartbeatData(
-            client_id=self.client_id,
-            producer_data_set=[ProducerData(group_name=group)],
-            consumer_data_set=[
-                ConsumerData(
-                    group_name=group,
-                    consume_type="CONSUME_PASSIVELY",
-                    message_model="CLUSTERING",
-                    subscription_data_set=wanted,
-                )
-            ],
-        )
+        data = heartbeat_of(self.client_id, push_consumer(group, *wanted), producer=group)
         assert self.ask(Code.HEART_BEAT, body=data).code == ResponseCode.SUCCESS
 
 

@@ -27,12 +27,6 @@ from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.clients import (
-    ConsumerData,
-    HeartbeatData,
-    ProducerData,
-    SubscriptionData,
-)
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
@@ -51,6 +45,7 @@ from rocketmq_tw.wire.headers.namesrv import (
 )
 from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory, Threads
+from tests.support.heartbeats import heartbeat_of, push_consumer
 from tests.support.http2 import Http2Client, Response, framed
 from tests.support.network import MemoryNetwork
 
@@ -348,18 +343,7 @@ class ProxyHours:
             remoting = self.network.client(f"10.6.{number % 250}.{each + 1}")
             client_id, group, topic = f"c{number}-{each}", groups[each % 3], topics[each % 3]
             ask = remoting.request
-            data = HeartbeatData(
-                client_id=client_id,
-                producer_data_set=[ProducerData(group_name=group)],
-                consumer_data_set=[
-                    ConsumerData(
-                        group_name=group,
-                        consume_type="CONSUME_PASSIVELY",
-                        message_model="CLUSTERING",
-                        subscription_data_set=[SubscriptionData(topic=topic, sub_string="*")],
-                    )
-                ],
-            )
+            data = heartbeat_of(client_id, push_consumer(group, topic), producer=group)
             requests: list[tuple[int, Header | None, bytes]] = [
                 (Code.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic), b""),
                 (Code.HEART_BEAT, None, encode_body(data)),

@@ -9,6 +9,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.runtime.slices import all_steps
 from rocketmq_tw.wire.bodies.clients import MAX_GROUPS_PER_PEER, ConsumerData, SubscriptionData
 from rocketmq_tw.wire.errors import RequestError
+from tests.support.heartbeats import push_consumer
 from tests.support.network import FakePeer
 
 
@@ -36,16 +37,10 @@ class World:
         without_sub: bool = False,
         version: int = 1,
     ) -> bool:
-        data = ConsumerData(
-            group_name=group,
-            consume_type="CONSUME_PASSIVELY",
-            message_model=model,
-            consume_from_where="CONSUME_FROM_LAST_OFFSET",
-            subscription_data_set=[
-                SubscriptionData(topic=topic, sub_string="*", sub_version=version)
-                for topic in topics
-            ],
-        )
+        wanted = [
+            SubscriptionData(topic=topic, sub_string="*", sub_version=version) for topic in topics
+        ]
+        data = push_consumer(group, *wanted, message_model=model)
         return self.registry.register_consumer(
             client,
             data,

@@ -15,10 +15,8 @@ from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import (
-    ConsumerData,
     HeartbeatData,
     ProducerData,
-    SubscriptionData,
 )
 from rocketmq_tw.wire.bodies.queues import ConsumerStatusBody, MessageQueue, ResetOffsetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -28,6 +26,7 @@ from rocketmq_tw.wire.headers.offsets import (
     ResetOffsetRequestHeader,
 )
 from tests.support.broker import BrokerInMemory
+from tests.support.heartbeats import push_consumer
 from tests.support.name_server import NameServerInMemory
 from tests.support.network import FakePeer
 from tests.support.proxy import neighbours_of
@@ -62,13 +61,7 @@ class Site:
     def enter(self, client_id: str, group: str = "g") -> FakePeer:
         """A client comes that consumes in a group, and produces in group P."""
         peer = FakePeer(f"10.0.0.9:{40000 + len(client_id)}")
-        consumer = ConsumerData(
-            group_name=group,
-            consume_type="CONSUME_PASSIVELY",
-            message_model="CLUSTERING",
-            consume_from_where="CONSUME_FROM_LAST_OFFSET",
-            subscription_data_set=[SubscriptionData(topic="Topic", sub_string="*")],
-        )
+        consumer = push_consumer(group, "Topic", consume_from_where="CONSUME_FROM_LAST_OFFSET")
         data = HeartbeatData(
             client_id=client_id,
             producer_data_set=[ProducerData(group_name="P")],
