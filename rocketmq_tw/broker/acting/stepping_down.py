@@ -18,7 +18,8 @@ log = Logger()
 
 class SteppingDown:
     """Gives up the configured role of a master while it cannot write and another broker of its
-    group lives; takes it again once it can."""
+    group lives; takes it again once it can, or where no other lives any more and its disk is
+    only too full: then it refuses messages and serves readers."""
 
     def __init__(
         self, role: RoleHolder, changes: RoleChanges, membership: ClusterMembership, health: Health
@@ -38,8 +39,16 @@ class SteppingDown:
         if self._given_up is not None:
             if not health.cannot_lead:
                 log.info("this broker can write again and takes its role again")
-                given_up, self._given_up = self._given_up, None
-                yield self._changes.begin(given_up)
+            elif health.unfit_to_lead or not (yield self._is_alone()):
+                return
+            else:
+                log.warn(
+                    "no other broker of the group lives: this one takes its role again, though it"
+                    " stores no messages: {why}",
+                    why=health.cannot_lead,
+                )
+            given_up, self._given_up = self._given_up, None
+            yield self._changes.begin(given_up)
         elif state.role is Role.MASTER and health.cannot_write:
             answers = yield self._membership.group.ask()
             if any(len(members or ()) > 1 for members in answers.values()):
@@ -50,3 +59,10 @@ class SteppingDown:
                 left.addErrback(lambda failure: log.warn("{why}", why=failure.getErrorMessage()))
                 yield left
                 yield self._membership.unregister()
+
+    @inlineCallbacks
+    def _is_alone(self) -> Generator[Deferred[Any], Any, bool]:
+        """Fires with whether name servers, of which one at least answered, know of no broker of the
+        group; this one is registered with none."""
+        answers = yield self._membership.group.ask()
+        return not any(answers.values()) and any(each is not None for each in answers.values())

@@ -151,10 +151,17 @@ class DLedgerGroup(Part):
         yield Periodic("the check for a new leader", CHECK_SECONDS, self._follow_leader)
 
     def _follow_leader(self) -> None:
-        """Has a follower ask name servers for a new leader's address."""
+        """Has a follower ask name servers for a new leader's address, and one that is kept out of
+        elections only by its full disk know whether another one leads."""
         if self.member is None:
             return
-        leader = self.member.node.leader_id
+        node = self.member.node
+        leader = node.leader_id
+        if self._candidacy is not None:
+            if leader is None:
+                self._candidacy.nobody_leads()
+            elif leader != node.config.raft.self_id:
+                self._candidacy.another_leads()
         if leader != self._leader:
             self._leader = leader
             self._replicas.forget_master()

@@ -268,7 +268,12 @@ class ControllerFollower:
         if self._is_this_one(group) and self._may_not_lead(group):
             # The controllers would take it for a master that is alive.
             group = yield self._give_up(me, group)
-        if self._step(group) is Step.ELECT:
+        step = self._step(group)
+        is_new = group.master_epoch >= self._heard_epoch
+        if is_new and group.master_id not in (None, me.broker_id):
+            self._candidacy.another_leads()
+        if step is Step.ELECT:
+            self._candidacy.nobody_leads()
             if self._candidacy.refusal:
                 raise NoMasterError(
                     "the group has no master, and this broker does not stand for election:"

@@ -16,6 +16,9 @@ from rocketmq_tw.runtime.listeners import Listeners
 #: Seconds for which a broker stays out of elections that was elected and could not enter its role:
 #: the first time, and at most. The other replicas have to be elected meanwhile.
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
+#: Seconds without a master after which a broker stands whose disk is too full: one that has room
+#: would have been elected meanwhile.
+ROOM_PATIENCE = 10.0
 
 log = Logger()
 
@@ -25,6 +28,10 @@ class Candidacy:
 
     It does not stand while its disk refuses, and for a growing while after it could not enter the
     role that it was elected for. A master stays one until it cannot write.
+
+    A disk that is too full keeps it out for `ROOM_PATIENCE` only, if the group has no master
+    meanwhile: one that refuses messages still serves readers. Since the next member may be as full,
+    it then stays until another one leads or the disk has room.
     """
 
     def __init__(self, clock: IReactorTime, health: Health, role: RoleHolder) -> None:
@@ -37,6 +44,9 @@ class Candidacy:
         self._failures = 0
         self._pause = FIRST_PAUSE
         self._pause_over = Alarm(clock, self._try_again)
+        #: Whether it stands though its disk is too full.
+        self._stands_full = False
+        self._patience_over = Alarm(clock, self._stand_full)
         self._told = ""
         self._forget = [
             health.changed.add(self._look),
@@ -49,8 +59,21 @@ class Candidacy:
         """Why the broker must not lead; empty where it may."""
         if self._failure:
             return self._failure
-        health = self._health
-        return health.cannot_write if self._role.is_master else health.cannot_lead
+        health, is_master = self._health, self._role.is_master
+        if self._stands_full:
+            return health.fails_to_write if is_master else health.unfit_to_lead
+        return health.cannot_write if is_master else health.cannot_lead
+
+    def nobody_leads(self) -> None:
+        """The group is seen without a master."""
+        if self._is_only_full and not self._stands_full:
+            self._patience_over.set_if_unset(ROOM_PATIENCE)
+
+    def another_leads(self) -> None:
+        """The group is seen with another broker as its master."""
+        self._patience_over.cancel()
+        self._stands_full = False
+        self._look()
 
     def failed(self, why: str) -> None:
         """Keeps the broker out of elections for a while: it was elected, and could not enter its
@@ -79,6 +102,7 @@ class Candidacy:
             forget()
         self.changed.clear()
         self._pause_over.cancel()
+        self._patience_over.cancel()
 
     def metrics(self) -> Iterable[Metric]:
         """Yields whether it stands, and how often it could not enter its role."""
@@ -89,7 +113,28 @@ class Candidacy:
         self._failure = ""
         self._look()
 
+    @property
+    def _is_only_full(self) -> bool:
+        """Whether nothing but a disk that is too full keeps the broker out."""
+        health, is_master = self._health, self._role.is_master
+        with_room = health.fails_to_write if is_master else health.unfit_to_lead
+        return not (self._failure or with_room) and bool(health.cannot_lead)
+
+    def _stand_full(self) -> None:
+        if self._is_only_full:
+            log.warn(
+                "the group has no master for {patience} s: this broker stands for election, though"
+                " it will store no messages: {why}",
+                patience=ROOM_PATIENCE,
+                why=self._health.cannot_lead,
+            )
+            self._stands_full = True
+            self._look()
+
     def _look(self) -> None:
+        if not self._health.cannot_lead:
+            self._stands_full = False
+            self._patience_over.cancel()
         refusal = self.refusal
         if refusal == self._told:
             return

@@ -108,9 +108,9 @@ class HealthChecks:
                 "sync": self._flusher.failure,
                 "queues": self._dispatcher.failure,
                 "files": self._files_failure,
-                "room": store.refusal if store.retention.is_disk_full else "",
             },
             unready=self._found.unready,
+            full=store.refusal if store.retention.is_disk_full else "",
         )
         cannot_write = self.health.cannot_write
         if cannot_write != self._said[0]:

@@ -62,6 +62,24 @@ def test_a_master_that_can_write_again_takes_its_role_again() -> None:
     assert cluster.members("a").keys() == {0, 1}
 
 
+def test_a_master_whose_disk_is_full_serves_readers_once_no_slave_lives() -> None:
+    cluster = ActingCluster()
+    cluster.start_group("a")
+    send(cluster, b"kept")
+    cluster.run(2)
+    cluster.processes["a", 0].files.capacity = 4096
+    cluster.run_until(lambda: cluster.acts("a", 1), SOON)
+    assert cluster.role("a", 0) is Role.ISOLATED
+    cluster.kill("a", 1)
+    cluster.run_until(lambda: cluster.role("a", 0) is Role.MASTER, 120)
+    cluster.run(20)
+    assert cluster.role("a", 0) is Role.MASTER
+    assert permission(cluster) == permissions.READ
+    assert [message.body for message in cluster.broker("a", 0).consume()] == [b"kept"]
+    cluster.start("a", 1)
+    cluster.run_until(lambda: cluster.acts("a", 1), SOON)
+
+
 @pytest.mark.parametrize("acting", [True, False])
 def test_a_master_for_which_nobody_acts_is_shown_without_write_permission(acting: bool) -> None:
     cluster = ActingCluster(settings={"enable_slave_acting_master": acting})

@@ -126,3 +126,22 @@ def test_who_cannot_enter_the_role_leaves_it_to_another_one(
         if one.name == "rocketmq_broker_failed_elections_total"
     )
     assert metric.value == 1
+
+
+def test_a_group_of_full_disks_has_a_leader_after_a_restart() -> None:
+    group = Spoiled()
+    group.send(b"kept")
+    group.settle()
+    for member in IDS:
+        inner = group.disks[member].inner
+        assert isinstance(inner, MemoryFiles)
+        inner.capacity = 4096
+        group.kill(member)
+    for member in IDS:
+        group.start(member)
+    master = group.master()
+    group.run(30)
+    assert group.master() is master
+    assert [message.body for message in master.consume()] == [b"kept"]
+    (answer,) = group.ask_to_store(master, b"refused")
+    assert "the disk is nearly full" in str(answer.remark)

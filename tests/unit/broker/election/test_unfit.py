@@ -12,6 +12,7 @@ from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.wire import permissions
+from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import BrokerInMemory
 from tests.support.sim.group import ElectedGroup
 
@@ -194,13 +195,98 @@ def test_too_few_descriptors_are_noticed_before_an_election() -> None:
     group.run_until(lambda: group.masters() == [2], SOON)
 
 
+def fill(group: ElectedGroup, number: int) -> None:
+    """Its disk is fuller than diskSpaceWarningLevelRatio from now on."""
+    group.processes[number].files.capacity = 4096
+
+
+def refused(group: ElectedGroup, number: int) -> None:
+    broker = group.brokers[number]
+    answer = broker.request(broker.send_request(b"refused"))
+    assert answer is not None
+    assert (answer.code, "the disk is nearly full" in str(answer.remark)) == (
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        True,
+    )
+
+
 def test_a_disk_that_is_too_full_is_noticed_at_the_start() -> None:
     group = ElectedGroup()
     group.controllers.leader()
-    group.start(1, disk_space_warning_level_ratio=0)
-    files = group.processes[1].files
-    files.capacity = 4096
+    group.start(1)
+    fill(group, 1)
     group.kill(1)
-    group.processes[1].files.capacity = 4096
     broker = group.start(1)
     assert figure(broker, "rocketmq_broker_stands_for_election") == 0
+
+
+def test_a_group_of_full_disks_has_a_master_after_a_restart() -> None:
+    group = in_sync(2)
+    for number in (1, 2):
+        fill(group, number)
+        group.kill(number)
+    for number in (1, 2):
+        group.start(number)
+    group.run_until(group.masters, SOON)
+    (master,) = group.masters()
+    group.run(30)
+    assert group.masters() == [master]
+    assert leader_of(group) == master
+    assert group.bodies(master) == [b"kept"]
+    refused(group, master)
+    assert group.routed() == group.brokers[master].address
+    (queues,) = group.name_server.table.queues.of_topic("Topic").values()
+    assert queues.perm == permissions.READ
+
+
+def test_a_full_disk_that_has_room_again_takes_messages_again() -> None:
+    group = in_sync(1)
+    fill(group, 1)
+    group.kill(1)
+    group.start(1)
+    group.run_until(lambda: group.masters() == [1], SOON)
+    group.processes[1].files.capacity = 1 << 40
+    group.run(15)
+    assert group.masters() == [1] == [leader_of(group)]
+    group.send(1, b"goes on")
+    group.run_until(lambda: b"goes on" in group.acknowledged, SOON)
+    (queues,) = group.name_server.table.queues.of_topic("Topic").values()
+    assert queues.perm == permissions.READ | permissions.WRITE
+
+
+def test_who_has_room_is_elected_before_who_has_none() -> None:
+    group = in_sync(3)
+    fill(group, 2)
+    group.run(12)
+    group.kill(1)
+    group.run_until(lambda: group.masters() == [3], SOON)
+    group.run(30)
+    assert group.masters() == [3]
+    assert figure(group.brokers[2], "rocketmq_broker_stands_for_election") == 0
+
+
+def test_a_master_whose_disk_fills_leaves_it_to_who_has_room_and_to_nobody_else() -> None:
+    group = in_sync(2)
+    fill(group, 1)
+    group.run_until(lambda: group.masters() == [2], SOON)
+    fill(group, 2)
+    # The two do not pass it to and fro.
+    group.run(30)
+    leader, epoch = leader_of(group), group.master().broker.role.state.epoch
+    assert group.masters() == [leader]
+    group.run(120)
+    assert (leader_of(group), group.master().broker.role.state.epoch) == (leader, epoch)
+    assert group.bodies(leader or 0) == [b"kept"]
+
+
+@pytest.mark.parametrize("fault", UNREADY, ids=lambda fault: f"{fault.operation} {fault.path}")
+def test_a_full_disk_that_fails_besides_does_not_stand(fault: Fault) -> None:
+    group = in_sync(1)
+    fill(group, 1)
+    group.kill(1)
+    group.start(1)
+    fail(group, 1, Fault(fault.operation, fault.path, fault.error))
+    group.run(60)
+    assert group.masters() == []
+    well_again(group, 1)
+    group.run_until(lambda: group.masters() == [1], SOON)
