@@ -150,6 +150,8 @@ class BrokerConfig(Config, frozen=True):
     max_pop_polling_size: AdminLive[PositiveLong] = 100_000
     enable_pop_message_threshold: AdminLive[bool] = False
     pop_inflight_message_threshold: AdminLive[PositiveLong] = 10_000
+    #: Ours, named as the key of stock's proxies: retention leaves what is hidden.
+    max_invisible_time_mills: AdminLive[PositiveLong] = 7 * 24 * 3_600_000
     revive_interval: PositiveLong = 1_000
     default_message_request_mode: Live[_RequestMode] = "PULL"
     default_pop_share_queue_num: Live[Annotated[int, Range(-1, INT[1])]] = -1

@@ -158,6 +158,7 @@ class AckRequests:
         order, so that at no time neither has it."""
         header = request.header(ChangeInvisibleTimeRequestHeader)
         self._checks.is_popped(header.topic, header.queue_id, header.offset)
+        self._checks.may_hide(header.invisible_time)
         info = parse_extra_info(header.extra_info)
         if info.is_orderly:
             return self._hide_orderly(request, header, info)

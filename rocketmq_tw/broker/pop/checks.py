@@ -61,6 +61,17 @@ class PopChecks:
             raise RequestError(ResponseCode.NO_PERMISSION, group_disabled(group))
         return found
 
+    def may_hide(self, invisible_ms: int) -> None:
+        """Checks that a message may be hidden for so long: it stays in the log meanwhile, and so
+        does all that was stored after it."""
+        most = self._config.max_invisible_time_mills
+        if invisible_ms > most:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"an invisibleTime of {invisible_ms} ms is too long: ask for at most {most} ms, or"
+                " raise maxInvisibleTimeMills of the broker",
+            )
+
     def is_popped(self, topic: str, queue_id: int, offset: int, *, last: int = 0) -> None:
         """Checks that there is such a message, as far as its queue tells; `last` is how far behind
         the queue's end an offset may be."""

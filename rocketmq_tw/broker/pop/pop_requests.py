@@ -124,6 +124,7 @@ class PopRequests:
                 ResponseCode.INVALID_PARAMETER,
                 f"{header.max_msg_nums} messages are too many for one pop: ask for {MOST_MESSAGES}",
             )
+        self._checks.may_hide(header.invisible_time)
         self._reads.check_room()
         return self._checks.may_pop(header.topic, header.consumer_group, header.queue_id)
 

@@ -12,8 +12,10 @@ from tests.support.broker import BrokerInMemory, ok
 from tests.support.pops import Popper, pass_time
 
 
-def with_messages(count: int = 4, queues: int = 1, **fields: Any) -> tuple[BrokerInMemory, Popper]:
-    broker = BrokerInMemory()
+def with_messages(
+    count: int = 4, queues: int = 1, keys: dict[str, Any] | None = None, **fields: Any
+) -> tuple[BrokerInMemory, Popper]:
+    broker = BrokerInMemory(broker=keys)
     broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
     for queue_id in range(queues):
         for n in range(count):
@@ -147,7 +149,7 @@ def test_a_reset_frees_the_queue() -> None:
 
 def test_what_is_hidden_for_ever_is_a_number_that_stock_can_read() -> None:
     largest = (1 << 63) - 1
-    broker, popper = with_messages(1)
+    broker, popper = with_messages(1, keys={"max_invisible_time_mills": largest})
     later = popper.hide(popper.pop()[0], largest)
     popped_ms, invisible_ms = map(int, later.extra_info.split(" ")[1:3])
     assert popped_ms + invisible_ms == largest

@@ -454,7 +454,7 @@ class TestAck:
 
 class TestInvisibleTime:
     def test_longer_than_any_timer(self) -> None:
-        broker = with_messages(1, timer_max_delay_sec=100)
+        broker = with_messages(1, timer_max_delay_sec=100, max_invisible_time_mills=LARGEST)
         popper = Popper(broker, invisible_time=5_000)
         (message,) = popper.pop()
         for invisible_ms in (101_001, LARGEST):
@@ -465,9 +465,26 @@ class TestInvisibleTime:
         (again,) = popper.pop()
         popper.ack(popper.hide(again, 101_000))
 
+    @pytest.mark.parametrize("order", [False, True])
+    @pytest.mark.parametrize("years", [20, 290_000_000])
+    def test_longer_than_the_broker_allows(self, years: int, order: bool) -> None:
+        too_long = min(years * 365 * 24 * 3_600_000, LARGEST)
+        broker = with_messages(1, timer_max_delay_sec=(1 << 31) - 1)
+        popper = Popper(broker, order=order)
+        answer = popper.ask(invisible_time=too_long)
+        code, remark = refused(answer)
+        assert code == ResponseCode.INVALID_PARAMETER
+        assert "maxInvisibleTimeMills" in remark and "604800000 ms" in remark
+        (message,) = popper.pop(invisible_time=7 * 24 * 3_600_000)
+        code, remark = refused(broker.request(popper.hide_request(message, too_long)))
+        assert code == ResponseCode.INVALID_PARAMETER and "maxInvisibleTimeMills" in remark
+        popper.hide(message, 5_000)
+        pass_time(broker, 10)
+        assert popper.bodies() == [b"0.0"]
+
     def test_popped_for_ever(self) -> None:
         """Stock gives the message too; its check point then stops its revival."""
-        broker = with_messages(1)
+        broker = with_messages(1, max_invisible_time_mills=LARGEST)
         popper = Popper(broker, invisible_time=LARGEST)
         popper.pop()
         ((_, point),) = stored(broker)
