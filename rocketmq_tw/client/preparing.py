@@ -34,6 +34,7 @@ from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
 #: Bytes of the largest message, as in stock's producer.
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 DEFAULT_TOPIC_QUEUES = 4
+_NAME_END, _VALUE_END = NAME_VALUE_SEPARATOR.encode(), PROPERTY_SEPARATOR.encode()
 
 
 class Prepared(NamedTuple):
@@ -171,9 +172,17 @@ def _check_property(name: str, value: str) -> None:
 def properties_text(properties: dict[str, str]) -> str:
     """Returns the wire's text of properties; raises `ValueError` that says what is wrong with
     them."""
-    for name, value in properties.items():
-        _check_property(name, value)
-    text = join_properties(properties).decode()
-    if len(text.encode()) > MAX_PROPERTIES_LENGTH:
+    data = join_properties(properties)
+    count = len(properties)
+    if (
+        # No name and no value has a separator: each is there once for a property.
+        data.count(_NAME_END) != count
+        or data.count(_VALUE_END) != count
+        or "" in properties
+        or "" in properties.values()
+    ):
+        for name, value in properties.items():
+            _check_property(name, value)
+    if len(data) > MAX_PROPERTIES_LENGTH:
         raise ValueError(f"properties of more than {MAX_PROPERTIES_LENGTH} bytes")
-    return text
+    return data.decode()

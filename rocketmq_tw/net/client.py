@@ -17,6 +17,7 @@ from rocketmq_tw.config.net import WANTS_TLS, NettyClientConfig, TlsConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestCheck
+from rocketmq_tw.net.outbox import Outboxes
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.waiters import Waiters
@@ -158,6 +159,7 @@ class RemotingClient:
         self._before_request = before_request
         self._handlers: dict[int, Handler] = {}
         self._links: dict[str, _Link] = {}
+        self._outboxes = Outboxes(reactor)
         self._closed = False
         self._idle_timeout = config.client_channel_max_idle_time_seconds
         self._idle_check = PeriodicCall(
@@ -240,6 +242,7 @@ class RemotingClient:
             lambda: protocol(
                 self._clock,
                 self._handlers,
+                outboxes=self._outboxes,
                 before_request=self._before_request,
                 frame_limit=self._frame_limit,
             )

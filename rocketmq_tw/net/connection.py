@@ -28,7 +28,6 @@ from rocketmq_tw.net.interfaces import (
     RequestObserver,
 )
 from rocketmq_tw.net.limits import SHARE, ServerResources
-from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.stalls import STALL_SECONDS, count_codes
 from rocketmq_tw.wire.codes import ResponseCode
@@ -83,6 +82,7 @@ class ServerConnection(RemotingProtocol):
         super().__init__(
             resources.clock,
             handlers,
+            outboxes=resources.outboxes,
             before_request=before_request,
             frame_limit=resources.config.frame_max_length,
         )
@@ -93,8 +93,6 @@ class ServerConnection(RemotingProtocol):
         self._turns = resources.turns
         #: Requests in `_later` wait for their turn, and nothing is read.
         self._waits = False
-        self._outboxes = resources.outboxes
-        self._outbox = Outbox(resources.outboxes, None)
         #: Bytes of the budget that this connection holds.
         self._charged = 0
         self._held = 0
@@ -119,7 +117,6 @@ class ServerConnection(RemotingProtocol):
     # Twisted's side
 
     def connectionMade(self) -> None:
-        self._outbox = Outbox(self._outboxes, self.transport)
         super().connectionMade()
         self.transport.registerProducer(self, True)  # type: ignore[union-attr]
         self._group.add(self)
@@ -144,8 +141,6 @@ class ServerConnection(RemotingProtocol):
         open_requests, self._open = self._open, {}
         self._opaques.clear()
         self._stuck_since = None
-        self._outbox.close()
-        self._outbox = Outbox(self._outboxes, None)
         super().connectionLost(reason)
         self._group.discard(self)
         if reason.check(ConnectionDone, ConnectionAborted) is None:
@@ -162,10 +157,6 @@ class ServerConnection(RemotingProtocol):
             # A transport waits for its producer before it closes.
             self.transport.unregisterProducer()  # type: ignore[union-attr]
         super().lose_connection()
-
-    def abort(self) -> None:
-        self._outbox.close()
-        super().abort()
 
     # IPushProducer: the transport's buffer is full, empty again, gone
 

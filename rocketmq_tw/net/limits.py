@@ -181,6 +181,6 @@ class ServerResources:
         self.config = config
         self.connections = ConnectionTable(clock, config)
         self.budget = Budget(config.max_bytes_in_flight, self.connections)
-        self.outboxes = Outboxes()
+        self.outboxes = Outboxes(clock)
         self.turns = RequestTurns(clock, self.outboxes.gather)
         self.stalls = StallLog(clock.seconds)

@@ -1,4 +1,5 @@
-"""Writes that go to the kernel at once; what one stretch of work writes, together at its end.
+"""Writes that go to the kernel at once; what one stretch of work, or one turn of the reactor,
+writes, together at its end.
 
 A write through the reactor costs two `epoll_ctl` and an `epoll_wait` beside its `send`, which is
 much where each turn has one answer. So `send_now` sends by itself while nothing waits in front of
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.tcp import Connection
+
+from rocketmq_tw.runtime.turns import IReactorTurns
 
 #: Bytes from which on data does not wait for the turn's end, and goes through the transport, which
 #: must learn of it.
@@ -43,29 +46,50 @@ def send_now(transport: Any, data: bytes) -> None:
 
 
 class Outboxes:
-    """The outboxes of a server's connections; `is_open` while they gather what is written."""
+    """The outboxes of connections that share a reactor."""
 
-    def __init__(self) -> None:
-        self.is_open = False
-        self.filled: list[Outbox] = []
+    def __init__(self, reactor: object) -> None:
+        self._turns = reactor if IReactorTurns.providedBy(reactor) else None
+        self._gathers = False
+        #: What has something that leaves at the end of the work, and at the end of the turn.
+        self._of_work: list[Outbox] = []
+        self._of_turn: list[Outbox] = []
 
     def gather(self, work: Callable[..., Any], *args: Any) -> None:
         """Carries out `work`; what it writes to a connection leaves in one piece behind it."""
-        if self.is_open:
+        if self._gathers:
             work(*args)
             return
-        self.is_open = True
+        self._gathers = True
         try:
             work(*args)
         finally:
-            self.is_open = False
-            filled, self.filled = self.filled, []
+            self._gathers = False
+            filled, self._of_work = self._of_work, []
             for outbox in filled:
                 outbox.flush()
 
+    def flush_later(self, outbox: Outbox) -> bool:
+        """Has `outbox` be flushed once the work is done, and else at the end of the turn. Returns
+        False where there is neither, so that nobody would do so."""
+        if self._gathers:
+            self._of_work.append(outbox)
+        elif self._turns is None:
+            return False
+        else:
+            if not self._of_turn:
+                self._turns.at_turn_end(self._flush_turn)
+            self._of_turn.append(outbox)
+        return True
+
+    def _flush_turn(self) -> None:
+        filled, self._of_turn = self._of_turn, []
+        for outbox in filled:
+            outbox.flush()
+
 
 class Outbox:
-    """Collects what is written to one transport while its `Outboxes` is open, and passes it on at
+    """Collects what is written to one transport as long as its `Outboxes` says, and passes it on at
     once otherwise."""
 
     __slots__ = ("_is_closed", "_owner", "_parts", "_size", "_transport")
@@ -79,11 +103,9 @@ class Outbox:
 
     def write(self, data: bytes) -> None:
         """Sends `data` behind all that was written before, at once or with what is gathered."""
-        if not self._owner.is_open:
+        if not self._parts and not self._owner.flush_later(self):
             self._transport.write(data)
             return
-        if not self._parts:
-            self._owner.filled.append(self)
         self._parts.append(data)
         self._size += len(data)
         if self._size >= SIZE_LIMIT:

@@ -19,6 +19,7 @@ from zope.interface import implementer
 from rocketmq_tw.net.errors import ConnectionLost
 from rocketmq_tw.net.haproxy import Forwarded, ends_of
 from rocketmq_tw.net.interfaces import ANONYMOUS, Handler, IPeer, RequestCheck
+from rocketmq_tw.net.outbox import Outbox, Outboxes
 from rocketmq_tw.net.requests import RequestTable
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
@@ -41,8 +42,7 @@ CLOSE_TIMEOUT = 5.0
 class RemotingProtocol(Protocol):
     """One connection.
 
-    Every write goes straight to the transport: Twisted gathers what one reactor turn writes and
-    hands it to the kernel (or to TLS) in one piece. A server's goes through an `Outbox`.
+    What is written leaves through an `Outbox` of `outboxes`.
     """
 
     log = Logger()
@@ -58,10 +58,13 @@ class RemotingProtocol(Protocol):
         clock: IReactorTime,
         handlers: Mapping[int, Handler],
         *,
+        outboxes: Outboxes | None = None,
         before_request: Sequence[RequestCheck] = (),
         frame_limit: int = DEFAULT_FRAME_LIMIT,
     ) -> None:
         self._clock = clock
+        self._outboxes = outboxes or Outboxes(clock)
+        self._outbox = Outbox(self._outboxes, None)
         self._handlers = handlers
         self._before_request = before_request
         self._frame_limit = frame_limit
@@ -100,6 +103,7 @@ class RemotingProtocol(Protocol):
     def connectionMade(self) -> None:
         assert self.transport is not None
         self.connected = True
+        self._outbox = Outbox(self._outboxes, self.transport)
         self.address, self.local_address = ends_of(self.transport, self.forwarded)
         self._requests = RequestTable(self._clock, self.address)
         self._lost = Listeners(f"the connection to {self.address} was lost")
@@ -152,6 +156,8 @@ class RemotingProtocol(Protocol):
         self.connected = False
         self._closing = True
         self._scope.end()
+        self._outbox.close()
+        self._outbox = Outbox(self._outboxes, None)
         self._requests.fail_all(reason.getErrorMessage())
         if self._check is not None:
             self._check.cancel()
@@ -205,19 +211,21 @@ class RemotingProtocol(Protocol):
         if self.connected and not self._closing:
             assert self.transport is not None
             self._closing = True
+            self._outbox.flush()
             self._scope.later(self._clock, CLOSE_TIMEOUT, self.abort)
             self.transport.loseConnection()
 
     def abort(self) -> None:
         """Cuts the connection; what is not sent yet is dropped."""
         self._closing = True
+        self._outbox.close()
         if self.connected:
             self.transport.abortConnection()  # type: ignore[union-attr]
 
     # Requests of the other end
 
     def _write(self, data: bytes) -> None:
-        self.transport.write(data)  # type: ignore[union-attr]
+        self._outbox.write(data)
 
     def _received(self, command: RemotingCommand, frame: Frame) -> None:
         """A request came; `frame` is what it came in."""

@@ -37,10 +37,14 @@ from rocketmq_tw.proxy.http2.interfaces import HeaderList, OpenStream
 from rocketmq_tw.proxy.http2.limits import FrameAllowance, Http2Limits, frame_cost
 from rocketmq_tw.proxy.http2.memory import ConnectionMemory, MemoryRefused
 from rocketmq_tw.proxy.http2.streams import Http2Stream, IStreamConnection
+from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.scope import Scope
 
 #: Bytes taken from a client that are told to it in one.
 _WINDOW_STEP = 64 * 1024
+#: Seconds that the answer to a ping waits for something to leave with: clients in Java ping for
+#: nearly everything that comes, and a packet of its own costs as much as a dozen answers in one.
+_PING_LINGER = 0.004
 #: Data of a stream that is over counts as a frame that brings nothing where it is shorter.
 _SMALL = 512
 #: The streams that are open go on when a client takes no more of ours; priorities are advice.
@@ -101,7 +105,11 @@ class Http2Connection(Protocol):
         self._draining = False
         #: The last stream that the client was told is served, when it was told to go.
         self._last_served = 2**31 - 1
+        #: Answers to pings that wait for something to leave with.
+        self._pongs: list[bytes] = []
+        self._pong_alarm = Alarm(resources.clock, self._send_pongs)
         self._scope = Scope()
+        self._scope.on_end(self._pong_alarm.cancel)
         self.last_received = 0.0
         self._idle_since = 0.0
         self._pinged_at: float | None = None
@@ -229,6 +237,8 @@ class Http2Connection(Protocol):
     def flush(self) -> None:
         data = self.engine.data_to_send()
         if data and self.connected:
+            if self._pongs:
+                self._send_pongs()
             self._outbox.write(data)
 
     def refuse_memory(self) -> None:
@@ -347,7 +357,8 @@ class Http2Connection(Protocol):
         if len(frame.data) != HEADER_LENGTH + 8 or frame.stream_id:
             raise Http2Error(ErrorCodes.FRAME_SIZE_ERROR, "a PING that is none")
         if not frame.flags & ACK:
-            self._outbox.write(make_frame(FrameType.PING, ACK, 0, frame.data[HEADER_LENGTH:]))
+            self._pongs.append(make_frame(FrameType.PING, ACK, 0, frame.data[HEADER_LENGTH:]))
+            self._pong_alarm.set_if_unset(_PING_LINGER)
 
     # IEngineEvents
 
@@ -431,6 +442,11 @@ class Http2Connection(Protocol):
 
     # What goes
 
+    def _send_pongs(self) -> None:
+        pongs, self._pongs = self._pongs, []
+        if pongs:
+            self._outbox.write(b"".join(pongs))
+
     def _send_waiting(self) -> None:
         """Has each stream that waits send what it may, those that waited longest first."""
         for stream_id in list(self._waiting):
@@ -452,6 +468,7 @@ class Http2Connection(Protocol):
         """Tells the client what it did wrong, and closes."""
         if not self._closing:
             self.flush()
+            self._send_pongs()
             self._go_away(code, why.encode())
             self._close(why)
 

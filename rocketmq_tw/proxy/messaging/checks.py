@@ -173,15 +173,19 @@ class MessageChecks:
                 Code.MESSAGE_PROPERTIES_TOO_LARGE,
                 f"{len(properties)} user properties: at most {most} are taken",
             )
-        size = 0
-        for name, value in properties.items():
-            _check_property(name, value)
-            size += len(name.encode()) + len(value.encode())
+        text = "".join([*properties, *properties.values()])
+        if (
+            _control_character(text)
+            or "" in properties
+            or not RESERVED_PROPERTIES.isdisjoint(properties)
+        ):
+            # One of them is wrong.
+            for name, value in properties.items():
+                _check_property(name, value)
         _check_tag(system.tag)
-        size += len(system.tag.encode())
         for key in system.keys:
             _check_text("key", key, _ILLEGAL_KEY)
-            size += len(key.encode())
+        size = len("".join([text, system.tag, *system.keys]).encode())
         most = self._config.max_user_property_size
         if 0 < most < size:
             raise StatusError(

@@ -6,8 +6,10 @@ from twisted.internet import main
 from twisted.internet.protocol import Protocol
 from twisted.internet.tcp import Connection
 from twisted.internet.testing import MemoryReactor, StringTransport
+from zope.interface import implementer
 
 from rocketmq_tw.net.outbox import SIZE_LIMIT, Outbox, Outboxes, send_now
+from rocketmq_tw.runtime.turns import IReactorTurns
 
 
 class CountingSocket(socket.socket):
@@ -54,7 +56,7 @@ def pair():
 
 
 def test_what_is_gathered_leaves_with_one_send_at_the_end(pair):
-    boxes = Outboxes()
+    boxes = Outboxes(None)
     box = Outbox(boxes, pair.transport)
 
     def work(first):
@@ -68,15 +70,66 @@ def test_what_is_gathered_leaves_with_one_send_at_the_end(pair):
     assert pair.socket.sends == 1 and not pair.waits_to_write
 
 
+@implementer(IReactorTurns)
+class Turn:
+    """A reactor whose turn ends when the test says so."""
+
+    def __init__(self):
+        self.ends = []
+
+    def at_turn_end(self, call):
+        self.ends.append(call)
+
+    def waited(self):
+        return 0.0
+
+    def end(self):
+        calls, self.ends = self.ends, []
+        for call in calls:
+            call()
+
+
+def test_what_a_turn_writes_leaves_with_one_send_at_its_end(pair):
+    turn = Turn()
+    boxes = Outboxes(turn)
+    box = Outbox(boxes, pair.transport)
+    box.write(b"one ")
+    # Not with what is gathered meanwhile: it would take two.
+    boxes.gather(box.write, b"two ")
+    box.write(b"three")
+    assert pair.read() == b"" and not pair.waits_to_write
+    turn.end()
+    assert pair.read() == b"one two three"
+    assert pair.socket.sends == 1 and not pair.waits_to_write
+    box.write(b"next")
+    turn.end()
+    assert pair.read() == b"next"
+
+
+def test_much_does_not_wait_for_the_end_of_the_turn(pair):
+    box = Outbox(Outboxes(Turn()), pair.transport)
+    box.write(b"x" * SIZE_LIMIT)
+    assert pair.waits_to_write
+
+
+def test_a_connection_that_is_cut_sends_nothing_at_the_end_of_the_turn(pair):
+    turn = Turn()
+    box = Outbox(Outboxes(turn), pair.transport)
+    box.write(b"lost")
+    box.close()
+    turn.end()
+    assert pair.read() == b"" and not pair.waits_to_write
+
+
 def test_outside_of_gathering_the_transport_writes(pair):
-    Outbox(Outboxes(), pair.transport).write(b"later")
+    Outbox(Outboxes(None), pair.transport).write(b"later")
     assert pair.waits_to_write and pair.read() == b""
     pair.transport.doWrite()
     assert pair.read() == b"later"
 
 
 def test_nothing_overtakes_what_waits_in_the_transport(pair):
-    boxes = Outboxes()
+    boxes = Outboxes(None)
     box = Outbox(boxes, pair.transport)
     box.write(b"one ")
     boxes.gather(box.write, b"two")
@@ -86,7 +139,7 @@ def test_nothing_overtakes_what_waits_in_the_transport(pair):
 
 
 def test_what_the_kernel_does_not_take_goes_through_the_transport(pair):
-    boxes = Outboxes()
+    boxes = Outboxes(None)
     box = Outbox(boxes, pair.transport)
     pieces = [bytes([number]) * 50_000 for number in range(40)]
     for piece in pieces:
@@ -100,7 +153,7 @@ def test_what_the_kernel_does_not_take_goes_through_the_transport(pair):
 
 
 def test_much_does_not_wait_and_stops_its_producer(pair):
-    boxes = Outboxes()
+    boxes = Outboxes(None)
     box = Outbox(boxes, pair.transport)
     paused = []
 
@@ -121,7 +174,7 @@ def test_much_does_not_wait_and_stops_its_producer(pair):
 
 
 def test_each_connection_gets_its_own_though_the_work_fails(pair):
-    boxes = Outboxes()
+    boxes = Outboxes(None)
     plain = StringTransport()
     first, second = Outbox(boxes, pair.transport), Outbox(boxes, plain)
 
@@ -138,7 +191,7 @@ def test_each_connection_gets_its_own_though_the_work_fails(pair):
 
 
 def test_a_closed_outbox_sends_nothing(pair):
-    boxes = Outboxes()
+    boxes = Outboxes(None)
     box = Outbox(boxes, pair.transport)
 
     def work():
@@ -151,7 +204,7 @@ def test_a_closed_outbox_sends_nothing(pair):
 
 
 def test_the_reactor_learns_that_the_other_end_is_gone(pair):
-    boxes = Outboxes()
+    boxes = Outboxes(None)
     pair.other.close()
     boxes.gather(Outbox(boxes, pair.transport).write, b"lost")
     assert pair.waits_to_write

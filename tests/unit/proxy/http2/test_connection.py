@@ -468,6 +468,38 @@ def test_frames_of_a_stream_that_is_over_are_a_flood_too(service: Service, frame
     assert server.used == 0
 
 
+def _pong(value: bytes) -> bytes:
+    frame: bytes = PingFrame(0, value, flags=["ACK"]).serialize()
+    return frame
+
+
+def test_the_answer_to_a_ping_leaves_with_what_leaves_next(service: Service) -> None:
+    server = served(service)
+    client = raw(server)
+    came: list[bytes] = []
+    client.dataReceived = came.append  # type: ignore[method-assign]
+    client.transport.write(b"".join(_opened(1)) + PingFrame(0, b"12345678").serialize())
+    server.settle()
+    assert came == []
+    client.transport.write(DataFrame(1, framed(value(b"said"))).serialize())
+    server.settle()
+    assert len(came) == 1 and came[0].startswith(_pong(b"12345678"))
+    server.advance(0.1)
+    assert len(came) == 1
+
+
+def test_a_ping_is_answered_soon_though_nothing_else_leaves(service: Service) -> None:
+    server = served(service)
+    client = raw(server)
+    came: list[bytes] = []
+    client.dataReceived = came.append  # type: ignore[method-assign]
+    for number in range(2):
+        client.transport.write(PingFrame(0, b"ping%04d" % number).serialize())
+    server.settle()
+    server.advance(0.01)
+    assert came == [_pong(b"ping0000") + _pong(b"ping0001")]
+
+
 def test_ordinary_calls_are_no_flood(service: Service) -> None:
     """A ping and a window for each answer, for thousands of calls within a second."""
     server = served(service)
