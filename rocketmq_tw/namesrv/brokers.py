@@ -20,6 +20,10 @@ DEFAULT_HEARTBEAT_TIMEOUT = 120_000
 #: remembered.
 RETURN_MS = 600_000
 MAX_FORMER = 20_000
+#: By how much the controllers' epoch of a place may grow from one address to the next. Each
+#: election adds one, and some may pass while a name server hears of none; what a stranger makes up
+#: must not make all epochs to come count as old.
+MAX_EPOCH_STEP = 100
 #: A name beyond this is no file's name either; "%RETRY%" with the longest group fits.
 MAX_REGISTERED_NAME = 255
 
@@ -33,7 +37,8 @@ class BrokerKey(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """What a broker says of itself in 103. `owner` stands for its connection.
+    """What a broker says of itself in 103. `owner` stands for its connection, `host` is the one
+    that this comes from.
 
     `acting_master` is None for a broker of 4.9, which knows nothing of it.
     """
@@ -49,6 +54,12 @@ class Registration:
     topics: TopicConfigTable = attrs.field(factory=TopicConfigTable)
     filter_servers: tuple[str, ...] = ()
     owner: Any = None
+    host: str = ""
+
+    @property
+    def epoch(self) -> int:
+        """That of the controllers which made it the master; 0 where there are none."""
+        return self.topics.data_version.state_version
 
     @property
     def key(self) -> BrokerKey:
@@ -75,6 +86,14 @@ class LiveBroker:
     ha_address: str
     filter_servers: tuple[str, ...]
     owner: Any
+    host: str
+    #: The id that another one has taken from it, and that it has again once that one is gone.
+    displaced_from: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        """See `Registration`."""
+        return self.data_version.state_version
 
     def is_silent(self, now_ms: int) -> bool:
         """Returns whether the broker's time-out has passed since it was heard of; `now_ms` is the
@@ -85,13 +104,21 @@ class LiveBroker:
 class Holder(NamedTuple):
     """A living broker that has the name and id which another one asks for.
 
-    `gives_way`: the other one may have them. It is of the group and changes its id, as a DLedger
-    group's new master does, has a newer epoch of the controllers that this one has one of, or had
-    them a short time ago.
+    `gives_way`: the other one may have them. It is of the group, of this one's host, and changes
+    its id; it has the next epoch of the controllers that this one has one of; or it had them a
+    short time ago.
     """
 
     address: str
     gives_way: bool
+
+
+class FormerHolder(NamedTuple):
+    """A broker that is gone, when it was heard of last, and its epoch of the controllers."""
+
+    address: str
+    heard_at: int
+    epoch: int
 
 
 class FormerHolders:
@@ -99,32 +126,38 @@ class FormerHolders:
     took them meanwhile. A stranger that waits for a broker's restart must not keep it out."""
 
     def __init__(self) -> None:
-        #: Name and id -> the address, and when it was heard of last; the first that left last.
-        self._left: dict[tuple[str, int], tuple[str, int]] = {}
+        #: By name and id; the first that left last.
+        self._left: dict[tuple[str, int], FormerHolder] = {}
 
-    def left(self, name: str, broker_id: int, address: str, heard_at: int) -> None:
+    def left(self, name: str, broker_id: int, address: str, heard_at: int, epoch: int = 0) -> None:
         """Notes that a broker is gone; one that only had the place of a former one is not noted."""
         key = name, broker_id
         former = self._left.get(key)
-        if former is not None and heard_at - former[1] <= RETURN_MS:
+        if former is not None and heard_at - former.heard_at <= RETURN_MS:
             return
         self._left.pop(key, None)
-        self._left[key] = address, heard_at
+        self._left[key] = FormerHolder(address, heard_at, epoch)
         while len(self._left) > MAX_FORMER or heard_at - self._oldest() > RETURN_MS:
             del self._left[next(iter(self._left))]
 
     def _oldest(self) -> int:
         """Returns when the first of them was heard of last."""
-        return next(iter(self._left.values()))[1]
+        return next(iter(self._left.values())).heard_at
+
+    def of(self, name: str, broker_id: int, now_ms: int) -> FormerHolder | None:
+        """Returns who had the name and id a short time ago and is gone."""
+        former = self._left.get((name, broker_id))
+        return former if former and now_ms - former.heard_at <= RETURN_MS else None
 
     def may_return(self, name: str, broker_id: int, address: str, now_ms: int) -> bool:
         """Returns whether this address had the name and id a short time ago."""
-        former, heard_at = self._left.get((name, broker_id), ("", 0))
-        return former == address and now_ms - heard_at <= RETURN_MS
+        former = self.of(name, broker_id, now_ms)
+        return former is not None and former.address == address
 
     def came(self, name: str, broker_id: int, address: str) -> None:
         """Notes that a broker is registered."""
-        if self._left.get((name, broker_id), ("", 0))[0] == address:
+        former = self._left.get((name, broker_id))
+        if former is not None and former.address == address:
             del self._left[name, broker_id]
 
 

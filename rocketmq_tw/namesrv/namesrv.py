@@ -67,7 +67,7 @@ class NameServer:
             clock, self.table, now_ms, config.scan_not_active_broker_interval / 1000
         )
         self.registrations = RegistrationRequests(
-            config, self.table, self.kv, self.liveness, now_ms, in_slices, in_thread
+            config, self.table, self.kv, self.liveness, clock, now_ms, in_slices, in_thread
         )
         families = (
             KvRequests(self.kv),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.namesrv.brokers import (
+    MAX_EPOCH_STEP,
     BrokerKey,
     FormerHolders,
     Holder,
@@ -76,6 +78,9 @@ class RouteTable:
         self._former = FormerHolders()
         #: Connection -> the brokers that registered over it.
         self._owned: dict[Any, dict[BrokerKey, None]] = {}
+        #: Name and id -> the living broker that had them and did not answer when another one asked
+        #: for them, while a former holder has them.
+        self._displaced: dict[tuple[str, int], BrokerKey] = {}
         #: Names whose topics' permissions were changed, until a broker of that name registers next.
         self._overruled: set[str] = set()
         self.queues = TopicQueues()
@@ -91,7 +96,8 @@ class RouteTable:
         """
         group = self._brokers.get(new.broker_name)
         addresses = {} if group is None else group.broker_addrs
-        if self._is_outdated(new, addresses):
+        holder = self._live.get(BrokerKey(new.cluster, addresses.get(new.broker_id, "")))
+        if holder is not None and self._is_outdated(new, holder, now_ms):
             self._forget_live(new.key)
             return MasterAddresses(), iter(())
         self._check_room(new, addresses)
@@ -114,7 +120,9 @@ class RouteTable:
         for broker_id, address in list(addresses.items()):
             if address == new.address and broker_id != new.broker_id:
                 del addresses[broker_id]
+                self._give_back(new.broker_name, broker_id, addresses)
         is_first = not addresses.get(new.broker_id)
+        self._displace(new, addresses.get(new.broker_id))
         addresses[new.broker_id] = new.address
         self._former.came(new.broker_name, new.broker_id, new.address)
         is_changed = (
@@ -133,6 +141,7 @@ class RouteTable:
             ha_address=new.ha_address,
             filter_servers=new.filter_servers,
             owner=new.owner,
+            host=new.host,
         )
         if smallest_before is not None and MASTER_ID <= new.broker_id < smallest_before:
             self._on_min_id_change(
@@ -151,7 +160,9 @@ class RouteTable:
         for broker_id in [known for known, its in addresses.items() if its == address]:
             del addresses[broker_id]
             if gone is not None:
-                self._former.left(broker_name, broker_id, address, gone.last_update)
+                heard_at, epoch = gone.last_update, gone.epoch
+                self._former.left(broker_name, broker_id, address, heard_at, epoch)
+            self._give_back(broker_name, broker_id, addresses)
         if not addresses:
             del self._brokers[broker_name]
             self._forget_name(broker_name)
@@ -190,20 +201,55 @@ class RouteTable:
     def holder(self, new: Registration, now_ms: int) -> Holder | None:
         """Returns the other living broker that has the name and id of `new`; None where there is
         none, or where its controller epoch is newer, which `register` judges."""
-        group = self._brokers.get(new.broker_name)
-        address = None if group is None else group.broker_addrs.get(new.broker_id)
-        if group is None or address is None or address == new.address:
+        live = self._holder_of(new.broker_name, new.broker_id, new.address, now_ms)
+        if live is None or self._is_outdated(new, live, now_ms):
             return None
-        live = self._living_at(address, self._clusters_of[new.broker_name], now_ms)
-        if live is None:
-            return None
-        epoch, new_epoch = live.data_version.state_version, new.topics.data_version.state_version
-        if new_epoch < epoch:
-            return None
-        is_member = new.address in group.broker_addrs.values()
-        may = is_member or 0 < epoch < new_epoch
+        members = self._brokers[new.broker_name].broker_addrs.values()
+        epoch = self._epoch_of(live, new.broker_id, now_ms)
+        may = new.address in members and new.host == live.host
+        may = may or 0 < epoch < new.epoch <= epoch + MAX_EPOCH_STEP
         may = may or self._former.may_return(new.broker_name, new.broker_id, new.address, now_ms)
-        return Holder(address, gives_way=may)
+        return Holder(live.key.address, gives_way=may)
+
+    def contested(
+        self, name: str, broker_id: int, address: str, host: str, now_ms: int
+    ) -> LiveBroker | None:
+        """Returns the living broker of another host that has the name and id to which a member of
+        the group, at `address`, changes; None where there is none, where the epochs of controllers
+        judge between the two, or where the member had them before."""
+        live = self._holder_of(name, broker_id, address, now_ms)
+        if live is None or live.host == host or self._epoch_of(live, broker_id, now_ms):
+            return None
+        if address not in self._brokers[name].broker_addrs.values():
+            return None
+        return None if self._former.may_return(name, broker_id, address, now_ms) else live
+
+    def silence(self, silent: LiveBroker) -> None:
+        """Forgets a broker that does not answer, where it is registered as it was."""
+        if self._live.get(silent.key) is silent:
+            self._forget([silent])
+
+    def make_room(self, new: Registration) -> LiveBroker | None:
+        """Forgets, and returns, the newest slave of the host that has most members of a full group,
+        where that of `new` has fewer: nobody fills a group for others. None where there is room, or
+        there can be none."""
+        group = self._brokers.get(new.broker_name)
+        if group is None or new.broker_id in group.broker_addrs:
+            return None
+        if len(group.broker_addrs) < MAX_MEMBERS:
+            return None
+        clusters = self._clusters_of[new.broker_name]
+        slaves = [
+            live
+            for broker_id, address in group.broker_addrs.items()
+            if broker_id != MASTER_ID and (live := self._at(address, clusters)) is not None
+        ]
+        hosts = Counter(live.host for live in slaves)
+        host, most = hosts.most_common(1)[0] if hosts else ("", 0)
+        if hosts[new.host] + 1 >= most:
+            return None
+        (gone,) = self._forget([next(live for live in reversed(slaves) if live.host == host)])
+        return gone
 
     def at_address(self, new: Registration, now_ms: int) -> LiveBroker | None:
         """Returns what is registered at the address of `new` and alive, in its cluster or under its
@@ -211,17 +257,58 @@ class RouteTable:
         clusters = [new.cluster, *self._clusters_of.get(new.broker_name, ())]
         return self._living_at(new.address, clusters, now_ms)
 
-    def _living_at(self, address: str, clusters: Iterable[str], now_ms: int) -> LiveBroker | None:
-        known = (self._live.get(BrokerKey(cluster, address)) for cluster in clusters)
-        return next((live for live in known if live and not live.is_silent(now_ms)), None)
+    def _holder_of(self, name: str, broker_id: int, address: str, now_ms: int) -> LiveBroker | None:
+        """Returns the living broker that has a name and id, where it is not the one at
+        `address`."""
+        group = self._brokers.get(name)
+        holder = None if group is None else group.broker_addrs.get(broker_id)
+        if holder is None or holder == address:
+            return None
+        return self._living_at(holder, self._clusters_of[name], now_ms)
 
-    def _is_outdated(self, new: Registration, addresses: dict[int, str]) -> bool:
-        other = addresses.get(new.broker_id)
-        if other is None or other == new.address:
+    def _living_at(self, address: str, clusters: Iterable[str], now_ms: int) -> LiveBroker | None:
+        live = self._at(address, clusters)
+        return live if live and not live.is_silent(now_ms) else None
+
+    def _at(self, address: str, clusters: Iterable[str]) -> LiveBroker | None:
+        known = (self._live.get(BrokerKey(cluster, address)) for cluster in clusters)
+        return next((live for live in known if live), None)
+
+    def _is_outdated(self, new: Registration, holder: LiveBroker, now_ms: int) -> bool:
+        """Whether the epoch of `new` is over, as that of another one at its place says. A former
+        holder without an epoch is of a group without controllers, where none says so."""
+        name, broker_id = new.broker_name, new.broker_id
+        if holder.key == new.key or new.epoch >= self._epoch_of(holder, broker_id, now_ms):
             return False
-        known = self.data_version(new.cluster, other)
-        version = new.topics.data_version
-        return known is not None and known.state_version > version.state_version
+        return new.epoch != 0 or not self._former.may_return(name, broker_id, new.address, now_ms)
+
+    def _epoch_of(self, holder: LiveBroker, broker_id: int, now_ms: int) -> int:
+        """Returns the epoch of the controllers at which the holder of a place counts. One that is
+        far ahead of the former holder's is no election's, and makes no other one count as old."""
+        former = self._former.of(holder.broker_name, broker_id, now_ms)
+        if former is None or former.address == holder.key.address:
+            return holder.epoch
+        return holder.epoch if holder.epoch <= former.epoch + MAX_EPOCH_STEP else former.epoch
+
+    def _displace(self, new: Registration, holder: str | None) -> None:
+        """Notes whose place `new` takes, where no epoch of controllers is the reason."""
+        if holder is None or holder == new.address:
+            return
+        live = self._at(holder, self._clusters_of[new.broker_name])
+        if live is not None and live.epoch == new.epoch == 0:
+            live.displaced_from = new.broker_id
+            self._displaced[new.broker_name, new.broker_id] = live.key
+
+    def _give_back(self, name: str, broker_id: int, addresses: dict[int, str]) -> None:
+        """Gives a free id to the living broker that had it before, and has said nothing since: a
+        former holder took it, and let it go."""
+        key = self._displaced.pop((name, broker_id), None)
+        live = None if key is None else self._live.get(key)
+        if live is None or live.displaced_from != broker_id or live.broker_name != name:
+            return
+        if live.key.address not in addresses.values():
+            live.displaced_from = None
+            addresses[broker_id] = live.key.address
 
     def _check_room(self, new: Registration, addresses: dict[int, str]) -> None:
         if new.broker_id not in addresses and len(new.topics.topic_config_table) == 1:
@@ -288,6 +375,10 @@ class RouteTable:
     def _forget_live(self, key: BrokerKey) -> LiveBroker | None:
         live = self._live.pop(key, None)
         if live is not None:
+            if live.displaced_from is not None:
+                place = live.broker_name, live.displaced_from
+                if self._displaced.get(place) == key:
+                    del self._displaced[place]
             keys = self._owned[live.owner]
             del keys[key]
             if not keys:

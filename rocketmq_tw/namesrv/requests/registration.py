@@ -12,12 +12,14 @@ from rocketmq_tw.namesrv.brokers import (
     DEFAULT_HEARTBEAT_TIMEOUT,
     BrokerKey,
     Holder,
+    LiveBroker,
     Registration,
     check_address,
     check_name,
 )
 from rocketmq_tw.namesrv.kv_config import ORDER_TOPIC_NAMESPACE, KvConfig
 from rocketmq_tw.namesrv.liveness import Liveness
+from rocketmq_tw.namesrv.requests.contests import Contests
 from rocketmq_tw.namesrv.requests.waiting import WaitingRegistrations
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.route_views import ZONE_NAME
@@ -61,6 +63,7 @@ class RegistrationRequests:
         table: RouteTable,
         kv: KvConfig,
         liveness: Liveness,
+        clock: Any,
         now_ms: Callable[[], int],
         in_slices: Slices,
         in_thread: InThread,
@@ -72,6 +75,7 @@ class RegistrationRequests:
         #: What a broker says later is not taken in before what it said first.
         self._turns = SerialQueue[IPeer]()
         self._waiting = WaitingRegistrations()
+        self._contests = Contests(clock, table.silence)
         self._config = config
         self._table = table
         self._kv = kv
@@ -105,6 +109,10 @@ class RegistrationRequests:
             check_name(ZONE_NAME, zone)
         # Stock 5.3.3 with compressedRegister deflates and says that it did not.
         compressed = header.compressed or request.body.startswith(ZLIB_START)
+        if not self._turns.is_busy(peer) and self._contested(header, peer) is not None:
+            return self._turns.run(
+                peer, lambda: self._take_contested(request, peer, header, compressed)
+            )
         if compressed or len(request.body) > SMALL or self._turns.is_busy(peer):
             key = BrokerKey(header.cluster_name, header.broker_addr)
             return self._waiting.add(
@@ -119,6 +127,33 @@ class RegistrationRequests:
         for _ in steps:
             pass
         return response
+
+    def _contested(self, header: RegisterBrokerRequestHeader, peer: IPeer) -> LiveBroker | None:
+        if not self._config.refuse_taken_broker_ids:
+            return None
+        return self._table.contested(
+            header.broker_name,
+            header.broker_id,
+            header.broker_addr,
+            host_of(peer.address),
+            self._now_ms(),
+        )
+
+    @inlineCallbacks
+    def _take_contested(
+        self,
+        request: RemotingCommand,
+        peer: IPeer,
+        header: RegisterBrokerRequestHeader,
+        compressed: bool,
+    ) -> Generator[Deferred[Any], Any, RemotingCommand]:
+        """Takes a registration as `_take_slowly`, once it is settled whether it gets the id that a
+        living broker of its group has."""
+        yield self._contests.settle(peer, header.broker_addr, lambda: self._contested(header, peer))
+        answer: RemotingCommand = yield self._waiting.alone(
+            lambda: self._take_slowly(request, peer, header, compressed)
+        )
+        return answer
 
     @inlineCallbacks
     def _take_slowly(
@@ -160,11 +195,22 @@ class RegistrationRequests:
             topics=body.topic_config_serialize_wrapper,
             filter_servers=tuple(body.filter_server_list),
             owner=peer,
+            host=host_of(peer.address),
         )
         self._check_speaker(new, peer)
         holder = self._table.holder(new, self._now_ms())
         if holder is not None:
             self._warn_of_two(new, holder)
+        displaced = self._table.make_room(new)
+        if displaced is not None:
+            self.log.error(
+                "group {name} is full, and most of it was registered from {host}: {displaced} makes"
+                " room for {address}",
+                name=new.broker_name,
+                host=displaced.host,
+                displaced=displaced.key.address,
+                address=new.address,
+            )
         is_new = self._table.data_version(*new.key) is None
         master, steps = self._table.register(new, self._now_ms())
         self._liveness.watch(peer)

@@ -75,6 +75,10 @@ class WaitingRegistrations:
         waiting.done = turns.run(peer, lambda: self._one.run(begin))
         return waiting.done.addErrback(given_up)
 
+    def alone(self, work: Callable[[], Any]) -> Deferred[Any]:
+        """Fires with what `work` returns, called while no other registration is taken in."""
+        return self._one.run(work)
+
     def _forget(self, peer: IPeer, key: BrokerKey, waiting: _Waiting) -> None:
         """Forgets a request that does not wait any more."""
         brokers = self._waiting.get(peer, {})

@@ -5,11 +5,13 @@ import zlib
 from typing import Any
 
 import pytest
-from twisted.logger import capturedLogs
+from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.namesrv import route_table
 from rocketmq_tw.net.administrators import ADMINISTRATOR
 from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.network import FakePeer
 
@@ -497,3 +499,167 @@ def test_permissions_that_a_stranger_changed_are_the_brokers_again(namesrv: Any,
     namesrv.ask(103, REGISTRATION, data)
     assert perm() == 10 - changed and is_changed() == "false"
     namesrv.ask(code, {"brokerName": "nobody"}, peer=FakePeer("10.0.0.66:5"))
+
+
+OWNER = {"brokerAddr": "10.0.0.1:10911", "haServerAddr": "10.0.0.1:10912"}
+OTHER = {"brokerAddr": "10.0.0.2:10911", "haServerAddr": "10.0.0.2:10912"}
+
+
+class Members:
+    """A master at 10.0.0.1 and a slave with the id 7 at 10.0.0.2."""
+
+    def __init__(self, namesrv: Any) -> None:
+        self.namesrv = namesrv
+        self.owner, self.other = FakePeer("10.0.0.1:40000"), FakePeer("10.0.0.2:40000")
+        namesrv.register(peer=self.owner, **OWNER)
+        namesrv.register(broker_id=7, peer=self.other, **OTHER)
+
+    def asks(self, broker_id: int = 0) -> list[Any]:
+        """The slave registers with another id; the answer, or the failure, once it comes."""
+        answers: list[Any] = []
+        body = {"topicConfigSerializeWrapper": {"topicConfigTable": {}}}
+        fields = {**REGISTRATION, **OTHER, "brokerId": str(broker_id)}
+        command = RemotingCommand(103, ext_fields=fields, body=json.dumps(body).encode())
+        answer = self.namesrv.server.handlers[103](command, self.other)
+        if isinstance(answer, Deferred):
+            answer.addBoth(answers.append)
+        else:
+            answers.append(answer)
+        return answers
+
+    def answer(self) -> None:
+        """The master answers what it was asked."""
+        for request, asking in self.owner.requests:
+            if not asking.called:
+                asking.callback(request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED))
+
+    def pass_seconds(self, seconds: int, *, answering: bool) -> None:
+        for _ in range(seconds * 2):
+            if answering:
+                self.answer()
+            self.namesrv.clock.advance(0.5)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        return dict(self.namesrv.addresses("T1")["broker-a"])
+
+
+def test_a_member_does_not_take_the_id_of_one_that_answers(namesrv: Any) -> None:
+    """Whoever registers is a slave of any group, and was its master a moment later."""
+    group = Members(namesrv)
+    answers = group.asks()
+    group.pass_seconds(9, answering=True)
+    assert not answers, "the former master of a DLedger group gives its id up a little later"
+    with capturedLogs() as events:
+        group.pass_seconds(3, answering=True)
+    (refusal,) = answers
+    assert "is broker broker-a 0 and alive" in refusal.getErrorMessage()
+    assert any(event["log_level"].name == "error" for event in events)
+    assert group.addresses == {"0": "10.0.0.1:10911", "7": "10.0.0.2:10911"}
+    assert namesrv.register(peer=group.owner, **OWNER).code == 0
+
+
+def test_a_member_gets_the_id_once_its_holder_gives_it_up(namesrv: Any) -> None:
+    """As in a DLedger group, whose elections name servers know nothing of."""
+    group = Members(namesrv)
+    answers = group.asks()
+    group.pass_seconds(2, answering=True)
+    namesrv.register(broker_id=1, peer=group.owner, **OWNER)
+    group.pass_seconds(2, answering=True)
+    assert [answer.code for answer in answers] == [0]
+    assert group.addresses == {"0": "10.0.0.2:10911", "1": "10.0.0.1:10911"}
+
+
+def test_a_member_gets_the_id_of_one_that_does_not_answer(namesrv: Any) -> None:
+    """Its machine died without a word; the name server would miss it after two minutes."""
+    group = Members(namesrv)
+    answers = group.asks()
+    with capturedLogs() as events:
+        group.pass_seconds(4, answering=False)
+    assert [answer.code for answer in answers] == [0]
+    assert any("does not answer" in formatEvent(event) for event in events)
+    assert group.addresses == {"0": "10.0.0.2:10911"}
+
+
+def test_a_holder_that_was_paused_is_heard_again(namesrv: Any) -> None:
+    """And where it only gives the id up then, the new holder has it at once."""
+    group = Members(namesrv)
+    group.asks()
+    group.pass_seconds(4, answering=False)
+    assert namesrv.register(peer=group.owner, **OWNER).code == 0
+    assert group.addresses == {"0": "10.0.0.1:10911"}
+    namesrv.register(broker_id=1, peer=group.owner, **OWNER)
+    assert group.addresses == {"0": "10.0.0.2:10911", "1": "10.0.0.1:10911"}
+    group.other.lose()
+    assert group.addresses == {"1": "10.0.0.1:10911"}
+
+
+def test_many_who_ask_for_an_id_ask_its_holder_once(namesrv: Any) -> None:
+    group = Members(namesrv)
+    for number in range(3, 9):
+        host = f"10.0.0.{number}"
+        fields = {"brokerAddr": f"{host}:10911", "haServerAddr": f"{host}:10912"}
+        group.other = FakePeer(f"{host}:40000")
+        namesrv.register(broker_id=number + 10, peer=group.other, **fields)
+        answer = namesrv.server.handlers[103](
+            RemotingCommand(103, ext_fields=REGISTRATION | fields | {"brokerId": "0"}), group.other
+        )
+        assert isinstance(answer, Deferred)
+        answer.addErrback(lambda _: None)
+    assert len(group.owner.requests) == 1
+
+
+HUGE = 10**12
+
+
+def test_an_epoch_far_ahead_does_not_make_the_masters_own_old(namesrv: Any) -> None:
+    owner = FakePeer("10.0.0.1:40000")
+    namesrv.register(peer=owner, state_version=5, **OWNER)
+    stranger = FakePeer("10.0.0.66:40000")
+    with pytest.raises(RequestError, match="alive"):
+        namesrv.register(peer=stranger, state_version=HUGE, **OTHER)
+    # Nor as a slave that changes its id.
+    namesrv.register(broker_id=7, peer=stranger, state_version=HUGE, **OTHER)
+    with pytest.raises(RequestError, match="alive"):
+        namesrv.register(peer=stranger, state_version=HUGE, **OTHER)
+    for epoch in (5, 6):
+        assert namesrv.register(peer=owner, state_version=epoch, **OWNER).code == 0
+        assert namesrv.addresses("T1")["broker-a"]["0"] == "10.0.0.1:10911"
+
+
+@pytest.mark.parametrize(("former", "ahead"), [(5, HUGE), (0, HUGE), (0, 1)])
+@pytest.mark.parametrize("is_other", [False, True])
+def test_an_epoch_that_was_made_up_meanwhile_keeps_no_master_out(
+    namesrv: Any, former: int, ahead: int, is_other: bool
+) -> None:
+    """The master is started again, or another one was elected meanwhile."""
+    owner = FakePeer("10.0.0.1:40000")
+    namesrv.register(peer=owner, state_version=former, **OWNER)
+    owner.lose()
+    stranger = FakePeer("10.0.0.66:40000")
+    fields = {"brokerAddr": "10.0.0.66:10911", "haServerAddr": "10.0.0.66:10912"}
+    namesrv.register(peer=stranger, state_version=ahead, **fields)
+    if is_other and former:
+        namesrv.register(peer=FakePeer("10.0.0.2:4"), state_version=former + 1, **OTHER)
+        assert namesrv.addresses("T1") == {"broker-a": {"0": "10.0.0.2:10911"}}
+    else:
+        namesrv.register(peer=FakePeer("10.0.0.1:40001"), state_version=former, **OWNER)
+        assert namesrv.addresses("T1") == {"broker-a": {"0": "10.0.0.1:10911"}}
+    with pytest.raises(RequestError, match="alive"):
+        namesrv.register(peer=stranger, state_version=HUGE, **fields)
+
+
+def test_nobody_fills_a_group_for_its_members(namesrv: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(route_table, "MAX_MEMBERS", 6)
+    namesrv.register(peer=FakePeer("10.0.0.1:40000"), **OWNER)
+    stranger = FakePeer("10.0.0.66:40000")
+    for number in range(1, 6):
+        namesrv.register(broker_id=number, port=20000 + number, peer=stranger)
+    with pytest.raises(RequestError, match="6 brokers named"):
+        namesrv.register(broker_id=6, port=20006, peer=stranger)
+    with capturedLogs() as events:
+        assert namesrv.register(broker_id=8, peer=FakePeer("10.0.0.2:1"), **OTHER).code == 0
+    (event,) = [event for event in events if event["log_level"].name == "error"]
+    assert "10.0.0.66" in formatEvent(event)
+    found = namesrv.addresses("T1")["broker-a"]
+    assert found["0"] == "10.0.0.1:10911" and found["8"] == "10.0.0.2:10911" and len(found) == 6
