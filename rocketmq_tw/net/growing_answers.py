@@ -76,15 +76,6 @@ class GrowingAnswers:
 
         return self._shared.get(key, collect)
 
-    def whole(
-        self, request: RemotingCommand, table: str, prepare: Callable[[], Callable[[], bytes]]
-    ) -> Deferred[RemotingCommand]:
-        """Fires with the response to `request` that has the whole of `table`: what `prepare`
-        returns makes its bytes, in a thread. One such body is made at a time, and requests that
-        wait for the same one share it. Fails with what these functions raise."""
-        made = self._shared.get(table, lambda: self._in_thread(prepare()))
-        return made.addCallback(lambda body: request.response(body=body))
-
     def after(
         self,
         steps: Iterator[None],

@@ -28,7 +28,6 @@ from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX, RETRY_PREFIX
 from rocketmq_tw.net.changes import changed
-from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.queues import (
@@ -146,7 +145,7 @@ class AssignmentRequests:
         self._groups = tables.groups
         self._clients = clients
         self._queues_of = queues_of
-        self._growing = GrowingAnswers(host.in_slices, host.in_thread)
+        self._whole = tables.whole
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -202,9 +201,11 @@ class AssignmentRequests:
         )
         return self._modes.set(body).addCallback(lambda _: request.response())
 
-    def all_modes(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+    def all_modes(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 402: the modes of all groups, for slaves."""
-        return self._growing.whole(request, "modes", self._modes.encoded)
+        return self._whole.answer(request, "modes", self._modes.encoded)
 
     def _mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
         """Returns the mode that was set for the topic and group, or the default; retry topics are

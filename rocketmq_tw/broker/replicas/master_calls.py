@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import javaproperties
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.net.whole_tables import ask_for_whole
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.queues import MessageRequestModeTable
@@ -52,10 +54,10 @@ class MasterCalls:
         self._in_thread = in_thread
 
     def table(self, address: str, code: int, decode: Callable[[bytes], B]) -> Deferred[B]:
-        """Fires with one of the tables that a slave copies, 21, 43, 45 or 201, as `decode` makes it
-        in a thread."""
-        asked = self._ask(address, code)
-        return asked.addCallback(lambda response: self._in_thread(lambda: decode(response.body)))
+        """Fires with one of the tables that a slave copies, 21, 43, 45, 201 or 402, as `decode`
+        makes it in a thread; in parts where the master knows them and it is large."""
+        asked = ask_for_whole(lambda header: self._ask(address, code, header))
+        return asked.addCallback(lambda parts: self._in_thread(lambda: decode(b"".join(parts))))
 
     def log_range(self, address: str) -> Deferred[LogRange]:
         """Fires with which log the master has now."""
@@ -86,13 +88,15 @@ class MasterCalls:
         """Fires with how groups read topics (402); None where the master knows no such thing, as
         with 4.x."""
 
-        def read(response: RemotingCommand) -> MessageRequestModeTable | None:
-            if response.code != ResponseCode.SUCCESS:
-                return None
-            return decode_body(MessageRequestModeTable, response.body)
+        def unknown(failure: Failure) -> None:
+            failure.trap(RequestError)
 
-        command = RemotingCommand.request(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
-        return self._client.request(address, command, TIMEOUT).addCallback(read)
+        asked: Deferred[Any] = self.table(
+            address,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+            lambda data: decode_body(MessageRequestModeTable, data),
+        )
+        return asked.addErrback(unknown)
 
     def max_queue_offset(self, address: str, topic: str, queue_id: int) -> Deferred[int]:
         """Fires with where a queue of the master ends; 0 where it has none."""

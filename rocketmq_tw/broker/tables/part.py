@@ -32,6 +32,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.whole_tables import WholeTables
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -85,14 +86,16 @@ class Tables(Part):
         for table in (topics, groups):
             table.removed.add(stats.traffic.forget)
         growing = GrowingAnswers(host.in_slices, in_thread)
-        self.offset_requests = OffsetRequests(
-            offsets, topics, self.mappings, groups, store, growing
+        #: Answers with the tables that slaves copy.
+        self.whole = whole = WholeTables(
+            host.reactor, host.in_slices, in_thread, host.net_config.frame_max_length
         )
+        self.offset_requests = OffsetRequests(offsets, topics, self.mappings, groups, store, whole)
         mappings, announcements = self.mappings, self.announcements
         families = (
             TopicChangeRequests(config, topics, mappings, offsets, store, announcements, growing),
-            TopicViewRequests(config, topics, mappings, store, stats.traffic, growing),
-            GroupRequests(groups, offsets, role, growing),
+            TopicViewRequests(config, topics, mappings, store, stats.traffic, growing, whole),
+            GroupRequests(groups, offsets, role, growing, whole),
             self.offset_requests,
         )
         self._creation_times = CreationTimes(host.reactor, topics.is_system)
@@ -149,6 +152,9 @@ class Tables(Part):
             KeptTable("groups", self.groups.load, self.groups.when_written),
             KeptTable("offsets", self.offsets.load, self._write_offsets, seconds),
         ]
+
+    def stop(self) -> None:
+        self.whole.stop()
 
     def metrics(self) -> Iterable[Metric]:
         yield gauge("rocketmq_topic_number", len(self.topics.all()))

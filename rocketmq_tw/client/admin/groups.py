@@ -73,7 +73,7 @@ class GroupAdmin(ServerRequests):
     def groups(self, broker: str) -> Deferred[SubscriptionGroupTable]:
         """Fires with all groups that one broker knows, with their settings."""
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-        return self._body(broker, code, SubscriptionGroupTable)
+        return self._whole(broker, code, SubscriptionGroupTable)
 
     def delete_group(
         self, broker: str, group: str, *, clean_offset: bool = False

@@ -11,6 +11,7 @@ from rocketmq_tw.client.properties import from_text, to_text
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.net.whole_tables import ask_for_whole
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
@@ -68,6 +69,17 @@ class ServerRequests:
         self, address: str, code: int, body_type: type[B], header: Header | None = None
     ) -> Deferred[B]:
         return self._read(address, RemotingCommand.request(code, header), _body_reader(body_type))
+
+    def _whole(self, address: str, code: int, body_type: type[B]) -> Deferred[B]:
+        """As `_body`, about a table that may fit no frame."""
+
+        def ask(header: Header) -> Deferred[RemotingCommand]:
+            return self._read(address, RemotingCommand.request(code, header), check_success)
+
+        def read(parts: list[bytes]) -> B:
+            return decode_body(body_type, b"".join(parts))
+
+        return ask_for_whole(ask).addCallback(read)
 
     def _header(self, address: str, code: int, header: Header, answer: type[H]) -> Deferred[H]:
         return self._read(

@@ -86,7 +86,7 @@ class TopicAdmin(ServerRequests):
 
     def topics(self, broker: str) -> Deferred[TopicConfigTable]:
         """Fires with all topics that one broker has, with their settings."""
-        return self._body(broker, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+        return self._whole(broker, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
 
 
 def _creation(config: TopicConfig, **fields: Any) -> CreateTopicRequestHeader:

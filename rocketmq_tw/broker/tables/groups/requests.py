@@ -21,6 +21,7 @@ from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.net.changes import changed, listed
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.whole_tables import WholeTables
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.groups import (
     GroupForbidden,
@@ -56,8 +57,10 @@ class GroupRequests:
         offsets: GroupOffsets,
         role: RoleHolder,
         growing: GrowingAnswers,
+        whole: WholeTables,
     ) -> None:
         self._growing = growing
+        self._whole = whole
         self._groups = groups
         self._offsets = offsets
         self._role = role
@@ -118,12 +121,12 @@ class GroupRequests:
             groups=listed(changes, len(configs)),
         )
 
-    def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+    def all(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """201: all groups, as slaves and tools copy them."""
         groups = self._groups
-        return self._growing.whole(
-            request, "groups", lambda: partial(groups.encode, groups.table())
-        )
+        return self._whole.answer(request, "groups", lambda: partial(groups.encode, groups.table()))
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """352: one group; one that may be made by its first use is made."""

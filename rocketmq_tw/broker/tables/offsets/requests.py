@@ -11,8 +11,8 @@ from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.message.layout import physical_offset
-from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.whole_tables import WholeTables
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -47,9 +47,9 @@ class OffsetRequests:
         mappings: QueueMappings,
         groups: GroupTable,
         store: IMessageStore,
-        growing: GrowingAnswers,
+        whole: WholeTables,
     ) -> None:
-        self._growing = growing
+        self._whole = whole
         self._offsets = offsets
         self._topics = topics
         self._mappings = mappings
@@ -121,9 +121,11 @@ class OffsetRequests:
         self._offsets.commit(group, topic, queue_id, header.commit_offset, peer.address)
         return request.response()
 
-    def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+    def all(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """43: all offsets, as they are in the file."""
-        return self._growing.whole(request, "offsets", self._offsets.encoder)
+        return self._whole.answer(request, "offsets", self._offsets.encoder)
 
     def _logic(
         self, header: QueryConsumerOffsetRequestHeader | UpdateConsumerOffsetRequestHeader

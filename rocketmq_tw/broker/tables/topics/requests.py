@@ -21,6 +21,7 @@ from rocketmq_tw.message import names
 from rocketmq_tw.net.changes import changed, listed
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.whole_tables import WholeTables
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire import permissions
@@ -261,6 +262,7 @@ class TopicViewRequests:
         store: IMessageStore,
         traffic: Traffic,
         growing: GrowingAnswers,
+        whole: WholeTables,
     ) -> None:
         self._config = config
         self._topics = topics
@@ -268,6 +270,7 @@ class TopicViewRequests:
         self._store = store
         self._traffic = traffic
         self._growing = growing
+        self._whole = whole
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -277,11 +280,13 @@ class TopicViewRequests:
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
         }
 
-    def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+    def all(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """21: all topics and how static ones lie on this broker, as slaves and tools copy them."""
-        return self._growing.whole(request, "topics", self._whole)
+        return self._whole.answer(request, "topics", self._encoder)
 
-    def _whole(self) -> Callable[[], bytes]:
+    def _encoder(self) -> Callable[[], bytes]:
         table = self._topics.table()
         table.mapping_data_version = self._mappings.data_version
         table.topic_queue_mapping_info_map = {}
