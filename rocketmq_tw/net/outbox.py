@@ -17,7 +17,7 @@ from rocketmq_tw.runtime.turns import IReactorTurns
 
 #: Bytes from which on data does not wait for the turn's end, and goes through the transport, which
 #: must learn of it.
-SIZE_LIMIT = 64 * 1024
+SIZE_LIMIT = 128 * 1024
 
 
 def send_now(transport: Any, data: bytes) -> None:
