@@ -9,8 +9,8 @@ import rich_click as click
 from rocketmq_tw.admin.tool import fail
 
 NO_ACCOUNTS = (
-    "there is no access control yet, and nothing is changed: restrict who reaches ports, and who"
-    " may administer with adminAddresses"
+    "there is no access control yet, and nothing is changed: restrict who reaches ports, who"
+    " may administer with adminAddresses, and who may be a broker with clusterAddresses"
 )
 #: Commands to their options: letter and long name, with ! where the option is required.
 _ACCOUNTS: Mapping[str, str] = {

@@ -48,6 +48,8 @@ class NettyServerConfig(Config, frozen=True):
     # Ours: stock has no such key.
     #: From where administrators are heard, beside this machine.
     admin_addresses: NetworkList = ""
+    #: From where brokers of the cluster are heard, beside this machine; empty: from everywhere.
+    cluster_addresses: NetworkList = ""
     #: The load balancers that tell whose connections they pass on (HAProxy's header).
     ha_proxy_addresses: NetworkList = ""
 

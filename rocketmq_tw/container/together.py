@@ -64,11 +64,11 @@ class SharedMachine:
 @implementer(IRemotingServer)
 class BrokerServer:
     """The shared server as one broker has it: listeners of that server, but slaves from the
-    networks of the broker's own `haAddresses`."""
+    networks of the broker's own `haAddresses`, or else of the container's `clusterAddresses`."""
 
-    def __init__(self, server: IRemotingServer, ha_addresses: str) -> None:
+    def __init__(self, server: IRemotingServer, ha_addresses: str, cluster: str) -> None:
         self._server = server
-        self._check = SlaveAddressCheck(ha_addresses)
+        self._check = SlaveAddressCheck(ha_addresses, cluster)
 
     def listener(
         self,
@@ -144,7 +144,11 @@ class BrokersTogether:
                 other_configs=machine.other_configs,
                 files=machine.files,
                 client=machine.client,
-                server=BrokerServer(machine.server, setup.store_config.ha_addresses),
+                server=BrokerServer(
+                    machine.server,
+                    setup.store_config.ha_addresses,
+                    machine.net_config.cluster_addresses,
+                ),
                 in_thread=machine.in_thread,
                 neighbours=self.neighbours,
                 keep_config=where_possible(

@@ -78,10 +78,6 @@ _GUARDS: Mapping[int, _Guard] = {
 }
 
 
-def _nobody(request: RemotingCommand, peer: IPeer) -> bool:
-    return False
-
-
 class AdministratorCheck:
     """A `RequestCheck` that identifies administrators, and refuses others what is theirs.
 
@@ -93,7 +89,7 @@ class AdministratorCheck:
     def __init__(
         self,
         config: NettyServerConfig,
-        is_of_the_cluster: Callable[[RemotingCommand, IPeer], bool] = _nobody,
+        is_of_the_cluster: Callable[[RemotingCommand, IPeer], bool],
     ) -> None:
         self._networks = Networks(config.admin_addresses)
         self._is_of_the_cluster = is_of_the_cluster

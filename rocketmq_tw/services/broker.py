@@ -27,7 +27,6 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.container.child import Supervision, read_settings
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.metrics.instruments import Metric
-from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.interfaces import AccessChecks
@@ -42,6 +41,7 @@ from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.replication.links.members import SlaveAddressCheck
 from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.derived import of_broker
 from rocketmq_tw.services.failed_start import (
@@ -145,8 +145,10 @@ class BrokerService(service.Service):
             self._refuse_to_start(error, KeysToChange())
             return
         access = AccessChecks(
-            requests=[AdministratorCheck(self._net)],
-            connections=[SlaveAddressCheck(self.store_config.ha_addresses)],
+            requests=request_checks(self._net, self._reactor.seconds),
+            connections=[
+                SlaveAddressCheck(self.store_config.ha_addresses, self._net.cluster_addresses)
+            ],
         )
         server = RemotingServer(self._reactor, self._net, tls=tls, access=access)
         self._client, self._server = client, server

@@ -26,7 +26,6 @@ from rocketmq_tw.container.separate import BrokersApart, spawn_with
 from rocketmq_tw.container.together import BrokersTogether, SharedMachine
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.address import join_address
-from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.interfaces import AccessChecks
@@ -35,6 +34,7 @@ from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.derived import of_container
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
@@ -95,7 +95,7 @@ class ContainerService(service.Service):
                 tls=self._tls,
                 frame_limit=self._net.frame_max_length,
             )
-            access = AccessChecks(requests=[AdministratorCheck(self._net)])
+            access = AccessChecks(requests=request_checks(self._net, self._reactor.seconds))
             self._server = RemotingServer(
                 self._reactor, self._net, tls=ServerTls(self._tls), access=access
             )

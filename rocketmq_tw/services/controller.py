@@ -20,7 +20,6 @@ from rocketmq_tw.controller.controller import Controller, ControllerConfigError,
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.address import split_address
-from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.interfaces import AccessChecks, IPeer
@@ -31,6 +30,7 @@ from rocketmq_tw.raft.core.config import NodeConfig
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.derived import of_controller
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
@@ -103,7 +103,9 @@ class ControllerService(service.Service):
             _, port = split_address(config.peers[member])
             net = msgspec.structs.replace(loaded[NettyServerConfig], listen_port=port)
             tls = loaded[TlsConfig]
-            access = AccessChecks(requests=[AdministratorCheck(net, self._is_of_the_cluster)])
+            access = AccessChecks(
+                requests=request_checks(net, self._reactor.seconds, self._is_of_the_cluster)
+            )
             self._server = RemotingServer(self._reactor, net, tls=ServerTls(tls), access=access)
             self._client = RemotingClient(self._reactor, loaded[NettyClientConfig], tls=tls)
             store = self._open_store(config)

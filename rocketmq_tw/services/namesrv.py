@@ -20,13 +20,13 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
-from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.runtime.threads import in_pool
+from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerService
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
@@ -106,7 +106,7 @@ class NamesrvService(service.Service):
                 self._reactor,
                 self._net,
                 tls=ServerTls(self._tls),
-                access=AccessChecks(requests=[AdministratorCheck(self._net)]),
+                access=AccessChecks(requests=request_checks(self._net, self._reactor.seconds)),
             )
             self._client = RemotingClient(self._reactor, self._client_config, tls=self._tls)
             self._name_server = NameServer(

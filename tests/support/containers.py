@@ -16,10 +16,10 @@ from rocketmq_tw.container.interface import BrokerIdentity, BrokerSetup
 from rocketmq_tw.container.requests import ContainerRequests
 from rocketmq_tw.container.together import BrokersTogether, SharedMachine
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.live_config import CONTAINER_RULES, LiveConfig, in_config_file
 from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
@@ -76,7 +76,7 @@ class ContainerInMemory:
         self.texts: dict[str, str] = {}
         self.config = BrokerContainerConfig(**keys)
         self.net = NettyServerConfig(bind_address=HOST, listen_port=PORT)
-        access = AccessChecks(requests=[AdministratorCheck(self.net)])
+        access = AccessChecks(requests=request_checks(self.net, self.machine.seconds))
         self.server = RemotingServer(self.machine, self.net, access=access)
         threads = Threads()
         self.together = BrokersTogether(

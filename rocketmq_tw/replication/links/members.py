@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.net.cluster_peers import ClusterPeers, only_the_cluster
 from rocketmq_tw.net.interfaces import IIdentified
 from rocketmq_tw.net.networks import Networks, host_of
 from rocketmq_tw.wire.codes import ResponseCode
@@ -124,14 +125,21 @@ class RegisteredReplicas:
 
 class SlaveAddressCheck:
     """A `ConnectionCheck` that lets in connections from `networks` alone, as haAddresses names
-    them; everybody where it is empty."""
+    them; where it is empty, from the brokers that clusterAddresses names, and else from
+    everywhere."""
 
-    def __init__(self, networks: str) -> None:
+    def __init__(self, networks: str, cluster: str = "") -> None:
         self._networks = Networks(networks)
+        self._cluster = ClusterPeers(cluster)
 
     def __call__(self, connection: IIdentified) -> None:
-        if self._networks and connection.address not in self._networks:
+        host = host_of(connection.address)
+        if self._networks:
+            if connection.address not in self._networks:
+                raise RequestError(
+                    ResponseCode.NO_PERMISSION, f"{host} is not in haAddresses of this broker"
+                )
+        elif connection.address not in self._cluster:
             raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"{host_of(connection.address)} is not in haAddresses of this broker",
+                ResponseCode.NO_PERMISSION, f"an HA connection {only_the_cluster(connection)}"
             )

@@ -13,11 +13,11 @@ from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.controller.controller import Controller
 from rocketmq_tw.net.address import split_address
-from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.interfaces import AccessChecks, IPeer
 from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
@@ -40,9 +40,11 @@ class ControllerProcess(Process):
         on_apply: Callable[[ControllerProcess, int], None] | None = None,
         *,
         admin_addresses: str = "",
+        cluster_addresses: str = "",
     ) -> None:
         super().__init__(simulation, split_address(PEERS[member])[0])
         self._admin_addresses = admin_addresses
+        self._cluster_addresses = cluster_addresses
         self.member = member
         self.controller: Controller | None = None
         self.config = self._read_config(keys)
@@ -76,10 +78,13 @@ class ControllerProcess(Process):
             self._observe(controller, self._on_apply)
         host, port = split_address(PEERS[self.member])
         net = NettyServerConfig(
-            bind_address=host, listen_port=port, admin_addresses=self._admin_addresses
+            bind_address=host,
+            listen_port=port,
+            admin_addresses=self._admin_addresses,
+            cluster_addresses=self._cluster_addresses,
         )
-        check = AdministratorCheck(net, controller.is_of_the_cluster)
-        server = RemotingServer(clock, net, access=AccessChecks(requests=[check]))
+        checks = request_checks(net, clock.seconds, controller.is_of_the_cluster)
+        server = RemotingServer(clock, net, access=AccessChecks(requests=checks))
         controller.start(server)
         return controller
 
@@ -108,12 +113,23 @@ class Controllers(Simulation):
     """Three controllers; `config` are keys that all of them have. `ask` asks from `asker`."""
 
     def __init__(
-        self, on: Simulation | None = None, *, admin_addresses: str = "", **config: Any
+        self,
+        on: Simulation | None = None,
+        *,
+        admin_addresses: str = "",
+        cluster_addresses: str = "",
+        **config: Any,
     ) -> None:
         super().__init__(on)
         self.asker = "10.9.9.9"
         self.processes = {
-            member: ControllerProcess(self, member, config, admin_addresses=admin_addresses)
+            member: ControllerProcess(
+                self,
+                member,
+                config,
+                admin_addresses=admin_addresses,
+                cluster_addresses=cluster_addresses,
+            )
             for member in PEERS
         }
         for member in PEERS:

@@ -44,6 +44,7 @@ OURS = {
     "haProxyAddresses",
     "advertisedAddress",
     "brokerProcesses",
+    "clusterAddresses",
     "brokerStopTimeoutMillis",
     "checkCRCOnRead",
     "controllerSnapshotInterval",

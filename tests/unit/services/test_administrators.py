@@ -12,9 +12,9 @@ from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
-from rocketmq_tw.net.administrators import AdministratorCheck
 from rocketmq_tw.net.interfaces import AccessChecks
 from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
@@ -35,7 +35,7 @@ class World:
         config = NettyServerConfig(
             bind_address="127.0.0.1", listen_port=port, admin_addresses=admin_addresses
         )
-        access = AccessChecks(requests=[AdministratorCheck(config)])
+        access = AccessChecks(requests=request_checks(config, self.clock.seconds))
         self.server = RemotingServer(self.clock, config, access=access)
 
     def ask(self, host: str, code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
