@@ -414,11 +414,17 @@ class RouteTable:
             self.queues.remove(topic, name)
         return len(holders)
 
-    def set_writable(self, broker_name: str, writable: bool) -> tuple[int, Iterator[None]]:
+    def set_writable(
+        self,
+        broker_name: str,
+        writable: bool,
+        changed: dict[tuple[int, int], int] | None = None,
+    ) -> tuple[int, Iterator[None]]:
         """Takes the write permission of all topics of a broker, or gives them read and write, with
-        the steps; how many topics those are."""
+        the steps; how many topics those are. `changed`: see `TopicQueues.change_permission`."""
         change = _give_read_and_write if writable else _take_write
-        return self.queues.count_of(broker_name), self.queues.change_permission(broker_name, change)
+        steps = self.queues.change_permission(broker_name, change, changed)
+        return self.queues.count_of(broker_name), steps
 
     def overrule(self, broker_name: str) -> None:
         """Makes the next registration of a broker of this name count as changed, so that its topics

@@ -146,12 +146,21 @@ class TopicQueues:
         finally:
             self._sweeps -= 1
 
-    def change_permission(self, broker_name: str, change: Callable[[int], int]) -> Iterator[None]:
-        """Changes the permission of all topics that a broker has now."""
+    def change_permission(
+        self,
+        broker_name: str,
+        change: Callable[[int], int],
+        changed: dict[tuple[int, int], int] | None = None,
+    ) -> Iterator[None]:
+        """Changes the permission of all topics that a broker has now; counts in `changed`, by new
+        and old permission, the topics whose permission is another now."""
         for number, topic in enumerate(self.of_broker(broker_name)):
             queues = self._topics.get(topic, _NOTHING).get(broker_name)
             if queues is not None:
-                queues.perm = change(queues.perm)
+                before, queues.perm = queues.perm, change(queues.perm)
+                if changed is not None and queues.perm != before:
+                    kind = queues.perm, before
+                    changed[kind] = changed.get(kind, 0) + 1
             if number % _STEP == _STEP - 1:
                 yield
 

@@ -17,9 +17,13 @@ def changed(now: Any, before: Any) -> str:
     return f"{_told(now)} (was {_told(before)})"
 
 
-def listed(entries: Iterable[str], number: int) -> str:
-    """Returns the first of so many `entries`, and how many more there are."""
-    told = ", ".join(islice(entries, NAMED)) or "nothing"
+def listed(entries: Iterable[str], number: int | None = None) -> str:
+    """Returns the first of so many `entries`, and how many more there are; where to count them
+    costs too much, whether there are more."""
+    found = iter(entries)
+    told = ", ".join(islice(found, NAMED)) or "nothing"
+    if number is None:
+        return told if next(found, None) is None else f"{told} and more"
     return told if number <= NAMED else f"{told} and {number - NAMED} more"
 
 

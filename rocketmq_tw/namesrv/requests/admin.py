@@ -1,6 +1,6 @@
 """What an administrator changes: 205, 327 permissions; 216, 217 topics; 318, 319 configuration."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -58,13 +58,12 @@ class NamesrvAdminRequests:
         """205: takes the write permission of all topics of a broker; tells how many they are. Asked
         by a stranger, that holds until the broker's next registration."""
         name = request.header(WipeWritePermOfBrokerRequestHeader).broker_name
-        count, steps = self._set_writable(name, False, peer)
-        self._say_changed(
-            peer, f"took the write permission of broker {name!r} in {count} topics", count
+        what = f"took the write permission of broker {name!r}"
+        return self._set_writable(name, False, peer, what).addCallback(
+            lambda count: request.response(
+                header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+            )
         )
-        header = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
-        changed = self._in_slices(steps)
-        return changed.addCallback(lambda _: request.response(header=header))
 
     def add_write_permission(
         self, request: RemotingCommand, peer: IPeer
@@ -72,20 +71,27 @@ class NamesrvAdminRequests:
         """327: gives all topics of a broker read and write permission, for as long as 205 takes the
         latter; tells how many they are."""
         name = request.header(AddWritePermOfBrokerRequestHeader).broker_name
-        count, steps = self._set_writable(name, True, peer)
-        self._say_changed(
-            peer, f"gave broker {name!r} its write permission in {count} topics", count
+        what = f"gave broker {name!r} its write permission"
+        return self._set_writable(name, True, peer, what).addCallback(
+            lambda count: request.response(
+                header=AddWritePermOfBrokerResponseHeader(add_topic_count=count)
+            )
         )
-        header = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
-        changed = self._in_slices(steps)
-        return changed.addCallback(lambda _: request.response(header=header))
 
     def _set_writable(
-        self, broker_name: str, writable: bool, peer: IPeer
-    ) -> tuple[int, Iterator[None]]:
+        self, broker_name: str, writable: bool, peer: IPeer, what: str
+    ) -> Deferred[int]:
         if not peer.identity.is_administrator:
             self._table.overrule(broker_name)
-        return self._table.set_writable(broker_name, writable)
+        changes: dict[tuple[int, int], int] = {}
+        count, steps = self._table.set_writable(broker_name, writable, changes)
+
+        def end(_: object) -> int:
+            told = (f"perm {changed(*perms)} in {n}" for perms, n in changes.items())
+            self._say_changed(peer, f"{what} in {count} topics: {listed(told)}", count)
+            return count
+
+        return self._in_slices(steps).addCallback(end)
 
     def delete_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """216: forgets a topic, of one cluster's brokers or of all."""

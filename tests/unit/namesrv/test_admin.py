@@ -33,11 +33,11 @@ def test_of_unknown_names_nothing_is_said_to_be_done(
 def test_what_is_done_is_said(namesrv: Any) -> None:
     namesrv.register(topics=("T1", "T2\n"))
     name = "broker-a"
-    assert said(namesrv, 205, brokerName=name) == [
-        "took the write permission of broker 'broker-a' in 2 topics"
-    ]
+    took = "took the write permission of broker 'broker-a' in 2 topics"
+    assert said(namesrv, 205, brokerName=name) == [f"{took}: perm 4 (was 6) in 2"]
+    assert said(namesrv, 205, brokerName=name) == [f"{took}: nothing"]
     assert said(namesrv, 327, brokerName=name) == [
-        "gave broker 'broker-a' its write permission in 2 topics"
+        "gave broker 'broker-a' its write permission in 2 topics: perm 6 (was 4) in 2"
     ]
     assert said(namesrv, 216, topic="T1", clusterName="C") == [
         "deleted topic 'T1' (was broker-a: 16 to read, 16 to write, perm 6)"

@@ -43,6 +43,10 @@ log = Logger()
 class GroupOffsets(Protocol):
     """The consumer offsets of groups."""
 
+    def told_of_group(self, group: str) -> Iterator[str]:
+        """Yields a text for each queue in which a group has an offset."""
+        ...
+
     def remove_group(self, group: str) -> Iterator[None]:
         """Removes a group's offsets at once; the steps free them."""
         ...
@@ -94,21 +98,23 @@ class GroupRequests:
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """207: removes a group, and its offsets where the request says so."""
         header = request.header(DeleteSubscriptionGroupRequestHeader)
+        name, with_offsets = header.group_name, header.clean_offset or header.remove_offset
+        offsets = listed(self._offsets.told_of_group(name)) if with_offsets else ""
         log.info(
             "{peer} deletes the group {group}{and_offsets}",
             peer=peer.address,
-            group=changed(header.group_name, self._groups.all().get(header.group_name)),
-            and_offsets=" and its offsets" if header.clean_offset or header.remove_offset else "",
+            group=changed(name, self._groups.all().get(name)),
+            and_offsets=f" and its offsets: {offsets}" if with_offsets else "",
         )
 
         def deleted(_: None) -> RemotingCommand | Deferred[RemotingCommand]:
             # Only now: a deletion that cannot be written must leave all as it was.
-            if header.clean_offset or header.remove_offset:
-                freed = self._offsets.remove_group(header.group_name)
+            if with_offsets:
+                freed = self._offsets.remove_group(name)
                 return self._growing.after(freed, request.response)
             return request.response()
 
-        return self._groups.delete(header.group_name).addCallback(deleted)
+        return self._groups.delete(name).addCallback(deleted)
 
     def _say_changed(self, peer: IPeer, *configs: SubscriptionGroupConfig) -> None:
         # Not get(), which would make it.

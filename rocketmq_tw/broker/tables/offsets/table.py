@@ -185,6 +185,19 @@ class OffsetTable(WriteBehindTable):
             return {group for group in groups if pair_key(topic, group) not in self._removed}
         return groups
 
+    def told_of_group(self, group: str) -> Iterator[str]:
+        """Yields a text for each queue in which a group has an offset."""
+        return self._told((topic, group) for topic in self.topics_of(group))
+
+    def told_of_topic(self, topic: str) -> Iterator[str]:
+        """Yields a text for each offset in a topic."""
+        return self._told((topic, group) for group in self.groups_of(topic))
+
+    def _told(self, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+        for topic, group in pairs:
+            for queue_id, offset in self.of(group, topic).items():
+                yield f"{group} in {topic} {queue_id}: {offset}"
+
     def clone(self, source: str, target: str, topic: str) -> None:
         """Gives the group `target` the offsets of `source` in a topic."""
         queues = self._find(pair_key(topic, source))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 import msgspec
@@ -57,6 +58,10 @@ class TopicOffsets(Protocol):
 
     def groups_of(self, topic: str) -> set[str]:
         """Returns the groups that have offsets in a topic."""
+        ...
+
+    def told_of_topic(self, topic: str) -> Iterator[str]:
+        """Yields a text for each offset in a topic."""
         ...
 
     def remove_topic(self, topic: str) -> Iterator[None]:
@@ -167,9 +172,10 @@ class TopicChangeRequests:
         def begin() -> Deferred[RemotingCommand]:
             were = (changed(name, self._topics.get(name)) for name in doomed)
             log.info(
-                "{peer} deletes the topics {topics}",
+                "{peer} deletes the topics {topics} and the offsets in them: {offsets}",
                 peer=peer.address,
                 topics=listed(were, len(doomed)),
+                offsets=listed(chain.from_iterable(map(self._offsets.told_of_topic, doomed))),
             )
             written = self._topics.delete(*doomed)
             return written.addCallback(lambda _: self._growing.after(self._remove(doomed), end))

@@ -157,6 +157,26 @@ def test_where_a_group_was_is_logged(broker: BrokerInMemory) -> None:
     assert line == "copied the offsets of Source to Named: Topic 0: 3 (was 0)"
 
 
+def test_offsets_that_go_with_a_group_are_logged(broker: BrokerInMemory) -> None:
+    broker.groups.update(SubscriptionGroupConfig(group_name="Named"))
+    delete = {"groupName": "Named", "cleanOffset": "true"}
+    line = said(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)
+    assert line.endswith(" and its offsets: nothing")
+    for queue_id in range(120):
+        broker.offsets.commit("Named", "Topic", queue_id, 7 + queue_id)
+    line = said(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)
+    _, _, offsets = line.partition(" and its offsets: ")
+    assert offsets.startswith("Named in Topic 0: 7, Named in Topic 1: 8, ")
+    assert offsets.endswith("Named in Topic 99: 106 and more")
+
+
+def test_offsets_that_go_with_a_topic_are_logged(broker: BrokerInMemory) -> None:
+    broker.groups.update(SubscriptionGroupConfig(group_name="Named"))
+    broker.offsets.commit("Named", "Topic", 3, 7)
+    line = said(broker, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Topic"})
+    assert line.endswith(" and the offsets in them: Named in Topic 3: 7")
+
+
 def test_what_a_group_might_read_is_logged(broker: BrokerInMemory) -> None:
     broker.groups.update(SubscriptionGroupConfig(group_name="Named"))
     line = said(broker, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, FORBID)
