@@ -26,11 +26,12 @@ from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
-from rocketmq_tw.broker.replicas.missed_topics import find_missed, known_until
+from rocketmq_tw.broker.replicas.missed_topics import Since, find_missed, known_until
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import RoleState
 from rocketmq_tw.broker.tables.offsets.table import join_light_offsets
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.tables.versioned import reported
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.broker.writing.part import Writing
@@ -83,6 +84,8 @@ class SlaveMetadata(Part):
         self._dispatcher = writing.dispatcher
         #: Up to when the topics have all changes, in ms; None where their version says so.
         self._topics_until: int | None = None
+        #: Whether the master says of its topics as of which place of the log they are.
+        self._tells_place = False
         self._mappings = tables.mappings
         self._groups = tables.groups
         self._offsets = tables.offsets
@@ -103,24 +106,39 @@ class SlaveMetadata(Part):
         # Before this broker makes versions of its own.
         if self._topics_until is None:
             self._topics_until = known_until(self.topics.data_version)
+            place = self.topics.as_of.place
+            if place is not None and place > self._store.end_offset:
+                # A loss of power took what it counts, and other records take these places.
+                self.topics.as_of.cut(self._store.end_offset)
+                self.topics.keep_place().addErrback(reported)
 
     def ready(self, state: RoleState) -> None:
         if not state.role.delivers:
             return
-        since, self._topics_until = self._topics_until or 0, None
+        since = Since(self.topics.as_of.place, self._topics_until or 0)
+        self._topics_until = None
         scope = self._role.scope
 
         def dispatched() -> None:
             self._in_slices.unwatched(
-                scope.steps(self._take_missed(since)), "giving queues their topics"
+                scope.steps(self._take_missed(since, scope)), "giving queues their topics"
             )
 
         scope.on_end(self._dispatcher.when_dispatched(dispatched))
 
-    def _take_missed(self, since: int) -> Iterator[None]:
-        """Makes the topics that the former master had and did not tell of."""
+    def _take_missed(self, since: Since, scope: Scope) -> Iterator[None]:
+        """Makes the topics that the former master had and did not tell of; then the table has all
+        topics of the log."""
         found: list[TopicConfig] = []
-        yield from find_missed(self._store, self.topics, since, found)
+        as_of, store = self.topics.as_of, self._store
+        end = store.dispatched_offset
+        yield from find_missed(store, self.topics, since, found)
+        if self._role.is_master:
+            # What is not confirmed yet may be replaced by another master's.
+            as_of.begin(lambda: store.dispatched_offset)
+            scope.on_end(as_of.end)
+        else:
+            as_of.place = end
         if not found:
             return
         self.log.warn(
@@ -138,6 +156,7 @@ class SlaveMetadata(Part):
         self._waiting = None
         self._former = _NOTHING
         self._lost = {}
+        self._tells_place = False
 
     def is_unserved(self, topic: str) -> bool:
         """Returns whether the master has the topic and this broker leaves it out for its kind."""
@@ -177,14 +196,23 @@ class SlaveMetadata(Part):
 
     @inlineCallbacks
     def _copy_topics(self, address: str, master: Scope) -> Generator[Deferred[Any], Any, None]:
+        end: int | None = None
+        if not self._tells_place:
+            # What it tells after that is newer.
+            end = (yield self.calls.log_range(address)).end
         topics, kinds = yield self.calls.table(
             address, RequestCode.GET_ALL_TOPIC_CONFIG, _decode_topics
         )
+        self._tells_place = topics.log_place is not None
+        if topics.log_place is None:
+            topics.log_place = end
         self._log_unserved(kinds)
         if topics.data_version != self.topics.data_version or self._lost:
             lost = yield self._lost_by_master(address, topics)
             if not master.is_over:
                 self._take_topics(topics, lost)
+        elif not master.is_over:
+            self.topics.as_of.place = topics.log_place
         if not master.is_over:
             self._take_mappings(topics)
 

@@ -1,14 +1,17 @@
 """What a new master gives its queues that no topic has: a slave gets messages before it hears of
 their topic, and its master may be gone by then. No client would find such messages.
 
-The table of topics says when it was last changed. A message that a queue got later is of a topic
-that was made since, or got more queues; one that is older is of a topic that was deleted before, or
-has fewer queues. Of what a master deletes and its slave has heard of, no queue is left.
+The table of topics says as of which place of the log it is. A message that stands behind that is of
+a topic that was made since, or got more queues; one in front of it is of a topic that was deleted
+before, or has fewer queues. Of what a master deletes and its slave has heard of, no queue is left.
+Times would not do: the table may be of one member's clock and the messages of another's. They
+decide only for a table without a place, as stock and earlier releases write it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +24,14 @@ from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.permissions import READ, WRITE
 
 
+class Since(NamedTuple):
+    """Up to where a table has all topics: a place of the log, and where it has none a time in
+    ms."""
+
+    place: int | None
+    time: int
+
+
 def known_until(version: DataVersion) -> int:
     """Returns the time in ms up to which a table of this version has all changes; 0 for one that
     never had any, as where its file is lost."""
@@ -28,12 +39,12 @@ def known_until(version: DataVersion) -> int:
 
 
 def find_missed(
-    store: IMessageStore, topics: TopicTable, since: int, found: list[TopicConfig]
+    store: IMessageStore, topics: TopicTable, since: Since, found: list[TopicConfig]
 ) -> Iterator[None]:
     """Adds to `found` the topics that `topics` lacks, or has with too few queues, though `store`
-    has messages of them that are not older than `since`, in ms; in steps. They get the queues
-    that have messages, no further ones: another member may know how many the topic has, and
-    consumers of one that leads next would not read what came into more."""
+    has messages of them from `since` on; in steps. They get the queues that have messages, no
+    further ones: another member may know how many the topic has, and consumers of one that leads
+    next would not read what came into more."""
     for number, topic in enumerate(store.queue_topics()):
         if every(number):
             yield
@@ -45,7 +56,7 @@ def find_missed(
             (
                 each
                 for each in store.queue_ids(topic)
-                if each >= count and _ends(store, topic, each) >= since
+                if each >= count and _has_since(store, topic, each, since)
             ),
             default=-1,
         )
@@ -70,6 +81,9 @@ def find_missed(
         )
 
 
-def _ends(store: IMessageStore, topic: str, queue_id: int) -> int:
-    """Returns the store time of a queue's last message; -1 where it has none."""
-    return store.store_time(topic, queue_id, store.max_queue_offset(topic, queue_id) - 1)
+def _has_since(store: IMessageStore, topic: str, queue_id: int, since: Since) -> bool:
+    """Returns whether a queue's last message is not older than `since`; not where it has none."""
+    last = store.max_queue_offset(topic, queue_id) - 1
+    if since.place is None:
+        return store.store_time(topic, queue_id, last) >= since.time
+    return any(unit.position >= since.place for unit in store.queue_units(topic, queue_id, last, 1))

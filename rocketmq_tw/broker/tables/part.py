@@ -78,6 +78,13 @@ class Tables(Part):
                 self._write_offsets,
             )
         )
+        writing.truncation.register(
+            DerivedOffsets(
+                "which topics are known",
+                self._clamp_topics,
+                self.topics.keep_place,
+            )
+        )
         self.announcements = Announcements(host.reactor)
         self.mappings = QueueMappings(
             config.broker_name, host.table_file("topicQueueMapping"), now_ms, in_thread
@@ -160,6 +167,10 @@ class Tables(Part):
         yield gauge("rocketmq_topic_number", len(self.topics.all()))
         yield gauge("rocketmq_consumer_group_number", len(self.groups.all()))
         yield from self._creation_times.metrics()
+
+    def _clamp_topics(self, cut: LogCut) -> Iterator[None]:
+        self.topics.as_of.cut(cut.end)
+        return iter(())
 
     def _clamp(self, cut: LogCut) -> Iterator[None]:
         self.offsets.as_of.cut(cut.end)

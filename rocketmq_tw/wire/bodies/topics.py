@@ -85,7 +85,8 @@ class TopicQueueMappingTable(Body):
 class TopicConfigTable(Body):
     """Answer to 21, and `topics.json`: topic name to configuration.
 
-    The mapping fields are 5.x's; None, the form of 4.9.7, leaves them out.
+    The mapping fields are 5.x's; None, the form of 4.9.7, leaves them out. `log_place` is ours:
+    the table has the topics of all messages in front of this place of the log.
     """
 
     data_version: DataVersion = field(default_factory=DataVersion)
@@ -93,6 +94,7 @@ class TopicConfigTable(Body):
     mapping_data_version: DataVersion | None = None
     topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] | None = None
     topic_queue_mapping_detail_map: dict[str, TopicQueueMappingDetail] | None = None
+    log_place: int | None = None
 
 
 class TopicList(Body):

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.tables.offsets.as_of import AsOf
+from rocketmq_tw.broker.tables.log_place import LogPlace
 from rocketmq_tw.broker.tables.offsets.own_changes import OwnChanges
 from rocketmq_tw.broker.tables.offsets.pairs import PairIndex, PullOffsets, pair_key, split_key
 from rocketmq_tw.broker.tables.versioned import TableFile
@@ -76,7 +76,9 @@ class OffsetTable(WriteBehindTable):
         #: Told group, topic, queue id and the smaller offset where a client or an administrator
         #: puts a group back; no topic, -1 and 0 where the group's offsets are removed.
         self.was_put_back: Listeners[str, str, int, int] = Listeners("a group was put back")
-        self.as_of = AsOf()
+        #: As of which place offsets are: what was popped in front of it is counted
+        #: (`broker/pop/popped_since.py`).
+        self.as_of = LogPlace()
         self._pairs = PairIndex()
         #: Keys of `_offsets` that count as removed and are freed in steps.
         self._removed: set[str] = set()
@@ -263,7 +265,9 @@ class OffsetTable(WriteBehindTable):
             self.data_version = self.data_version.next(self._now_ms())
 
     def _put_back(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        self.as_of.went_back()
+        if self.as_of.is_kept:
+            # The log does not say that an offset went back.
+            self.as_of.place = None
         self.was_put_back.tell(group, topic, queue_id, offset)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:

@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from rocketmq_tw.broker.tables.log_place import LogPlace
 from rocketmq_tw.broker.tables.versioned import RoleTable, TableContext, TableFile, reported
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
@@ -44,6 +45,8 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
         )
         built_in = {topic.topic_name: topic for topic in _built_in(context.config)}
         self._system = names.SYSTEM_TOPICS | built_in.keys()
+        #: Topics of messages in front of this place are in the table, or were deleted.
+        self.as_of = LogPlace()
         super().__init__(file, built_in, context)
 
     def get(self, name: str) -> TopicConfig | None:
@@ -74,8 +77,13 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
         return {name for name in self._entries if self.is_system(name)}
 
     def table(self, topics: Mapping[str, TopicConfig] | None = None) -> TopicConfigTable:
-        """Returns these topics, or all, with the version: what the file and the wire have."""
-        return self._body(self._entries if topics is None else topics)
+        """Returns these topics with the version, as registrations have them, or all, with the place
+        of the log too, as the file has them and slaves get them."""
+        if topics is not None:
+            return self._body(topics)
+        table: TopicConfigTable = self._body(self._entries)
+        table.log_place = self.as_of.now()
+        return table
 
     def create_on_send(
         self,
@@ -174,6 +182,15 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
         ]
         if wanted:
             self._put_all(wanted).addErrback(reported)
+
+    def keep_place(self) -> Deferred[None]:
+        """Fires once the file has the place of the log as of which the table is; fails as `update`
+        does."""
+        return self._writer.write()
+
+    def _take(self, table: TopicConfigTable) -> None:
+        super()._take(table)
+        self.as_of.place = table.log_place
 
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Marks the topics that the name servers' configuration calls ordered; a slave has its

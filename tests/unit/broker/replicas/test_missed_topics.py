@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocketmq_tw.broker.replicas.part import COPY_SECONDS
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import dlq_topic, retry_topic
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from rocketmq_tw.wire.permissions import READ, WRITE
-from tests.support.broker import BrokerInMemory, ok
+from tests.support.broker import BrokerInMemory, fired, ok
 from tests.support.master_and_slaves import MasterAndSlaves, Slave
 from tests.support.sim.group import ElectedGroup
 
@@ -54,6 +57,66 @@ def test_a_topic_whose_master_died_with_the_first_answer_has_a_route() -> None:
     config = group.brokers[slave].topics.get("Topic")
     assert config is not None and config.perm == READ | WRITE
     group.run_until(lambda: group.name_server.table.queues.has("Topic", config_name(group, slave)))
+
+
+@pytest.mark.parametrize("ahead_ms", [-30_000, 30_000])
+def test_clocks_of_the_members_may_differ(ahead_ms: int) -> None:
+    """The table's last change is of the first master's clock, the message of the second's."""
+    group = ElectedGroup(all_ack_in_sync_state_set=True)
+    group.controllers.leader()
+    group.start(1).shift_ms = ahead_ms
+    group.run_until(lambda: group.masters() == [1])
+    for number in (2, 3):
+        group.start(number)
+    group.run_until(lambda: len(group.in_sync()) == 3)
+    group.brokers[1].add_topic("Changed")
+    group.brokers[1].add_topic("Deleted")
+    group.brokers[1].put("Deleted", b"old")
+    group.run(2 * COPY_SECONDS)
+    group.brokers[1].ask(
+        RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="Deleted")
+    )
+    group.run(2 * COPY_SECONDS)
+    group.kill(1)
+    group.run_until(lambda: group.masters() in ([2], [3]))
+    (second,) = group.masters()
+    third = 5 - second
+    group.run_until(lambda: group.in_sync() == {2, 3})
+    group.send(second, b"first")
+    group.run_until(lambda: group.acknowledged == [b"first"])
+    assert group.brokers[third].topics.get("Topic") is None
+    group.kill(second)
+    group.run_until(lambda: group.masters() == [third])
+    group.run_until(lambda: group.bodies(third) == [b"first"])
+    topics = group.brokers[third].topics
+    assert topics.get("Topic") is not None and topics.get("Deleted") is None
+
+
+def test_times_decide_for_a_table_without_a_place_of_the_log() -> None:
+    """As where an older release, or stock, wrote the file: it has no place of the log."""
+    group, slave = copied()
+    ok(group.send(b"new", topic="Made"))
+    pass_time(group, 0.05)
+    assert slave.plane.topics.as_of.place is not None
+    slave.plane.topics.as_of.place = None
+    group.stop()
+    assert promoted(slave).topics.get("Made") is not None
+
+
+def test_where_the_log_is_cut_the_table_is_no_newer_than_its_end() -> None:
+    broker = BrokerInMemory()
+    broker.add_topic("Topic")
+    for body in (b"stays", b"goes"):
+        ok(broker.send(body))
+    end = broker.store.end_offset
+    ok(broker.send(b"goes too"))
+    broker.clock.advance(0.1)
+    broker.add_topic("Changed")
+    broker.become(RoleState(Role.SLAVE, 1))
+    fired(broker.broker[Writing].truncation.cut(end))
+    broker.stop()
+    again = BrokerInMemory(broker.files, clock=broker.clock, broker_role="SLAVE")
+    assert again.topics.as_of.place == end
 
 
 def config_name(group: ElectedGroup, number: int) -> str:

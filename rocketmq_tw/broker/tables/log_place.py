@@ -1,7 +1,6 @@
-"""As of which place of the log groups' offsets are: what was popped in front of it is counted.
-
-A broker that becomes the master finds the check points of what was popped behind it in the log
-(`broker/pop/popped_since.py`).
+"""As of which place of the log a table is that follows from what was stored: a broker that becomes
+the master, or is started again, knows by that which records the table does not count yet. A place
+of the log is the same on all members of a group, which the time of day is not.
 """
 
 from __future__ import annotations
@@ -9,16 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class AsOf:
-    """The place while the broker does not pop; `now` tells it while it does. None: it is not known,
-    since another program wrote the offsets, or some went back and the log does not say so."""
+class LogPlace:
+    """The place, in bytes, while the broker does not change the table; `now` tells it while it
+    does. None: it is not known, since another program wrote the table, or it was changed in a way
+    that the log does not tell."""
 
     def __init__(self) -> None:
         self.place: int | None = None
         self._now: Callable[[], int | None] | None = None
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the place is one of before, and not asked for."""
+        return self._now is None
+
     def now(self) -> int | None:
-        """Returns the place of the offsets as they are now."""
+        """Returns the place of the table as it is now."""
         return self.place if self._now is None else self._now()
 
     def begin(self, now: Callable[[], int | None]) -> None:
@@ -34,8 +39,3 @@ class AsOf:
         """Notes that the log ends at `end` from here on."""
         if self.place is not None:
             self.place = min(self.place, end)
-
-    def went_back(self) -> None:
-        """Notes that an offset went back."""
-        if self._now is None:
-            self.place = None
