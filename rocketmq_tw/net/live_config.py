@@ -42,6 +42,9 @@ log = Logger()
 #: Bytes of one change; all keys together take a tenth of it.
 MAX_BYTES = 64 * 1024
 
+#: What a refusal says of the keys that it does not refuse: a broker has ninety.
+WHERE_LISTED = "keys that can be changed: docs/configuration.md#keys-that-can-be-changed"
+
 #: The version of stock whose keys are shown.
 SHOWN_VERSION = "5.3.3"
 
@@ -154,20 +157,10 @@ class LiveConfig:
                 ResponseCode.SYSTEM_ERROR, f"the body is no .properties text: {error}"
             ) from error
         wanted = {setting.key: setting.value for setting in settings}
-        blocked = self._blocked()
         try:
-            return plan_changes(self._configs, wanted, blocked)
+            return plan_changes(self._configs, wanted, self._blocked())
         except NotChangeable as error:
-            live = {
-                key.name
-                for config in self._configs
-                for key in keys_of(type(config)).values()
-                if key.is_live
-            }
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"{error}; these can: {', '.join(sorted(live - blocked))}",
-            ) from error
+            raise RequestError(ResponseCode.NO_PERMISSION, f"{error} ({WHERE_LISTED})") from error
         except ConfigError as error:
             raise RequestError(self._rules.wrong_value, str(error)) from error
 
