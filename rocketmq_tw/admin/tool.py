@@ -176,7 +176,7 @@ class Tool:
         from rocketmq_tw.wire.errors import RequestError, WireError
 
         try:
-            result: T = self._runner(names, work, self.settings.tls())
+            result: T = self._runner(names, _telling_kinds(work), self.settings.tls())
         except NoRouteError as error:
             others = f"(name servers: {names}; -n names others)"
             fail(f"{explain(error)} {others}", error)
@@ -245,16 +245,21 @@ def _check_names(names: str) -> None:
         raise click.UsageError(f"-n: {error}") from error
 
 
-def explain(error: Exception) -> str:
-    """Says what went wrong, to stand before a `;` or at the end. Where a server does not know the
-    request, it may be a server of another kind."""
-    from rocketmq_tw.client.errors import BrokerError
-    from rocketmq_tw.wire.codes import ResponseCode
+def _telling_kinds(work: Work[T]) -> Work[T]:
+    """Makes work to which a server of another kind than is meant says what it is."""
 
-    reason = str(error).rstrip(".")
-    if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return f"{reason}: -n names name servers, -b a broker, -c of addBroker a container"
-    return reason
+    async def telling(servers: Servers) -> T:
+        from rocketmq_tw.admin.server_kinds import TellsKinds
+
+        servers.remoting = TellsKinds(servers.remoting)
+        return await work(servers)
+
+    return telling
+
+
+def explain(error: Exception) -> str:
+    """Says what went wrong, to stand before a `;` or at the end."""
+    return str(error).rstrip(".")
 
 
 def fail(message: str, cause: Exception | None = None) -> NoReturn:

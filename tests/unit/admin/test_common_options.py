@@ -313,7 +313,7 @@ def test_a_command_with_an_interval_of_its_own_is_watched_too(world, interval: s
         ("consumerProgress -g billng --watch 1", "did you mean billing?"),
         ("haStatus -c nix --watch 1", "there is no cluster nix; there are: DefaultCluster"),
         ("haStatus -c nix -i 1", "there is no cluster nix; there are: DefaultCluster"),
-        ("topicList -n 10.0.0.2:10911 --watch 1", "is not supported: -n names name servers"),
+        ("topicList -n 10.0.0.2:10911 --watch 1", "it is a broker, no name server: -n names"),
     ],
 )
 def test_a_mistyped_name_is_not_watched(world, command: str, reason: str) -> None:

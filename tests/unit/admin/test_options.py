@@ -19,6 +19,7 @@ from rocketmq_tw.admin.commands import MODULES, load
 from rocketmq_tw.admin.main import cli
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.wire.codes import RequestCode
 from tests.support.jars import PROJECT
 from tests.support.wait import LIMIT
 
@@ -347,14 +348,50 @@ def test_output_is_chosen_before_or_after_the_command(world) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["clusterList -n 10.0.0.2:10911", "updateTopic -t T -b 10.0.0.1:9876"]
+    "command, said",
+    [
+        (
+            "clusterList -n 10.0.0.2:10911",
+            "10.0.0.2:10911 answered 3: it is a broker, no name server: -n names a name server",
+        ),
+        (
+            "updateTopic -t T -b 10.0.0.1:9876",
+            "10.0.0.1:9876 answered 3: it is a name server, no broker: -b names a broker",
+        ),
+        (
+            "addBroker -c 10.0.0.2:10911 -b b.properties",
+            "10.0.0.2:10911 answered 3: it is a broker, no container: -c names a container",
+        ),
+        (
+            "getControllerConfig -a 10.0.0.1:9876",
+            "10.0.0.1:9876 answered 3: it is a name server, no controller: -a names a controller",
+        ),
+        (
+            "electMaster -a 10.0.0.2:10911 -b 1 -bn broker-a -c DefaultCluster",
+            "no controller leads: 10.0.0.2:10911 answered 3: it is a broker, no controller:"
+            " -a names a controller",
+        ),
+    ],
 )
-def test_a_server_of_the_other_kind_is_told_apart(world, command: str) -> None:
+def test_a_server_of_the_other_kind_says_what_it_is(world, command: str, said: str) -> None:
     outcome = world.rmqadmin(command)
     assert (outcome.status, outcome.out) == (1, "")
-    assert outcome.err.endswith(
-        ": -n names name servers, -b a broker, -c of addBroker a container\n"
-    )
+    assert outcome.err == f"rmqadmin: {said}\n"
+
+
+@pytest.mark.parametrize(
+    "answered, said",
+    [
+        ((RequestCode.GET_BROKER_RUNTIME_INFO,), "request code 17 is not supported"),
+        ((RequestCode.GET_BROKER_CONFIG,), "it is a container, no broker: -b names a broker"),
+        ((), "it is no broker: -b names a broker"),
+    ],
+)
+def test_a_server_says_what_it_is_by_what_it_answers(world, answered, said: str) -> None:
+    handlers = {code: lambda request, peer: request.response() for code in answered}
+    world.network.serve("10.0.0.7:10911", handlers)
+    outcome = world.rmqadmin("updateTopic -t T -b 10.0.0.7:10911")
+    assert outcome.err == f"rmqadmin: 10.0.0.7:10911 answered 3: {said}\n"
 
 
 def test_the_help_of_a_switch_says_what_it_takes() -> None:
