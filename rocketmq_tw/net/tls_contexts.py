@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
@@ -222,13 +223,18 @@ def _own_certificate(
     try:
         key = serialization.load_pem_private_key(data, password.encode() if password else None)
         return crypto.PKey.from_cryptography_key(key), certificates  # type: ignore[arg-type]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise TlsConfigError(f"{prefix}.keyPath {key_path}: {error}") from error
 
 
 def _warn_of_open_key(key: str, path: str) -> None:
     """Every user of this machine who reads a key can pretend to be this server."""
-    if stat.S_IMODE(os.stat(path).st_mode) & (stat.S_IROTH | stat.S_IWOTH):
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        # It was replaced since it was read, and is looked at again.
+        return
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
         log.warn(
             "{key} {path} may be read or written by every user of this machine: chmod o-rw {path}",
             key=key,

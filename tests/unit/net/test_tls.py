@@ -1,5 +1,6 @@
 """TLS: modes, certificates that are checked, and files that change."""
 
+import base64
 import os
 import stat
 from contextlib import suppress
@@ -419,3 +420,60 @@ def test_suites_with_cbc_are_off(cipher, works):
         done = shake_hands(network_with(TlsConfig(server_mode="enforcing")), options)
     assert done.is_done is works and (done.error is None) is works
     assert not works or done.tls.get_cipher_name() == cipher
+
+
+def pem(kind, data):
+    lines = base64.encodebytes(data).decode()
+    return f"-----BEGIN {kind}-----\n{lines}-----END {kind}-----\n".encode()
+
+
+#: PKCS8 of a key whose algorithm, 1.2.3.4, nobody knows.
+UNKNOWN_KEY = bytes.fromhex("3010" + "020100" + "3005" + "06032a0304" + "0404" + "deadbeef")
+GARBAGE = {
+    "nothing": b"",
+    "no PEM": bytes(range(256)) * 8,
+    "text": "-----BEGIN CERTIFICATE-----\nÄ\n-----END CERTIFICATE-----".encode(),
+    "half of it": None,
+    "a certificate of nothing": pem("CERTIFICATE", os.urandom(500)),
+    "a key of nothing": pem("PRIVATE KEY", os.urandom(500)),
+    "a key of an unknown kind": pem("PRIVATE KEY", UNKNOWN_KEY),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize(
+    ("of", "named"),
+    [
+        ("server_cert_path", "tls.server.certPath"),
+        ("server_key_path", "tls.server.keyPath"),
+        ("server_trust_cert_path", "tls.server.trustCertPath"),
+    ],
+)
+def test_garbage_serves_nobody_and_keeps_nobody_from_what_was_there(files, of, named, garbage):
+    trusted = Path(files["server_cert_path"]).with_name("trusted.pem")
+    trusted.write_bytes(Path(files["server_cert_path"]).read_bytes())
+    files["server_trust_cert_path"] = str(trusted)
+    config = TlsConfig(
+        server_mode="enforcing",
+        test_mode_enable=False,
+        server_need_client_auth="optional",
+        server_auth_client=True,
+        **files,
+    )
+    network = network_with(config)
+    first = shown_by(network)
+    content = Path(files[of]).read_bytes()
+    with capturedLogs() as logs:
+        data = GARBAGE[garbage]
+        replace(files[of], content[: len(content) // 2] if data is None else data)
+        assert [shown_by(network) for _ in range(3)] == [first] * 3
+    (line,) = [line for line in map(formatEvent, logs) if "former ones stay in use" in line]
+    assert f"{named} {files[of]}: " in line
+    assert not [event for event in logs if "log_failure" in event]
+    key, (certificate,) = self_signed()
+    with capturedLogs() as logs:
+        replace(files[of], content)
+        write_key(files["server_key_path"], key)
+        write_certificate(files["server_cert_path"], certificate)
+        assert shown_by(network) == certificate.get_serial_number()
+    assert [line for line in map(formatEvent, logs) if "read again" in line]
