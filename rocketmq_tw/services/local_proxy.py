@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from twisted.logger import Logger
 from twisted.python import usage
 
 from rocketmq_tw.broker.role.state import configured_role
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.config.load import Loaded, load
+from rocketmq_tw.config.load import Derived, Loaded, Notice, load
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import ConfigError, Setting
-from rocketmq_tw.config.proxy import OWN_DEFAULTS, ProxyConfig
+from rocketmq_tw.config.properties import Setting
+from rocketmq_tw.config.proxy import LOCAL, OWN_DEFAULTS, ProxyConfig
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.services.derived import of_proxy
 from rocketmq_tw.services.options import NamesrvAddressOptions, read_file
 
 #: As with stock's local proxies, whose clients the broker knows; a file may name the topic.
@@ -44,33 +44,47 @@ class LocalProxyOptions(NamesrvAddressOptions):
     def check(self, loaded: Loaded) -> None:
         configured_role(loaded[BrokerConfig], loaded[MessageStoreConfig])
 
-    def postOptions(self) -> None:
-        super().postOptions()
+    def load(self) -> Sequence[Notice]:
+        notices = super().load()
         if not self["enable-proxy"]:
             if self["proxy-config"] is not None:
                 raise usage.UsageError("-pc is a proxy's file: give --enable-proxy too")
-            return
+            return notices
         home = self._environ.get("HOME", ".")
-        try:
-            self.proxy = load_local_proxy(self["proxy-config"], self.loaded, home)
-        except ConfigError as error:
-            raise SystemExit(str(error)) from error
+        self.proxy = _load_proxy(self["proxy-config"], self.loaded, home)
+        return [*notices, *(notice for notice in self.proxy.notices if notice.is_warning)]
+
+    def effective(self) -> str:
+        """The proxy's configuration stands in comments: it is no part of the broker's file."""
+        text = super().effective()
+        if self.proxy is None:
+            return text
+        of_file = self.proxy.properties(self._derived_of(self.proxy))
+        lines = "".join(f"# {line}\n" for line in of_file.splitlines())
+        return f"{text}#\n# The proxy of --enable-proxy, as a file for -pc:\n{lines}"
+
+    def _derived_of(self, proxy: Loaded) -> dict[str, Derived]:
+        found = of_proxy(proxy)
+        found["proxyMode"] = Derived(LOCAL, "--enable-proxy")
+        if not proxy[ProxyConfig].namesrv_addr:
+            value = Derived(self.loaded[BrokerConfig].namesrv_addr, "")
+            addresses = self.derived().get("namesrvAddr", value).value
+            found["namesrvAddr"] = Derived(addresses, "the broker's namesrvAddr")
+        return found
 
 
-def load_local_proxy(path: str | None, broker: Loaded, home: str) -> Loaded:
+def _load_proxy(path: str | None, broker: Loaded, home: str) -> Loaded:
     """Returns the configuration of a proxy in a broker's process from the file at `path`; where it
     does not say to which address the ports belong, and how brokers are spoken to, it is as the
     broker has it. Raises `ConfigError`."""
     defaults = {**OWN_DEFAULTS, **LOCAL_DEFAULTS}
     settings = [Setting(key, value, "default") for key, value in defaults.items()]
-    bind_address = broker[NettyServerConfig].bind_address
-    settings.append(Setting("bindAddress", bind_address, "the broker's"))
     use_tls = "true" if broker[NettyClientConfig].use_tls else "false"
-    settings.append(Setting("useTLS", use_tls, "the broker's"))
+    for key, value in (
+        ("bindAddress", broker[NettyServerConfig].bind_address),
+        ("useTLS", use_tls),
+    ):
+        settings.append(Setting(key, value, "the broker's", follows=f"the broker's {key}"))
     if path is not None:
         settings += read_file(path)
-    loaded = load(_TYPES, settings, home)
-    for notice in loaded.notices:
-        if notice.is_warning:
-            Logger().warn("{text}", text=notice.text)
-    return loaded
+    return load(_TYPES, settings, home)

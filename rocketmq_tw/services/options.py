@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from twisted.python import usage
 
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.load import Derived, Loaded, load, read_tls_config
+from rocketmq_tw.config.load import Derived, Loaded, Notice, load, read_tls_config
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting, read_json, read_properties
@@ -93,18 +93,17 @@ class ServerOptions(usage.Options):
 
     def postOptions(self) -> None:
         try:
-            self.loaded = load(self.types, self.settings(), self._environ.get("HOME", "."))
-            self.check(self.loaded)
+            notices = self.load()
         except ConfigError as error:
             raise SystemExit(str(error)) from error
         if self["print"]:
-            for notice in self.loaded.notices:
+            for notice in notices:
                 if notice.is_warning:
                     sys.stderr.write(f"{notice.text}\n")
-            sys.stdout.write(self.loaded.properties(self.derived()))
+            sys.stdout.write(self.effective())
             raise SystemExit(0)
         settle_twistd(self.parent, self.loaded[LogConfig], self.pid_port())
-        for notice in self.loaded.notices:
+        for notice in notices:
             if notice.is_warning:
                 self.log.warn("{text}", text=notice.text)
             else:
@@ -115,6 +114,16 @@ class ServerOptions(usage.Options):
                 " of this server may use it; give an address for its users, or use a firewall",
                 address=self.loaded[NettyServerConfig].bind_address,
             )
+
+    def load(self) -> Sequence[Notice]:
+        """Reads the configuration and returns what was noticed; raises `ConfigError`."""
+        self.loaded = load(self.types, self.settings(), self._environ.get("HOME", "."))
+        self.check(self.loaded)
+        return self.loaded.notices
+
+    def effective(self) -> str:
+        """Returns what `-p` prints."""
+        return self.loaded.properties(self.derived())
 
     def pid_port(self) -> int | None:
         """Returns a port that tells this server from others of its kind on this machine."""

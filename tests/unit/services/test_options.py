@@ -238,6 +238,52 @@ def test_p_of_other_servers(
         assert not found
 
 
+def of_the_proxy(lines: list[str]) -> list[str]:
+    """The file of the proxy, which stands in comments."""
+    heading = lines.index("# The proxy of --enable-proxy, as a file for -pc:")
+    return [line.removeprefix("# ") for line in lines[heading + 1 :]]
+
+
+@pytest.mark.parametrize(
+    "kind, names", [(broker, "10.0.0.1:9876"), (standalone, "127.0.0.9:9876;10.0.0.1:9876")]
+)
+def test_p_shows_the_proxy_in_a_brokers_process_too(
+    kind: Any, names: str, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "proxy.properties"
+    file.write_text("grpcServerPort=7\nuseTLS=true\n")
+    lines = printed(
+        kind.Options, capsys, "--enable-proxy", "-pc", str(file), "-n", "10.0.0.1:9876",
+        "-o", "bindAddress=127.0.0.9", "-o", "useTLS=true",
+    )  # fmt: skip
+    proxys = of_the_proxy(lines)
+    assert {"grpcServerPort=7", "remotingListenPort=8080", "useTLS=true"} <= set(proxys)
+    found = following(proxys)
+    assert (
+        found.items()
+        >= {
+            "bindAddress": ("127.0.0.9", "the broker's bindAddress"),
+            "namesrvAddr": (names, "the broker's namesrvAddr"),
+            "proxyMode": ("LOCAL", "--enable-proxy"),
+            "heartbeatSyncerTopicClusterName": ("DefaultCluster", "rocketMQClusterName"),
+        }.items()
+    )
+    assert "useTLS" not in found
+    # What it prints is still the broker's file, and the proxy's by itself.
+    for text, key, value in ((lines, "grpcServerPort", None), (proxys, "grpcServerPort", "7")):
+        settings = {each.key: each.value for each in read_properties("\n".join(text), "printed")}
+        assert settings.get(key) == value
+
+
+def test_p_names_what_looks_like_a_mistake_in_the_proxys_file(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "proxy.properties"
+    file.write_text("grpcServerProt=7\n")
+    with pytest.raises(SystemExit):
+        parsed(broker.Options, "-p", "--enable-proxy", "-pc", str(file))
+    said = f"{file}:1: grpcServerProt is no known key: did you mean grpcServerPort?\n"
+    assert capsys.readouterr().err == said
+
+
 def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(
     tmp_path: Path, capsys: Any
 ) -> None:
