@@ -13,7 +13,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import PeekMessageRequestHeader
 from rocketmq_tw.wire.headers.pull import QueryMessageRequestHeader
-from tests.support.broker import BrokerInMemory, messages_of, ok
+from tests.support.broker import BrokerInMemory, fired, messages_of, ok
 from tests.support.pops import Popper, pass_time
 
 MIB = 1 << 20
@@ -60,6 +60,31 @@ def test_a_pop_of_any_queue(exp: str) -> None:
     assert sorted(chain(*found)) == list(range(12))
     pass_time(broker, 70)
     assert list(pops(popper)) == [], "what was left out is not hidden, and comes once"
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_4_mib_in_each_of_32_queues_come_over_the_wire(order: bool) -> None:
+    """All of them are 128 MiB, and a frame has 16."""
+    broker = with_messages([4 * MIB] * 32, queues=32)
+    popper, client = Popper(broker, order=order), broker.network.client("10.0.0.9")
+    found: list[int] = []
+    for _ in range(100):
+        asking = client.request(broker.address, popper.request(), 5.0)
+        for _ in range(1000):
+            if asking.called:
+                break
+            # The network takes 64 KiB at a time.
+            broker.clock.advance(0)
+        answer = fired(asking)
+        if answer.code == ResponseCode.POLLING_TIMEOUT:
+            break
+        assert len(answer.body) < 16 * MIB
+        messages = popper.messages(answer)
+        popper.ack(*messages)
+        found += [message.body[0] for message in messages]
+    assert sorted(found) == list(range(32))
+    pass_time(broker, 70)
+    assert list(pops(popper)) == []
 
 
 def test_what_a_pop_leaves_out_is_told_and_wakes_another_one() -> None:
