@@ -95,7 +95,9 @@ class Controller:
             random,
         )
         self._waking_time = WakingTime(clock)
-        self.live: LiveBrokers[IPeer] = LiveBrokers(self._waking_time.now_ms, self._is_registered)
+        self.live: LiveBrokers[IPeer] = LiveBrokers(
+            self._waking_time.now_ms, self._is_registered, self._registered_at
+        )
         self.decider = Decider(clock, self.node, self.machine, self.live, config)
         notifier = RoleNotifier(client, self.live)
         self._elections = Elections(clock, self.decider, self.live, notifier, config)
@@ -104,8 +106,9 @@ class Controller:
             self.live,
             config.scan_not_active_broker_interval / 1000,
             self._elections.broker_gone,
+            self._registered_at,
         )
-        requests = ControllerRequests(
+        requests = self._requests = ControllerRequests(
             self.node, self.decider, self._liveness, notifier, config, live_config
         )
         members = MemberAddresses(
@@ -145,8 +148,8 @@ class Controller:
 
     def is_of_the_cluster(self, request: RemotingCommand, peer: IPeer) -> bool:
         """Returns whether `request`, which is an administrator's otherwise, comes from another
-        controller, or is what a registered broker asks of its own group: to end the epoch of a
-        master without saying who is the next. What this controller does not decide on it does not
+        controller, or is what the master of a group asks: to end its own epoch without saying who
+        is the next. What this controller does not decide on it does not
         judge: it answers as one that does not lead."""
         if not self.decider.leads:
             return True
@@ -159,10 +162,7 @@ class Controller:
         group = self.machine.state.group(header.broker_name)
         if header.broker_id != NO_BROKER or group is None:
             return False
-        registered = group.table.replicas
-        return any(host_of(each.address or "") == host for each in registered.values()) or any(
-            key.name == group.name and self._is_registered(key) for key in self.live.owned_by(peer)
-        )
+        return self._requests.is_from_master(group, peer)
 
     def metrics(self) -> Iterator[Metric]:
         """Yields what the controller measures, with stock's labels."""
@@ -178,6 +178,12 @@ class Controller:
         """Returns why brokers cannot be served yet; an empty text once they can."""
         leader = self.node.core.leader_id
         return "" if leader else "the controllers have no leader"
+
+    def _registered_at(self, key: ReplicaKey) -> str:
+        group = self.machine.state.group(key.name)
+        if group is None or group.cluster != key.cluster:
+            return ""
+        return group.table.address(key.broker_id) or ""
 
     def _is_registered(self, key: ReplicaKey) -> bool:
         group = self.machine.state.group(key.name)

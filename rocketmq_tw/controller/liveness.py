@@ -9,7 +9,7 @@ from rocketmq_tw.controller.core.decisions import MAX_TEXT
 from rocketmq_tw.controller.core.election import CandidateStanding
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.net.networks import is_same_host
+from rocketmq_tw.net.networks import host_of, is_same_host
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -32,16 +32,20 @@ class BrokerLiveness:
         live: LiveBrokers[IPeer],
         interval: float,
         on_gone: Callable[[ReplicaKey], None],
+        registered_at: Callable[[ReplicaKey], str] = lambda key: "",
     ) -> None:
-        """`interval`: seconds between two looks for brokers that are silent."""
+        """`interval`: seconds between two looks for brokers that are silent. `registered_at`
+        returns the address that a broker is registered with."""
         self._live = live
+        self._registered_at = registered_at
         self._on_gone = on_gone
         self._watched: set[IPeer] = set()
         self._scan = PeriodicCall(clock, "the look for silent brokers", interval, self.scan)
         self.start, self.stop = self._scan.start, self._scan.stop
 
     def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """904; counts from the host only that a living broker's first one came from."""
+        """904; counts from the host only that a living broker's first one came from, or from that
+        which it is registered at."""
         if not _is_number(request.ext_fields.get("brokerId", "")):
             raise RequestError(
                 ResponseCode.CONTROLLER_INVALID_REQUEST, "a heartbeat without brokerId"
@@ -57,12 +61,26 @@ class BrokerLiveness:
         standing = _standing(header)
         owner = self._live.owner(key)
         if owner is not None and not is_same_host(owner.address, peer.address):
-            # Another host cannot say that this one lives; one to which the broker has moved is
-            # heard once this one is missed.
-            return request.response(remark="Heart beat success")
+            if not self._is_at_home(key, peer) or self._is_at_home(key, owner):
+                # Another host cannot say that this one lives; one to which the broker has moved is
+                # heard once this one is missed.
+                return request.response(remark="Heart beat success")
+            self.log.error(
+                "{broker} is registered at the host of {peer}, and {owner} spoke for it: that one"
+                " is heard no more",
+                broker=key,
+                peer=peer.address,
+                owner=owner.address,
+            )
+            self._live.give_up(key)
         is_new = self._live.standing(*key) is None
         if not self._live.heartbeat(
-            key, peer, standing, header.heartbeat_timeout_mills, header.broker_addr
+            key,
+            peer,
+            standing,
+            header.heartbeat_timeout_mills,
+            header.broker_addr,
+            host_of(peer.address),
         ):
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY, f"broker-set {key.name} is not registered here"
@@ -72,7 +90,18 @@ class BrokerLiveness:
             peer.when_lost(self._lost)
         if is_new:
             self.log.info("{broker} is alive: {standing}", broker=key, standing=standing)
+            if self._live.speaks_from_elsewhere(*key):
+                self.log.error(
+                    "{broker} is registered at {registered}, and {peer} says that it is alive: it"
+                    " is elected only where nobody else is there",
+                    broker=key,
+                    registered=self._registered_at(key),
+                    peer=peer.address,
+                )
         return request.response(remark="Heart beat success")
+
+    def _is_at_home(self, key: ReplicaKey, peer: IPeer) -> bool:
+        return is_same_host(self._registered_at(key), peer.address)
 
     def owns(self, peer: IPeer, key: ReplicaKey) -> bool:
         """Whether the heartbeats of a broker come over the connection of `peer`."""

@@ -8,8 +8,10 @@ from twisted.logger import Logger
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.events import UpdateBrokerAddress
 from rocketmq_tw.controller.core.live_brokers import ReplicaKey
-from rocketmq_tw.controller.core.requests import Parse, read_requests, write_requests
+from rocketmq_tw.controller.core.requests import Parse, read_requests, register, write_requests
+from rocketmq_tw.controller.core.state import Group
 from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.notifications import RoleNotifier
@@ -17,7 +19,7 @@ from rocketmq_tw.net.administrators import is_designation
 from rocketmq_tw.net.changes import changed
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
-from rocketmq_tw.net.networks import is_same_host
+from rocketmq_tw.net.networks import host_of, is_same_host
 from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -81,6 +83,7 @@ class ControllerRequests:
         }
         for code, parse in write_requests(self._config).items():
             handlers[code] = self._handler(parse, is_write=True)
+        handlers[RequestCode.CONTROLLER_REGISTER_BROKER] = self.register
         elect = handlers[RequestCode.CONTROLLER_ELECT_MASTER]
         handlers[RequestCode.CONTROLLER_ELECT_MASTER] = self._of_its_own_epoch(elect)
         for code, is_order in _ORDERS.items():
@@ -110,6 +113,12 @@ class ControllerRequests:
         """1010."""
         return request.response(body=self._live_config.text().encode())
 
+    def register(self, request: RemotingCommand, peer: IPeer) -> Any:
+        """1003."""
+        return self._handler(
+            lambda command: register(command, host_of(peer.address)), is_write=True
+        )(request, peer)
+
     def _handler(self, parse: Parse, *, is_write: bool) -> Handler:
         def handle(request: RemotingCommand, peer: IPeer) -> Any:
             make = parse(request)
@@ -126,6 +135,9 @@ class ControllerRequests:
     def _answer(self, decision: Decision, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         if self._config.notify_broker_role_changed:
             self._notifier.elected(decision)
+        for event in decision.events:
+            if isinstance(event, UpdateBrokerAddress):
+                self._log_move(event, peer)
         if decision.code not in _ROUTINE:
             self._log_refusal(request, peer, decision.code, decision.remark)
         return request.response(
@@ -164,9 +176,29 @@ class ControllerRequests:
 
         return handle
 
+    def _log_move(self, event: UpdateBrokerAddress, peer: IPeer) -> None:
+        """Says that a member that is in sync was registered at another host."""
+        group = self._decider.machine.state.group(event.broker_name)
+        home = None if group is None else group.sync.moved.get(event.broker_id)
+        if home is not None:
+            self.log.error(
+                "{peer} registers broker {number} of {name}, which is in sync, at {address}; it was"
+                " at {home}. Until its master says again that it is in sync it is elected only"
+                " where nobody else is there",
+                peer=peer.address,
+                number=event.broker_id,
+                name=event.broker_name,
+                address=event.broker_address,
+                home=home,
+            )
+
     def _is_from_master(self, request: RemotingCommand, peer: IPeer) -> bool:
         group = self._decider.machine.state.group(request.ext_fields.get("brokerName", ""))
-        if group is None or group.sync.master is None:
+        return group is not None and self.is_from_master(group, peer)
+
+    def is_from_master(self, group: Group, peer: IPeer) -> bool:
+        """Returns whether `peer` is the master of a group."""
+        if group.sync.master is None:
             return False
         address = group.table.address(group.sync.master)
         key = ReplicaKey(group.cluster, group.name, group.sync.master)

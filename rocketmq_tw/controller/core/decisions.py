@@ -16,6 +16,7 @@ from rocketmq_tw.controller.core.events import (
     UpdateBrokerAddress,
 )
 from rocketmq_tw.controller.core.state import FIRST_BROKER_ID, ControllerState, Group, SyncState
+from rocketmq_tw.net.networks import is_same_host
 from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody, SyncStateSetBody
 from rocketmq_tw.wire.bodies.route import BrokerMemberGroup
@@ -112,10 +113,14 @@ def _refused_application(
 
 
 def register_broker(
-    state: ControllerState, request: RegisterBrokerToControllerRequestHeader, life: BrokerLife
+    state: ControllerState,
+    request: RegisterBrokerToControllerRequestHeader,
+    life: BrokerLife,
+    host: str = "",
 ) -> Decision:
     """1003: takes a broker's address of today, and tells who the master is if that one lives. The
-    address of one who is alive is its own."""
+    address of one who is alive is its own, unless the host that it was in sync at wants it back:
+    `host` is the one that asks."""
     name, broker_id = request.broker_name, request.broker_id
     answer = RegisterBrokerToControllerResponseHeader(
         cluster_name=request.cluster_name, broker_name=name
@@ -141,7 +146,10 @@ def register_broker(
             header=answer,
         )
     lives_at = life.address(group.cluster, name, broker_id)
-    if lives_at not in ("", request.broker_address):
+    home = group.sync.moved.get(broker_id)
+    is_back = home is not None and is_same_host(home, host)
+    is_back = is_back and is_same_host(host, request.broker_address)
+    if lives_at not in ("", request.broker_address) and not is_back:
         # Two brokers under one id would both become the master when it is elected.
         return Decision(
             code=ResponseCode.CONTROLLER_BROKER_ID_INVALID,
@@ -201,7 +209,7 @@ def elect_master(
         if unclean:
             circles.append(sorted(group.table.replicas))
         designated = asked if request.designate_elect else None
-        new = elect(life, group.cluster, group.name, circles, sync.master, designated)
+        new = elect(life, group.cluster, group.name, circles, sync.master, designated, sync.moved)
     if new is None:
         return _no_master_elected(group, request)
     if new == sync.master:

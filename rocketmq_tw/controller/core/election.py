@@ -1,7 +1,7 @@
 """The rules by which a master is elected, as in stock's only policy
 (docs/formats/controller.md)."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple, Protocol
 
 
@@ -26,6 +26,19 @@ class BrokerLife(Protocol):
     def address(self, cluster: str, name: str, broker_id: int) -> str:
         """Returns the `host:port` that a broker that is alive tells; empty for one that is not."""
 
+    def speaks_from_elsewhere(self, cluster: str, name: str, broker_id: int) -> bool:
+        """Whether a broker that is alive is so by heartbeats of another host than before, which is
+        not the one that it is registered at."""
+
+    def gone_ms(self, cluster: str, name: str, broker_id: int) -> int | None:
+        """Returns for how many milliseconds a broker is gone; None where it is alive or was never
+        seen here."""
+
+
+#: Milliseconds for which a member that is gone is waited for, where those that are there are
+#: members by the word of another host only: a broker is started again within that.
+WAIT_FOR_KNOWN_MS = 30_000
+
 
 def elect(
     life: BrokerLife,
@@ -34,6 +47,7 @@ def elect(
     circles: Iterable[Iterable[int]],
     old_master: int | None,
     designated: int | None,
+    moved: Container[int] = (),
 ) -> int | None:
     """Returns the new master, or None.
 
@@ -41,20 +55,38 @@ def elect(
     are allowed, all replicas. Only those alive count. The old master stays unless another one is
     designated; then that one is elected or none is. Otherwise the newest epoch wins, then the
     longest log, then the lowest priority, then the lowest id.
+
+    Those in `moved`, and those whose heartbeats come from elsewhere, may be strangers that took
+    the id of a broker that was down. They are elected where nobody else is alive, and none of the
+    others was a moment ago.
     """
-    for circle in circles:
+
+    def is_doubtful(broker_id: int) -> bool:
+        return broker_id in moved or life.speaks_from_elsewhere(cluster, name, broker_id)
+
+    def is_awaited(broker_id: int) -> bool:
+        gone_ms = life.gone_ms(cluster, name, broker_id)
+        return gone_ms is not None and gone_ms < WAIT_FOR_KNOWN_MS
+
+    for circle in map(list, circles):
         alive = {
             broker_id: standing
             for broker_id in circle
             if (standing := life.standing(cluster, name, broker_id)) is not None
         }
-        if old_master in alive and designated in (None, old_master):
-            return old_master
         if designated is not None:
             if designated in alive:
                 return designated
-        elif alive:
-            return min(alive, key=lambda broker_id: (*_rank(alive[broker_id]), broker_id))
+            continue
+        known = {key: one for key, one in alive.items() if not is_doubtful(key)}
+        others = [key for key in circle if key not in alive and key not in moved]
+        if alive and not known and any(map(is_awaited, others)):
+            return None
+        known = known or alive
+        if old_master in known:
+            return old_master
+        if known:
+            return min(known, key=lambda broker_id: (*_rank(known[broker_id]), broker_id))
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from rocketmq_tw.controller.core.election import CandidateStanding
+from rocketmq_tw.net.networks import ip_of, is_same_host
 
 #: Stock's, for a heartbeat that says nothing of it.
 DEFAULT_TIMEOUT_MS = 10_000
@@ -14,6 +15,11 @@ DEFAULT_TIMEOUT_MS = 10_000
 MAX_STRANGERS = 1000
 #: Between two looks at all of them where there is no room for one more.
 SWEEP_MS = 1000
+
+
+#: Milliseconds after which a broker that is alive is known at the host that it speaks from. One in
+#: sync that is down for so long is none any more, where its group has a master.
+AT_HOME_MS = 600_000
 
 
 #: A connection.
@@ -40,6 +46,18 @@ class _Live(msgspec.Struct, Generic[Owner]):
     standing: CandidateStanding
     #: Where the owner says that the broker is.
     address: str
+    #: The host that the owner speaks from, and the one that it was known at before.
+    host: str
+    home: str
+    #: Since when it is alive.
+    since: int
+
+
+class _Gone(NamedTuple):
+    """A registered broker that is not alive: the host that it was known at, and since when."""
+
+    home: str
+    at: int
 
 
 class LiveBrokers(Generic[Owner]):
@@ -47,9 +65,18 @@ class LiveBrokers(Generic[Owner]):
     its first heartbeat came, until that one is lost or silent for too long: as in stock, a
     heartbeat over another one does not make the broker end with that."""
 
-    def __init__(self, now_ms: Callable[[], int], is_known: Callable[[ReplicaKey], bool]) -> None:
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        is_known: Callable[[ReplicaKey], bool],
+        registered_at: Callable[[ReplicaKey], str] = lambda key: "",
+    ) -> None:
+        """`registered_at` returns the address, `host:port`, that a broker is registered with."""
         self._now_ms = now_ms
         self._is_known = is_known
+        self._registered_at = registered_at
+        #: Registered brokers that were alive.
+        self._gone: dict[ReplicaKey, _Gone] = {}
         self._live: dict[ReplicaKey, _Live[Owner]] = {}
         self._owned: dict[Owner, set[ReplicaKey]] = {}
         self._strangers: set[ReplicaKey] = set()
@@ -65,6 +92,23 @@ class LiveBrokers(Generic[Owner]):
         live = self._alive(ReplicaKey(cluster, name, broker_id))
         return "" if live is None else live.address
 
+    def speaks_from_elsewhere(self, cluster: str, name: str, broker_id: int) -> bool:
+        """See `BrokerLife`. Of a broker that is registered by a name nobody can tell."""
+        key = ReplicaKey(cluster, name, broker_id)
+        live = self._alive(key)
+        if live is None or live.host == live.home:
+            return False
+        if self._now_ms() - live.since >= AT_HOME_MS:
+            return False
+        registered = self._registered_at(key)
+        return ip_of(registered) is not None and not is_same_host(registered, live.host)
+
+    def gone_ms(self, cluster: str, name: str, broker_id: int) -> int | None:
+        """See `BrokerLife`."""
+        key = ReplicaKey(cluster, name, broker_id)
+        gone = self._gone.get(key)
+        return None if gone is None or self._alive(key) else self._now_ms() - gone.at
+
     def owner(self, key: ReplicaKey) -> Owner | None:
         """Returns the connection that a broker belongs to, also once it is silent for too long and
         `expire` has not taken it out yet; None for a broker that is not known to live."""
@@ -78,13 +122,18 @@ class LiveBrokers(Generic[Owner]):
         standing: CandidateStanding,
         timeout_ms: int | None,
         address: str = "",
+        host: str = "",
     ) -> bool:
-        """Takes a heartbeat; False where it is one stranger too many."""
+        """Takes a heartbeat that comes from `host`; False where it is one stranger too many."""
         live, now = self._live.get(key), self._now_ms()
         if live is None:
             if not self._admit(key):
                 return False
-            live = self._live[key] = _Live(owner, now, now, DEFAULT_TIMEOUT_MS, standing, address)
+            gone = self._gone.pop(key, None)
+            home = host if gone is None else gone.home
+            live = self._live[key] = _Live(
+                owner, now, now, DEFAULT_TIMEOUT_MS, standing, address, host, home, now
+            )
             self._owned.setdefault(owner, set()).add(key)
         elif live.owner != owner and live.owner_seen_at + live.timeout_ms < now:
             self._disown(key, live.owner)
@@ -108,9 +157,15 @@ class LiveBrokers(Generic[Owner]):
         """Returns the connection is gone, and its brokers with it."""
         keys = sorted(self._owned.pop(owner, ()))
         for key in keys:
-            del self._live[key]
-            self._strangers.discard(key)
+            self._take_out(key)
         return keys
+
+    def give_up(self, key: ReplicaKey) -> None:
+        """Takes out a broker that another one speaks for."""
+        live = self._live.get(key)
+        if live is not None:
+            self._disown(key, live.owner)
+            self._take_out(key)
 
     def expire(self) -> list[tuple[ReplicaKey, Owner]]:
         """Takes out the brokers that were silent for too long; returns each with its connection."""
@@ -118,10 +173,11 @@ class LiveBrokers(Generic[Owner]):
         silent = [key for key, one in self._live.items() if one.seen_at + one.timeout_ms < now]
         gone = []
         for key in silent:
-            owner = self._live.pop(key).owner
+            owner = self._live[key].owner
             self._disown(key, owner)
-            self._strangers.discard(key)
+            self._take_out(key)
             gone.append((key, owner))
+        self._gone = {key: one for key, one in self._gone.items() if self._is_known(key)}
         return gone
 
     def owns_any(self, owner: Owner) -> bool:
@@ -135,6 +191,15 @@ class LiveBrokers(Generic[Owner]):
     def counts(self) -> Counter[tuple[str, str]]:
         """Returns how many brokers are alive, by cluster and name."""
         return Counter((key.cluster, key.name) for key in self._live if self._alive(key))
+
+    def _take_out(self, key: ReplicaKey) -> None:
+        live = self._live.pop(key)
+        self._strangers.discard(key)
+        if self._is_known(key):
+            registered = self._registered_at(key)
+            is_home = is_same_host(registered, live.host)
+            is_home = is_home or live.seen_at - live.since >= AT_HOME_MS
+            self._gone[key] = _Gone(live.host if is_home else live.home, self._now_ms())
 
     def _alive(self, key: ReplicaKey) -> _Live[Owner] | None:
         live = self._live.get(key)

@@ -80,10 +80,24 @@ def _replicas_info(group: Group, life: BrokerLife) -> ReplicasInfo:
 
 
 def groups_to_reelect(state: ControllerState, life: BrokerLife) -> Iterator[str]:
-    """Yields the groups whose master is gone while another replica is alive."""
+    """Yields the groups whose master is gone, or speaks from elsewhere, while another replica is
+    alive."""
     for group in state.groups():
         master = group.sync.master
-        if master is None or is_alive(life, group, master):
+        if master is None:
             continue
-        if any(is_alive(life, group, one) for one in group.table.replicas):
+        if not is_alive(life, group, master):
+            if any(is_alive(life, group, one) for one in group.table.replicas):
+                yield group.name
+        elif _is_doubtful(life, group, master) and any(
+            is_alive(life, group, one) and not _is_doubtful(life, group, one)
+            for one in group.sync.members
+        ):
             yield group.name
+
+
+def _is_doubtful(life: BrokerLife, group: Group, broker_id: int) -> bool:
+    """Returns whether a broker that is alive is so by the word of another host only."""
+    if broker_id in group.sync.moved:
+        return True
+    return life.speaks_from_elsewhere(group.cluster, group.name, broker_id)

@@ -46,7 +46,7 @@ def write_requests(config: ControllerConfig) -> dict[int, Parse]:
     return {
         RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: _alter,
         RequestCode.CONTROLLER_ELECT_MASTER: elect,
-        RequestCode.CONTROLLER_REGISTER_BROKER: _register,
+        RequestCode.CONTROLLER_REGISTER_BROKER: register,
         RequestCode.CLEAN_BROKER_DATA: _clean,
         RequestCode.CONTROLLER_APPLY_BROKER_ID: _apply,
     }
@@ -75,9 +75,10 @@ def _alter(command: RemotingCommand) -> Decide:
     return lambda state, life: decisions.alter_sync_state_set(state, header, wanted, life)
 
 
-def _register(command: RemotingCommand) -> Decide:
+def register(command: RemotingCommand, host: str = "") -> Decide:
+    """1003, asked from `host`."""
     header = command.header(RegisterBrokerToControllerRequestHeader)
-    return lambda state, life: decisions.register_broker(state, header, life)
+    return lambda state, life: decisions.register_broker(state, header, life, host)
 
 
 def _apply(command: RemotingCommand) -> Decide:

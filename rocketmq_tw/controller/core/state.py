@@ -18,6 +18,7 @@ from rocketmq_tw.controller.core.events import (
     ElectMaster,
     UpdateBrokerAddress,
 )
+from rocketmq_tw.net.networks import is_same_host
 
 #: The lowest id; 0 is what a master shows to clients.
 FIRST_BROKER_ID = 1
@@ -65,7 +66,9 @@ class ReplicaTable(msgspec.Struct):
 
 class SyncState(msgspec.Struct):
     """The master and the SyncStateSet of one group, and how often each has changed. `former` are
-    the members before the present master was elected, while it has not changed them."""
+    the members before the present master was elected, while it has not changed them. `moved` are
+    members that somebody registered at another host since they came into the set, each with its
+    address before that: no master has said since that they are in sync there."""
 
     cluster: str | None
     master: int | None = None
@@ -73,6 +76,7 @@ class SyncState(msgspec.Struct):
     members: frozenset[int] = frozenset()
     epoch: int = 0
     former: frozenset[int] = frozenset()
+    moved: dict[int, str] = {}
 
     def set_master(self, broker_id: int | None) -> None:
         """Makes a broker the master, or none, in a new master epoch."""
@@ -81,9 +85,19 @@ class SyncState(msgspec.Struct):
 
     def set_members(self, members: frozenset[int]) -> None:
         """Makes these the SyncStateSet, in a new epoch of the set."""
+        self.moved = {key: at for key, at in self.moved.items() if key in members & self.members}
         self.members = members
         self.epoch += 1
         self.former = frozenset()
+
+    def note_move(self, broker_id: int, before: str, after: str) -> None:
+        """Notes that a member is registered at another address; not where that is of the host
+        that it was in sync at."""
+        home = self.moved.get(broker_id, before)
+        if is_same_host(home, after):
+            self.moved.pop(broker_id, None)
+        else:
+            self.moved[broker_id] = home
 
 
 class Group(NamedTuple):
@@ -162,13 +176,18 @@ class ControllerState(msgspec.Struct):
             former = group.sync.members
             group.sync.set_master(master)
             group.sync.set_members(frozenset((master,)))
+            group.sync.moved = {}
             group.sync.former = former
 
     def _update_address(self, event: UpdateBrokerAddress) -> None:
         table = self.replica_tables.get(event.broker_name)
         known = None if table is None else table.replicas.get(event.broker_id)
-        if table is not None and known is not None:
-            table.replicas[event.broker_id] = Replica(event.broker_address, known.register_code)
+        if table is None or known is None:
+            return
+        table.replicas[event.broker_id] = Replica(event.broker_address, known.register_code)
+        sync = self.sync_states.get(event.broker_name)
+        if sync is not None and event.broker_id in sync.members:
+            sync.note_move(event.broker_id, known.address or "", event.broker_address or "")
 
     def _clean(self, event: CleanBrokerData) -> None:
         name, ids = event.broker_name, event.broker_id_set_to_clean
@@ -183,6 +202,7 @@ class ControllerState(msgspec.Struct):
             group.table.replicas.pop(broker_id, None)
         group.sync.members -= ids
         group.sync.former -= ids
+        group.sync.moved = {key: at for key, at in group.sync.moved.items() if key not in ids}
         if not group.table.replicas:
             del self.replica_tables[name]
         if not group.sync.members:

@@ -48,12 +48,25 @@ def test_administrators_and_controllers_are(
     assert code_of(named, asker, code, fields) == 0
 
 
-def test_a_registered_broker_ends_an_epoch_of_its_group_and_no_more(named: Controllers) -> None:
+def test_a_master_ends_its_own_epoch_and_no_more(named: Controllers) -> None:
     refused = ResponseCode.NO_PERMISSION
-    assert code_of(named, "10.0.0.3", ELECT, DESIGNATE) == refused
-    assert code_of(named, "10.0.0.3", CLEANING, CLEAN) == refused
-    assert code_of(named, "10.0.0.3", ELECT, END_EPOCH | {"brokerName": "other"}) == refused
-    assert code_of(named, "10.0.0.3", ELECT, END_EPOCH) != refused
+    master = "10.0.0.1"
+    assert code_of(named, master, ELECT, DESIGNATE) == refused
+    assert code_of(named, master, CLEANING, CLEAN) == refused
+    assert code_of(named, master, ELECT, END_EPOCH | {"brokerName": "other"}) == refused
+    assert code_of(named, master, ELECT, END_EPOCH) != refused
+
+
+def test_a_stranger_that_registers_in_a_group_ends_no_epoch(named: Controllers) -> None:
+    """Anybody may apply for an id."""
+    stranger = "10.66.0.1"
+    apply = {"clusterName": "C", "brokerName": "g", "appliedBrokerId": 4, "registerCheckCode": "x"}
+    assert code_of(named, stranger, RequestCode.CONTROLLER_APPLY_BROKER_ID, apply) == 0
+    register = {"clusterName": "C", "brokerName": "g", "brokerId": 4}
+    register["brokerAddress"] = f"{stranger}:10911"
+    assert code_of(named, stranger, RequestCode.CONTROLLER_REGISTER_BROKER, register) == 0
+    for host in (stranger, "10.0.0.3"):
+        assert code_of(named, host, ELECT, END_EPOCH) == ResponseCode.NO_PERMISSION
 
 
 def test_what_needs_no_administrator_is_taken_as_before(named: Controllers) -> None:
@@ -94,7 +107,7 @@ def test_a_controller_that_does_not_lead_says_so_and_judges_nobody(named: Contro
     assert answer.code == ResponseCode.CONTROLLER_NOT_LEADER
 
 
-@pytest.mark.parametrize(("asker", "members"), [("10.0.0.3", {2}), ("10.0.0.2", {1, 2, 3})])
+@pytest.mark.parametrize(("asker", "members"), [(ADMIN, {2}), ("10.0.0.2", {1, 2, 3})])
 def test_only_a_master_itself_says_that_it_never_began_its_epoch(
     named: Controllers, asker: str, members: set[int]
 ) -> None:

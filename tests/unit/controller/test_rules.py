@@ -59,6 +59,12 @@ class Alive:
         alive = self.standing(cluster, name, broker_id)
         return "" if alive is None else f"127.0.0.1:{broker_id}"
 
+    def speaks_from_elsewhere(self, cluster: str, name: str, broker_id: int) -> bool:
+        return False
+
+    def gone_ms(self, cluster: str, name: str, broker_id: int) -> int | None:
+        return None
+
 
 ALL = Alive(b1=(1, 10, 1), b2=(1, 10, 1), b3=(1, 10, 1))
 
