@@ -18,6 +18,7 @@ from rocketmq_tw.admin.openssl import openssl_left_out
 from rocketmq_tw.admin.output import Report, plain, show
 from rocketmq_tw.admin.settings import Settings
 from rocketmq_tw.admin.settings import read as read_contexts
+from rocketmq_tw.interrupted import INTERRUPTED
 
 # Help, completion and wrong calls wait for no client, and each command for its own ones alone.
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INTERRUPTED = 130
 #: Seconds within which a leader is to be found.
 CONTROLLER_TIMEOUT = 5.0
 

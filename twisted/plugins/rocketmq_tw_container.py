@@ -1,10 +1,7 @@
 """The broker container's command of `twistd`."""
 
-from twisted.application.service import ServiceMaker
+from rocketmq_tw.twistd import ServerMaker
 
-rmq_container = ServiceMaker(
-    "rmq-container",
-    "rocketmq_tw.services.container",
-    "A container of RocketMQ brokers, which come and go while it runs.",
-    "rmq-container",
+rmq_container = ServerMaker(
+    "rmq-container", "A container of RocketMQ brokers, which come and go while it runs."
 )

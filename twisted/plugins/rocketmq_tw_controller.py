@@ -1,10 +1,8 @@
 """The controller's command of `twistd`."""
 
-from twisted.application.service import ServiceMaker
+from rocketmq_tw.twistd import ServerMaker
 
-rmq_controller = ServiceMaker(
+rmq_controller = ServerMaker(
     "rmq-controller",
-    "rocketmq_tw.services.controller",
     "A RocketMQ controller, which elects the masters of brokers in controller mode.",
-    "rmq-controller",
 )

@@ -1,10 +1,7 @@
 """The DLedger command of `twistd`."""
 
-from twisted.application.service import ServiceMaker
+from rocketmq_tw.twistd import ServerMaker
 
-rmq_dledger = ServiceMaker(
-    "rmq-dledger",
-    "rocketmq_tw.services.dledger",
-    "A member of a DLedger (Raft) group that serves append and get.",
-    "rmq-dledger",
+rmq_dledger = ServerMaker(
+    "rmq-dledger", "A member of a DLedger (Raft) group that serves append and get."
 )

@@ -1,10 +1,7 @@
 """The proxy's command of `twistd`."""
 
-from twisted.application.service import ServiceMaker
+from rocketmq_tw.twistd import ServerMaker
 
-rmq_proxy = ServiceMaker(
-    "rmq-proxy",
-    "rocketmq_tw.services.proxy",
-    "A RocketMQ proxy: clients of RocketMQ 5 over gRPC, classic ones over remoting.",
-    "rmq-proxy",
+rmq_proxy = ServerMaker(
+    "rmq-proxy", "A RocketMQ proxy: clients of RocketMQ 5 over gRPC, classic ones over remoting."
 )

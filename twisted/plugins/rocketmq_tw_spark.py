@@ -1,10 +1,7 @@
 """The command of `twistd` that feeds Spark."""
 
-from twisted.application.service import ServiceMaker
+from rocketmq_tw.twistd import ServerMaker
 
-rmq_spark_receiver = ServiceMaker(
-    "rmq-spark-receiver",
-    "rocketmq_tw.services.spark_receiver",
-    "A member of a RocketMQ group that feeds Spark's network receiver.",
-    "rmq-spark-receiver",
+rmq_spark_receiver = ServerMaker(
+    "rmq-spark-receiver", "A member of a RocketMQ group that feeds Spark's network receiver."
 )

@@ -15,8 +15,8 @@ import pytest
 import rich_click as click
 from click.testing import CliRunner
 
+from rocketmq_tw.admin.command_line import cli
 from rocketmq_tw.admin.commands import MODULES, load
-from rocketmq_tw.admin.main import cli
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.wire.codes import RequestCode
@@ -430,7 +430,7 @@ def test_a_list_of_commands_imports_none(arguments: list[str], completed: str, s
                 _RMQADMIN_COMPLETE="bash_complete", COMP_WORDS={completed!r}, COMP_CWORD="1"
             )
         from click.testing import CliRunner
-        from rocketmq_tw.admin.main import cli
+        from rocketmq_tw.admin.command_line import cli
         from rocketmq_tw.admin.commands import MODULES
         result = CliRunner().invoke(cli, {arguments!r}, prog_name="rmqadmin")
         assert {shown!r} in result.output, result.output
@@ -445,7 +445,7 @@ def test_a_start_imports_only_what_it_needs() -> None:
     names = ("javaproperties", "rich.console", "yaml", "twisted", "cryptography", "asyncio")
     code = f"""if True:
         import sys
-        import rocketmq_tw.admin.main
+        import rocketmq_tw.admin.command_line
         from rocketmq_tw.admin.commands import MODULES
         names = {names!r} + tuple("rocketmq_tw.admin." + name for name in MODULES)
         print([name for name in names if name in sys.modules])
@@ -464,7 +464,7 @@ def test_what_tls_needs_is_loaded_where_it_is_used(
     code = f"""if True:
         import sys
         from click.testing import CliRunner
-        from rocketmq_tw.admin.main import cli
+        from rocketmq_tw.admin.command_line import cli
         result = CliRunner().invoke(cli, {call!r})
         assert "127.0.0.1:1: cannot connect" in result.output, result.output
         print([name for name in ("OpenSSL", "cryptography") if name in sys.modules])

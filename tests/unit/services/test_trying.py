@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from rocketmq_tw.admin.main import cli
+from rocketmq_tw.admin.command_line import cli
 from rocketmq_tw.admin.tool import Tool
 from tests.support.wait import LIMIT, wait_until
 from tools import try_acting, try_controller, trying

@@ -16,7 +16,7 @@ import pytest
 import rich_click as click
 import yaml
 
-from rocketmq_tw.admin.main import cli
+from rocketmq_tw.admin.command_line import cli
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.config.load import load
 from rocketmq_tw.config.properties import read_properties

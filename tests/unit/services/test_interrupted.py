@@ -1,0 +1,58 @@
+"""Ctrl-C while a program still starts ends it with a word and status 130, without a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.jars import PROJECT
+from tests.support.wait import LIMIT
+
+#: Interrupts this process as it loads the module.
+INTERRUPT = """if True:
+    import os, signal, sys
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    class Interrupting:
+        def find_spec(self, name, path=None, target=None):
+            if name == {module!r}:
+                os.kill(os.getpid(), signal.SIGINT)
+    sys.meta_path.insert(0, Interrupting())
+    sys.argv = {argv!r}
+"""
+#: Interrupts it as the server begins to serve, before the reactor takes signals.
+LATE = """
+    from rocketmq_tw.services.namesrv import NamesrvService
+    NamesrvService.startService = lambda self: os.kill(os.getpid(), signal.SIGINT)
+"""
+RMQADMIN = "    from rocketmq_tw.admin.main import main\n    main()\n"
+TWISTD = "    from twisted.scripts.twistd import run\n    run()\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "module", "code", "program"),
+    [
+        ("rmqadmin topicList -n a:1", "rich_click", RMQADMIN, "rmqadmin"),
+        ("rmqadmin topicList -n a:1", "rocketmq_tw.admin.topic", RMQADMIN, "rmqadmin"),
+        ("rmqadmin topicList -n a:1", "rocketmq_tw.net.client", RMQADMIN, "rmqadmin"),
+        ("twistd -n rmq-namesrv", "rocketmq_tw.services.namesrv", TWISTD, "rmq-namesrv"),
+        ("twistd -n rmq-broker", "rocketmq_tw.broker.broker", TWISTD, "rmq-broker"),
+        ("twistd -n rmq-broker -n a:1", "rocketmq_tw.services.reactor", TWISTD, "rmq-broker"),
+        ("twistd -n rmq-namesrv", "", LATE + TWISTD, "rmq-namesrv"),
+    ],
+)
+def test_a_start_is_interrupted(
+    argv: str, module: str, code: str, program: str, tmp_path: os.PathLike[str]
+) -> None:
+    path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPT.format(module=module, argv=argv.split()) + code],
+        env=os.environ | {"PYTHONPATH": path, "HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert (done.returncode, done.stderr) == (130, f"\n{program}: stopped\n")
