@@ -28,8 +28,8 @@ from rocketmq_tw.wire.headers.tables import TablePartRequestHeader, TablePartRes
 PART_BYTES = 4 << 20
 #: Seconds without a question after which the rest of a table is forgotten.
 KEPT_SECONDS = 30.0
-#: Tables that are kept for those who have not all of them; the oldest gives way.
-MOST_KEPT = 8
+#: Tables that are kept for those who have not all of them, and bytes of all; the oldest gives way.
+MOST_KEPT, MOST_KEPT_BYTES = 8, 512 << 20
 
 
 class _Kept(NamedTuple):
@@ -75,7 +75,10 @@ class WholeTables:
             self._forget(name)
 
     def _keep(self, body: bytes) -> str:
-        if len(self._kept) >= MOST_KEPT:
+        while self._kept and (
+            len(self._kept) >= MOST_KEPT
+            or sum(len(kept.body) for kept in self._kept.values()) + len(body) > MOST_KEPT_BYTES
+        ):
             self._forget(next(iter(self._kept)))
         name = token_hex(8)
         self._kept[name] = _Kept(body, Alarm(self._clock, lambda: self._forget(name)))
