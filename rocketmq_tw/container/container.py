@@ -118,7 +118,8 @@ class BrokerContainer:
             raise NotAdded(f"start broker failed, {error}") from error
         finally:
             self._starting.pop(identity).fire(None)
-        log.info("{broker} of {path} is added", broker=identity.canonical_name, path=setup.path)
+        # The broker says that it serves, and who asks for it is logged.
+        log.debug("{broker} of {path} is added", broker=identity.canonical_name, path=setup.path)
         return identity
 
     @inlineCallbacks

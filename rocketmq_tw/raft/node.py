@@ -42,6 +42,8 @@ class Replicated(NamedTuple):
 
 
 NOTHING = Replicated()
+#: Seconds without a leader until the log tells.
+LEADERLESS_SECONDS = 10.0
 
 
 class RaftNode:
@@ -98,6 +100,7 @@ class RaftNode:
         self._wake_alarm = Alarm(clock, self._pump)
         self._tick_alarm = Alarm(clock, self._tick)
         self._checkpoint_alarm = Alarm(clock, self._checkpoint)
+        self._leaderless_alarm = Alarm(clock, self._tell_leaderless)
         #: Called with (role, term) after each change.
         self.role_listeners: list[Callable[[RaftRole, int], None]] = []
         #: Called with entries that are committed and stored here, in their order, each once.
@@ -115,12 +118,18 @@ class RaftNode:
     def start(self) -> None:
         """Begins to take part."""
         self._running = True
+        self._leaderless_alarm.set(LEADERLESS_SECONDS)
         self._tick()
 
     def stop(self) -> "Deferred[None]":
         """Ends; fires when the files are closed."""
         self._running = False
-        for alarm in (self._wake_alarm, self._tick_alarm, self._checkpoint_alarm):
+        for alarm in (
+            self._wake_alarm,
+            self._tick_alarm,
+            self._checkpoint_alarm,
+            self._leaderless_alarm,
+        ):
             alarm.cancel()
         self._fail_all(lambda: Refused(Code.NOT_LEADER, "this member is stopping"))
         done: Deferred[None] = Deferred()
@@ -370,7 +379,13 @@ class RaftNode:
 
     def _role_changed(self, role: RaftRole) -> None:
         core = self.core
-        self.log.info(
+        if core.leader_id is not None:
+            self._leaderless_alarm.cancel()
+        else:
+            self._leaderless_alarm.set_if_unset(LEADERLESS_SECONDS)
+        # Each election has candidates, and is over at once as a rule.
+        say = self.log.debug if role is RaftRole.CANDIDATE else self.log.info
+        say(
             "{group}/{member}: {role} in term {term}, leader {leader}",
             group=self.config.group,
             member=core.config.self_id,
@@ -450,3 +465,14 @@ class RaftNode:
         if committed < self.core.log.end_index:
             # The rest may be committed without anything more being stored.
             self._checkpoint_soon()
+
+    def _tell_leaderless(self) -> None:
+        if self.core.leader_id is None:
+            self.log.warn(
+                "{group}/{member}: no leader for {seconds:.0f} s: more than half of {members} have"
+                " to run and to reach each other",
+                group=self.config.group,
+                member=self.core.config.self_id,
+                seconds=LEADERLESS_SECONDS,
+                members=";".join(f"{id_}-{at}" for id_, at in self.config.peers.items()),
+            )

@@ -85,6 +85,10 @@ class Options(LocalProxyOptions):
     def derived(self) -> Mapping[str, Derived]:
         return of_broker(self.loaded)
 
+    def says_version(self) -> bool:
+        # Its container, whose log it writes to, has said it.
+        return not self["supervised"]
+
     def settings(self) -> list[Setting]:
         settings = super().settings()
         if self["supervised"]:

@@ -138,7 +138,8 @@ class ContainerService(service.Service):
         for path in filter(None, self.config.broker_config_paths.split(":")):
             yield container.add(path)
         freeze_startup_objects()
-        self.log.info("the container has {number} brokers", number=len(container.identities))
+        names = ", ".join(each.canonical_name for each in container.identities)
+        self.log.info("the container's brokers are: {names}", names=names or "none")
 
     def _hosting(self) -> IBrokerHosting:
         if self.config.broker_processes == SEPARATE:

@@ -32,11 +32,14 @@ _FILE_NAME = "twistd.log"
 
 def take_over_log(twistd: Any, config: LogConfig) -> None:
     """Has twistd write the log as `config` says, to where its own options have it, unless they name
-    an observer; the first line is the version. `twistd` are its options; to be called while they
-    are parsed."""
+    an observer. `twistd` are its options; to be called while they are parsed."""
     if not twistd.get("logger"):
         _chosen[:] = twistd, config
         twistd["logger"] = f"{__name__}.make_observer"
+
+
+def say_version(twistd: Any) -> None:
+    """Logs the versions, and which server `twistd`, whose options these are, is to run."""
     log.info(
         "rocketmq_tw {version} on Python {python} and Twisted {twisted}: {command}",
         version=version("rocketmq_tw"),

@@ -13,7 +13,7 @@ from rocketmq_tw.config.load import Derived, Loaded, Notice, load, read_tls_conf
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting, read_json, read_properties
-from rocketmq_tw.services.logs import take_over_log
+from rocketmq_tw.services.logs import say_version, take_over_log
 from rocketmq_tw.services.pid_file import choose_pid_file
 
 
@@ -42,12 +42,16 @@ def read_tls_option(path: str | None, *, for_server: bool = False) -> TlsConfig 
         raise usage.UsageError(f"--tls-config: {error}") from error
 
 
-def settle_twistd(twistd: Any, log_config: LogConfig, port: int | None = None) -> None:
+def settle_twistd(
+    twistd: Any, log_config: LogConfig, port: int | None = None, *, says_version: bool = True
+) -> None:
     """Gives the options of `twistd` that its user left out what suits a server, see
-    `choose_pid_file` and `take_over_log`; without `twistd` nothing."""
+    `choose_pid_file` and `take_over_log`, and says the version; without `twistd` nothing."""
     if twistd is not None:
         choose_pid_file(twistd, port)
         take_over_log(twistd, log_config)
+        if says_version:
+            say_version(twistd)
 
 
 def is_open_to_all(bind_address: str) -> bool:
@@ -102,7 +106,12 @@ class ServerOptions(usage.Options):
                     sys.stderr.write(f"{notice.text}\n")
             sys.stdout.write(self.effective())
             raise SystemExit(0)
-        settle_twistd(self.parent, self.loaded[LogConfig], self.pid_port())
+        settle_twistd(
+            self.parent,
+            self.loaded[LogConfig],
+            self.pid_port(),
+            says_version=self.says_version(),
+        )
         for notice in notices:
             if notice.is_warning:
                 self.log.warn("{text}", text=notice.text)
@@ -124,6 +133,10 @@ class ServerOptions(usage.Options):
     def effective(self) -> str:
         """Returns what `-p` prints."""
         return self.loaded.properties(self.derived())
+
+    def says_version(self) -> bool:
+        """Returns whether the server's log begins with the version."""
+        return True
 
     def pid_port(self) -> int | None:
         """Returns a port that tells this server from others of its kind on this machine."""

@@ -22,6 +22,7 @@ from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.proxy import LOCAL, OWN_DEFAULTS, ProxyConfig
 from rocketmq_tw.config.values import split_named_ports
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
+from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import TlsConfigError
 from rocketmq_tw.net.interfaces import IRemotingClient
@@ -142,9 +143,11 @@ class ProxyServer:
         self._metrics_log.start()
         listener.accept()
         self.log.info(
-            "proxy: gRPC on port {grpc}, classic clients on {remoting}; either takes both",
-            grpc=grpc_port,
-            remoting=remoting_port,
+            "proxy: gRPC at {grpc}, classic clients at {remoting}; either takes both; its name"
+            " servers are {names}",
+            grpc=join_address(self._net.bind_address, grpc_port),
+            remoting=join_address(self._net.bind_address, remoting_port),
+            names=self.config.namesrv_addr,
         )
 
     @inlineCallbacks

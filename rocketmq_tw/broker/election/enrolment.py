@@ -102,5 +102,5 @@ class Enrolment:
             yield self._in_thread(self._files.drop_claim)
             raise IdTakenError(f"id {broker_id} was taken by another broker") from refusal
         identity: Identity = yield self._in_thread(lambda: self._files.keep(claim))
-        log.info("this broker has the lasting id {id}", id=broker_id)
+        log.debug("this broker has the lasting id {id}", id=broker_id)
         return identity

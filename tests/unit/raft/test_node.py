@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.logger import LogEvent, LogLevel, globalLogPublisher
+from twisted.logger import (
+    LogEvent,
+    LogLevel,
+    capturedLogs,
+    formatEvent,
+    globalLogPublisher,
+)
 from twisted.python.failure import Failure
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
@@ -468,3 +474,20 @@ def test_an_idle_group_hardly_wakes(group: Any) -> None:
     # A heartbeat every two seconds with a look at what came of it, and the followers' patience.
     assert ticks.pop(leader) <= 65
     assert max(ticks.values()) <= 35
+
+
+def test_the_log_tells_once_that_there_is_no_leader(group: Any) -> None:
+    def told(events: list[LogEvent]) -> list[str]:
+        return [formatEvent(event) for event in events if event["log_level"] >= LogLevel.info]
+
+    with capturedLogs() as events:
+        leader = group.elect()
+        group.run(20)
+    assert not [line for line in told(events) if "no leader" in line or "CANDIDATE" in line]
+    for member in [member for member in group.nodes if member != leader]:
+        group.stop(member)
+    with capturedLogs() as events:
+        group.run(40)
+    (warning,) = [line for line in told(events) if "no leader" in line]
+    assert warning.startswith(f"g/{leader}: no leader for 10 s: more than half of n0-")
+    assert not [line for line in told(events) if "CANDIDATE" in line]
