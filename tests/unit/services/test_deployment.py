@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from rocketmq_tw.services import broker, controller, namesrv, proxy, standalone
+from rocketmq_tw.services.options import ServerOptions
 
 PROJECT = Path(__file__).resolve().parents[3]
 ETC = PROJECT / "etc"
@@ -35,9 +37,18 @@ SAMPLES = {
 }
 
 
-def parse(program: str, *arguments: str) -> None:
+def parse(program: str, *arguments: str) -> ServerOptions:
     """Fails where the server would not take its command line."""
-    OPTIONS[program]({"HOME": "/home/me"}).parseOptions(arguments)
+    options = OPTIONS[program]({"HOME": "/home/me"})
+    options.parseOptions(arguments)
+    return options
+
+
+def ports(program: str, *arguments: str) -> set[int]:
+    """Where the server listens, as `-p` has it, with the port of former clients two below."""
+    shown = parse(program, *arguments).effective()
+    found = {int(port) for port in re.findall(r"^(?:# )?\w*[pP]ort=(\d+)$", shown, re.M)}
+    return found | {port - 2 for port in found}
 
 
 def unit_names() -> list[str]:
@@ -94,8 +105,8 @@ def test_the_image_starts_servers() -> None:
     assert re.search(r'^ENTRYPOINT \["twistd", "-n", "--pidfile="\]$', text, re.M)
     (default,) = re.findall(r"^CMD (.*)$", text, re.M)
     parse(*json.loads(default))
-    for line in re.findall(r"^COPY (.*)$", text, re.M):
-        assert all((PROJECT / source).exists() for source in line.split()[:-1])
+    (exposed,) = re.findall(r"^EXPOSE (.*)$", text, re.M)
+    assert set(map(int, exposed.split())) <= ports(*json.loads(default))
     (base,) = re.findall(r"^FROM python:3\.(\d+)-slim$", text, re.M)
     assert f"Python :: 3.{base}\n" in (PROJECT / "setup.cfg").read_text()
 
@@ -117,6 +128,56 @@ def test_a_container_starts_a_server(name: str) -> None:
     profiles = set(service.get("profiles", []))
     for other in service.get("depends_on", []):
         assert set(services[other].get("profiles", [])) <= profiles
+
+
+def test_containers_are_reached_at_ports_where_they_listen() -> None:
+    services = compose()["services"]
+    listening = {name: ports(*service["command"]) for name, service in services.items()}
+    published = []
+    for name, service in services.items():
+        for mapping in service.get("ports", []):
+            outside, inside = map(int, mapping.split(":"))
+            assert inside in listening[name]
+            published.append(outside)
+        for host, port in re.findall(r"([a-z]+):(\d+)\b", "\n".join(service["command"])):
+            assert int(port) in listening[host]
+    assert len(set(published)) == len(published)
+
+
+@pytest.mark.skipif(find_spec("setuptools") is None, reason="no setuptools here")
+def test_the_image_has_all_that_servers_need(tmp_path: Path) -> None:
+    """What it copies makes the package, with files that are no modules."""
+    text = (ETC / "docker" / "Dockerfile").read_text()
+    for line in re.findall(r"^COPY (.*)$", text, re.M):
+        *sources, target = line.split()
+        place = tmp_path / target.lstrip("/")
+        for source in sources:
+            found = PROJECT / source
+            if found.is_dir():
+                shutil.copytree(found, place)
+            else:
+                place.mkdir(parents=True, exist_ok=True)
+                shutil.copy(found, place)
+    packed = tmp_path / "packed"
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import setuptools; setuptools.setup()",
+            "-q",
+            "build_py",
+            f"-d{packed}",
+        ],
+        cwd=tmp_path / "src",
+        check=True,
+        timeout=300,
+    )
+    needed = [
+        *PROJECT.glob("rocketmq_tw/**/*.py"),
+        *PROJECT.glob("rocketmq_tw/**/*.json"),
+        *PROJECT.glob("twisted/plugins/*.py"),
+    ]
+    assert not [path for path in needed if not (packed / path.relative_to(PROJECT)).exists()]
 
 
 def test_containers_keep_their_stores() -> None:
