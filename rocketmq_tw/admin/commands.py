@@ -8,7 +8,7 @@ from importlib import import_module
 
 import rich_click as click
 
-from rocketmq_tw.admin.common_options import common_options, output_option
+from rocketmq_tw.admin.common_options import common_options, dry_run_option, output_option
 from rocketmq_tw.admin.completion import type_text
 from rocketmq_tw.admin.families import FAMILIES
 from rocketmq_tw.admin.near_names import did_you_mean
@@ -74,10 +74,10 @@ class CommandGroup(click.RichGroup):
 
 def _extend(command: click.Command) -> None:
     """Adds the options that all commands have, but those that a command has in another sense. The
-    commands of groups ask no server: only the form of output is for them."""
+    commands of groups ask no server: the form of output and plans are for them."""
     if isinstance(command, click.Group):
         for member in command.commands.values():
-            _extend_with(member, [output_option()])
+            _extend_with(member, [output_option(), dry_run_option()])
     else:
         _extend_with(command, common_options(of_group=False))
 

@@ -55,6 +55,17 @@ def output_option() -> click.Parameter:
     )
 
 
+def dry_run_option() -> click.Parameter:
+    """Makes the option for a plan of the changes."""
+    return click.Option(
+        ["--dry-run"],
+        is_flag=True,
+        expose_value=False,
+        callback=_attribute("dry_run"),
+        help="Change no server and no file: show what would be sent or written.",
+    )
+
+
 def common_options(*, of_group: bool) -> list[click.Parameter]:
     """Makes the options, of the group or of a command; environment variables count once."""
 
@@ -99,13 +110,7 @@ def common_options(*, of_group: bool) -> list[click.Parameter]:
             callback=_setting("tls_file"),
             help="Speak TLS as the tls.client keys of this .properties file say.",
         ),
-        click.Option(
-            ["--dry-run"],
-            is_flag=True,
-            expose_value=False,
-            callback=_attribute("dry_run"),
-            help="Change no server: show the requests that would.",
-        ),
+        dry_run_option(),
         click.Option(
             ["--watch"],
             type=click.IntRange(min=1),

@@ -100,10 +100,16 @@ def remove_context(tool: Tool, name: str, yes: bool) -> None:
 
 
 def _write(tool: Tool, contexts: Contexts) -> None:
+    """Writes all contexts; with `--dry-run` shows what would be written."""
+    found = {"current": contexts.current, "contexts": sorted(contexts.by_name)}
+    current = contexts.current or "none"
+    if tool.dry_run:
+        names = ", ".join(sorted(contexts.by_name)) or "no contexts"
+        lines = [
+            f"nothing is changed; {settings.path()} would have {names}, and as the current one"
+            f" {current}"
+        ]
+        tool.show(Report({"dryRun": True, **found}, lines=lines))
+        return
     settings.write(contexts)
-    tool.show(
-        Report(
-            {"current": contexts.current, "contexts": sorted(contexts.by_name)},
-            lines=[f"the current context is {contexts.current or 'none'}"],
-        )
-    )
+    tool.show(Report(found, lines=[f"the current context is {current}"]))

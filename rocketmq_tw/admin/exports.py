@@ -48,13 +48,18 @@ _cluster_option = click.option(
 )
 
 
-def _write(directory: str, name: str, value: Any) -> Report:
-    """Writes a file and returns the report of it; ends the command where it cannot be written."""
+def _write(tool: Tool, directory: str, name: str, value: Any) -> Report:
+    """Writes a file, unless with `--dry-run`, and returns the report of it; ends the command where
+    it cannot be written."""
     path = os.path.join(directory, name)
+    data = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+    if tool.dry_run:
+        lines = [f"nothing is changed; {path} would be written, {len(data)} bytes"]
+        return Report({"dryRun": True, "path": path, "bytes": len(data)}, lines=lines)
     try:
         os.makedirs(directory, exist_ok=True)
         with open(path, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+            file.write(data)
     except OSError as error:
         fail(f"{path}: {error.strerror}", error)
     return Report({"path": path}, lines=[f"{path} is written"])
@@ -103,7 +108,7 @@ def export_metadata(
         if broker is not None:
             value["dataVersion"] = DataVersion()
         kind = "topic" if topics_only else "subscriptionGroup" if groups_only else "metadata"
-        return _write(directory, f"{kind}.json", value)
+        return _write(tool, directory, f"{kind}.json", value)
 
     tool.report(work)
 
@@ -166,7 +171,9 @@ def export_configs(tool: Tool, cluster: str, directory: str) -> None:
             "masterBrokerSize": len(configs),
             "slaveBrokerSize": slaves,
         }
-        return _write(directory, "configs.json", {"brokerConfigs": configs, "clusterScale": scale})
+        return _write(
+            tool, directory, "configs.json", {"brokerConfigs": configs, "clusterScale": scale}
+        )
 
     tool.report(work)
 
@@ -189,7 +196,9 @@ def export_metrics(tool: Tool, cluster: str, directory: str) -> None:
             "totalTps": _totals([quota["tps"] for quota in quotas]),
             "totalOneDayNum": _totals([quota["oneDayNum"] for quota in quotas]),
         }
-        return _write(directory, "metrics.json", {"evaluateReport": reports, "totalData": totals})
+        return _write(
+            tool, directory, "metrics.json", {"evaluateReport": reports, "totalData": totals}
+        )
 
     tool.report(work)
 

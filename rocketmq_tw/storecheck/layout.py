@@ -61,6 +61,9 @@ class Store:
             raise NoStoreError(f"{root} is no directory")
         names = list(directories(root))
         members = [name for name in names if name.startswith("dledger-")]
+        #: Where the files of the log are.
+        self.log_path = commit_log.rstrip("/") or f"{root}/commitlog"
+        self.is_log_inside = not commit_log
         if commit_log:
             parent, _, name = commit_log.rstrip("/").rpartition("/")
             self.log = LongFile(parent, name, sizes.log, keep_open=True)

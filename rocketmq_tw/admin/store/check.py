@@ -11,6 +11,7 @@ from rocketmq_tw.admin.output import Report, local_time
 from rocketmq_tw.admin.store.opening import (
     config_option,
     directory_argument,
+    log_option,
     open_store,
     progress,
     refuse_if_open,
@@ -26,8 +27,11 @@ _MOST = 1000
 
 @attrs.frozen
 class Checked:
-    """What a check found; `told` has the findings that are shown."""
+    """What a check found in the store at `root`; `told` has the findings that are shown, `log` the
+    path of the log."""
 
+    root: str
+    log: str
     summary: Summary
     findings: Findings
     told: list[Finding]
@@ -56,11 +60,13 @@ class Checked:
             lines.append(f"{number} x {remedy.value}: {remedy.advice}")
         return lines
 
-    def data(self, root: str) -> dict[str, Any]:
-        """Returns the result of the check of the store at `root`, for JSON and YAML."""
+    @property
+    def data(self) -> dict[str, Any]:
+        """The result for JSON and YAML."""
         summary = self.summary
         return {
-            "store": root,
+            "store": self.root,
+            "log": self.log,
             "logStart": summary.log_start,
             "logEnd": summary.log_end,
             "records": summary.records,
@@ -99,21 +105,22 @@ def look_through(store: Store) -> Checked:
             summary, findings = check_store(store, tell, advance)
     except OSError as error:
         fail(f"{store.root} cannot be read: {error}", error)
-    return Checked(summary, findings, told)
+    return Checked(store.root, store.log_path, summary, findings, told)
 
 
 @click.command("check")
 @directory_argument
 @config_option
+@log_option
 @click.pass_obj
-def check(tool: Tool, directory: str, config_file: str | None) -> None:
+def check(tool: Tool, directory: str, config_file: str | None, log: str | None) -> None:
     """Compares log, queues, index and all else of the store in DIR with each other.
 
     Each finding is a line with file, byte, and what mends it in brackets. The exit status is 1
     where something is wrong. Nothing is written."""
-    store, _ = open_store(directory, config_file)
-    refuse_if_open(store)
-    checked = look_through(store)
-    tool.show(Report(checked.data(store.root), lines=checked.lines))
+    opened = open_store(directory, config_file, log)
+    refuse_if_open(opened)
+    checked = look_through(opened.store)
+    tool.show(Report(checked.data, lines=[opened.log_line, *checked.lines]))
     if checked.findings.count:
         raise SystemExit(1)

@@ -13,7 +13,12 @@ import rich_click as click
 
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.output import Report, local_time
-from rocketmq_tw.admin.store.opening import config_option, directory_argument, open_store
+from rocketmq_tw.admin.store.opening import (
+    config_option,
+    directory_argument,
+    log_option,
+    open_store,
+)
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.index import ENTRY, HEADER, entry_at
@@ -54,6 +59,7 @@ def _show(tool: Tool, rows: Iterator[Row], count: int, line: Callable[[Row], str
 @dump.command("log")
 @directory_argument
 @config_option
+@log_option
 @from_option
 @count_option
 @click.option("-t", "--topic", metavar="TOPIC", help="Only its messages.")
@@ -62,12 +68,13 @@ def dump_log(
     tool: Tool,
     directory: str,
     config_file: str | None,
+    log: str | None,
     first: int | None,
     count: int,
     topic: str | None,
 ) -> None:
     """Shows records of the log in DIR, from the whole one at or behind --from on."""
-    store, _ = open_store(directory, config_file)
+    store = open_store(directory, config_file, log).store
     _show(tool, _records(store, first or 0, topic), count, _record_line)
 
 
@@ -128,6 +135,7 @@ def _hint(root: str, topic: str) -> str:
 @click.argument("topic")
 @click.argument("queue_id", metavar="QUEUE", type=click.IntRange(0))
 @config_option
+@log_option
 @from_option
 @count_option
 @click.pass_obj
@@ -137,11 +145,12 @@ def dump_queue(
     topic: str,
     queue_id: int,
     config_file: str | None,
+    log: str | None,
     first: int | None,
     count: int,
 ) -> None:
     """Shows units of a queue of the store in DIR, from the queue offset --from on."""
-    store, _ = open_store(directory, config_file)
+    store = open_store(directory, config_file, log).store
     queue = CheckedQueue(store.root, topic, queue_id, store.sizes.queue)
     if not queue.files.starts:
         fail(
@@ -164,6 +173,7 @@ def _unit_line(row: Row) -> str:
 @dump.command("index")
 @directory_argument
 @config_option
+@log_option
 @from_option
 @count_option
 @click.option("--key", metavar="TOPIC#KEY", help="Only entries with the hash of this key.")
@@ -172,12 +182,13 @@ def dump_index(
     tool: Tool,
     directory: str,
     config_file: str | None,
+    log: str | None,
     first: int | None,
     count: int,
     key: str | None,
 ) -> None:
     """Shows entries of the index of the store in DIR, from the log offset --from on."""
-    store, _ = open_store(directory, config_file)
+    store = open_store(directory, config_file, log).store
     wanted = None
     if key is not None:
         topic, separator, name = key.partition("#")

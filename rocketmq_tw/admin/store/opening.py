@@ -8,8 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import attrs
+import msgspec
 import rich_click as click
 
+from rocketmq_tw.admin.store.places import LogPlace, owners_of_log, place_of_log
 from rocketmq_tw.admin.tool import fail
 from rocketmq_tw.config.load import load
 from rocketmq_tw.config.properties import ConfigError, read_properties
@@ -21,16 +24,48 @@ config_option = click.option(
     "-c", "--configFile", "config_file", metavar="FILE", type=click.Path(),
     help="The broker's .properties file. Without it files have stock's sizes, or show theirs.",
 )  # fmt: skip
+log_option = click.option(
+    "--log", "log", metavar="DIR", type=click.Path(),
+    help="Where the log is, if it is not in the store and -c does not say so.",
+)  # fmt: skip
 
 
-def open_store(directory: str, config_file: str | None) -> tuple[Store, MessageStoreConfig | None]:
-    """Returns the store in a directory, and the configuration that was given. Ends the command
-    where there is none."""
+@attrs.frozen
+class Opened:
+    """A store that a command looks at; `config` is the one that was given, with the paths of this
+    store."""
+
+    store: Store
+    config: MessageStoreConfig | None
+    place: LogPlace
+
+    @property
+    def owners(self) -> list[str]:
+        """The directories of other stores that its log may be of."""
+        return owners_of_log(self.store, self.place)
+
+    @property
+    def log_line(self) -> str:
+        """Says which log it is."""
+        other = self.place.passed_over
+        note = f" (-c names {other}, the log of another store)" if other else ""
+        return f"log: {self.store.log_path}{note}"
+
+
+def open_store(directory: str, config_file: str | None, log: str | None = None) -> Opened:
+    """Returns the store in a directory. Ends the command where there is none, or where it is not
+    sure which log is its own."""
+    directory = directory.rstrip("/") or "/"
     config = None if config_file is None else _read_config(config_file)
     try:
+        place = place_of_log(directory, config, log)
         if config is None:
-            return Store(directory, Sizes()), None
-        return Store(directory, _sizes(config), config.store_path_commit_log), config
+            return Opened(Store(directory, Sizes(), place.path), None, place)
+        store = Store(directory, _sizes(config), place.path)
+        own = msgspec.structs.replace(
+            config, store_path_root_dir=directory, store_path_commit_log=place.path
+        )
+        return Opened(store, own, place)
     except NoStoreError as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
@@ -58,19 +93,33 @@ def _sizes(config: MessageStoreConfig) -> Sizes:
     )
 
 
-def refuse_if_open(store: Store) -> None:
-    """Ends the command where a living broker has the store open."""
+def refuse_if_open(opened: Opened) -> None:
+    """Ends the command where a living broker has the store open, or another one that its log may be
+    of."""
+    root = opened.store.root
+    if _is_locked(root):
+        fail(f"{root} is in use by a broker: stop it, or take a copy of the directory")
+    for owner in opened.owners:
+        if _is_locked(owner):
+            fail(
+                f"the log {opened.store.log_path} is in use by the broker of {owner}: stop it, or"
+                " take a copy of the log and name it with --log"
+            )
+
+
+def _is_locked(root: str) -> bool:
     try:
-        descriptor = os.open(f"{store.root}/lock", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"{root}/lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return
+        return False
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        fail(f"{store.root} is in use by a broker: stop it, or take a copy of the directory", error)
+    except OSError:
+        return True
     finally:
         os.close(descriptor)
+    return False
 
 
 @contextmanager

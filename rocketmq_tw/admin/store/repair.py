@@ -10,12 +10,15 @@ from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.store.check import Checked, look_through
 from rocketmq_tw.admin.store.opening import (
+    Opened,
     config_option,
     directory_argument,
+    log_option,
     open_store,
     progress,
     refuse_if_open,
 )
+from rocketmq_tw.admin.store.places import is_inside, owners_locked, refuse_shared
 from rocketmq_tw.admin.store.repairing import config_for, copy_store, differing_size, rebuild
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.store.errors import StoreError
@@ -25,60 +28,103 @@ from rocketmq_tw.storecheck.layout import Store
 @click.command("repair")
 @directory_argument
 @config_option
+@log_option
 @click.option("--to", "target", metavar="DIR", type=click.Path(), help="Repair a copy there.")
 @click.option("--cut", is_flag=True, help="End the log at its first damage, whatever follows.")
 @yes_option
 @click.pass_obj
 def repair(
-    tool: Tool, directory: str, config_file: str | None, target: str | None, cut: bool, yes: bool
+    tool: Tool,
+    directory: str,
+    config_file: str | None,
+    log: str | None,
+    target: str | None,
+    cut: bool,
+    yes: bool,
 ) -> None:
     """Ends the log of the store in DIR behind its last whole record, and builds queues and index
     again from it, as the broker's recovery would. Then the store is checked again.
 
     What would lose whole records is refused, unless with --cut."""
-    store, config = open_store(directory, config_file)
-    refuse_if_open(store)
+    opened = open_store(directory, config_file, log)
+    store, config = opened.store, opened.config
+    refuse_if_open(opened)
     if config is not None and (differing := differing_size(store, config)):
         raise click.UsageError(f"-c: {config_file} has {differing}")
-    if target is not None and config is not None and config.store_path_commit_log:
+    if target is None:
+        refuse_shared(store, opened.place)
+    else:
+        _refuse_target(opened, target)
+    # Meanwhile no broker whose log it may be starts.
+    with owners_locked([] if target is not None or tool.dry_run else opened.owners):
+        _repair(tool, opened, target, cut=cut, yes=yes)
+
+
+def _refuse_target(opened: Opened, target: str) -> None:
+    """Ends the command where no copy can be made in `target`."""
+    if not opened.store.is_log_inside:
         raise click.UsageError(
-            "--to: the log is outside of the store (storePathCommitLog): copy both, or repair in"
-            " place"
+            f"--to: the log is outside of the store, in {opened.store.log_path}: copy both, or"
+            " repair in place"
         )
-    if target is not None and os.path.exists(target) and (
-        not os.path.isdir(target) or os.listdir(target)
-    ):  # fmt: skip
+    if is_inside(target, opened.store.root):
+        raise click.UsageError(f"--to: {target} is inside of the store: name another place")
+    if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
         raise click.UsageError(f"--to: {target} is there already: name a new directory")
+
+
+def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: bool) -> None:
+    store, config = opened.store, opened.config
     before = look_through(store)
     if not before.findings.count:
-        tool.show(Report({"before": before.data(store.root), "after": None, "notes": []},
-                         lines=["nothing is wrong, nothing is changed"]))  # fmt: skip
+        lines = [opened.log_line, "nothing is wrong, nothing is changed"]
+        tool.show(Report({"before": before.data, "after": None, "notes": []}, lines=lines))
         return
     _refuse_what_loses(store, before, cut=cut, configured=config is not None)
+    if tool.dry_run:
+        _show_plan(tool, opened, before, target)
+        return
     try:
         if target is None:
             ask_first(yes, f"Repair {store.root}? --to DIR would repair a copy.")
         else:
             with progress("copying", store.data_size) as advance:
                 copy_store(store.root, target, advance)
-            store, _ = open_store(target, config_file)
+            store = Store(target, store.sizes)
         settings = config_for(store, before.summary, config)
         notes = rebuild(settings, store.log, cut_at=before.summary.damaged_at)
     except StoreError as error:
         fail(f"the recovery refuses the store: {error}", error)
     except OSError as error:
         fail(f"the store cannot be repaired: {error}", error)
-    again, _ = open_store(store.root, config_file)
-    after = look_through(again)
-    found = {"before": before.data(directory), "after": after.data(again.root), "notes": notes}
-    count = before.findings.count
-    things = "1 thing" if count == 1 else f"{count} things"
-    lines = [f"found {things} before the repair", *notes, *after.lines]
+    after = look_through(Store(store.root, store.sizes, settings.store_path_commit_log))
+    found = {"before": before.data, "after": after.data, "notes": notes}
+    lines = [opened.log_line, f"found {_things(before)} before the repair", *notes, *after.lines]
     if after.findings.count:
         lines.append("what is left is not mended by a repair")
     tool.show(Report(found, lines=lines))
     if after.findings.count:
         raise SystemExit(1)
+
+
+def _show_plan(tool: Tool, opened: Opened, before: Checked, target: str | None) -> None:
+    """Shows what a repair would do: `--dry-run`."""
+    store, summary = opened.store, before.summary
+    where = store.root if target is None else f"a copy in {target}"
+    end = summary.log_end if summary.damaged_at is None else summary.damaged_at
+    plan = [f"{where} would be repaired: queues and index are built again from the log"]
+    plan.append(f"the log would end at {end}: behind that it has {store.log.files_end - end} bytes")
+    tool.show(
+        Report(
+            {"dryRun": True, "before": before.data, "after": None, "notes": plan},
+            lines=[opened.log_line, *before.lines, *plan, "nothing is changed"],
+        )
+    )
+
+
+def _things(checked: Checked) -> str:
+    count = checked.findings.count
+    return "1 thing" if count == 1 else f"{count} things"
 
 
 def _refuse_what_loses(store: Store, before: Checked, *, cut: bool, configured: bool) -> None:

@@ -29,7 +29,8 @@ _OWNERSHIP = ("lock", "abort")
 def copy_store(source: str, target: str, advance: Callable[[int], object]) -> None:
     """Copies a store's files, without what nobody wrote. Raises `OSError`."""
     os.makedirs(target, mode=0o750, exist_ok=True)
-    for directory, _, names in os.walk(source):
+    # A directory that is a link belongs to the store too.
+    for directory, _, names in os.walk(source, followlinks=True):
         below = os.path.relpath(directory, source)
         into = os.path.normpath(os.path.join(target, below))
         os.makedirs(into, mode=0o750, exist_ok=True)
@@ -76,12 +77,17 @@ def config_for(
     what the files show."""
     root, sizes = store.root, store.sizes
     if given is not None:
-        return msgspec.structs.replace(given, store_path_root_dir=root)
+        return msgspec.structs.replace(
+            given,
+            store_path_root_dir=root,
+            store_path_commit_log="" if store.is_log_inside else store.log_path,
+        )
     defaults = MessageStoreConfig()
     has_extensions = os.path.isdir(f"{root}/consumequeue_ext")
     return msgspec.structs.replace(
         defaults,
         store_path_root_dir=root,
+        store_path_commit_log="" if store.is_log_inside else store.log_path,
         mapped_file_size_commit_log=store.log.file_size or defaults.mapped_file_size_commit_log,
         mapped_file_size_consume_queue=_size_of_queues(root, "consumequeue")
         or defaults.mapped_file_size_consume_queue,

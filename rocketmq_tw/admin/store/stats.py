@@ -8,7 +8,13 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
-from rocketmq_tw.admin.store.opening import config_option, directory_argument, open_store, progress
+from rocketmq_tw.admin.store.opening import (
+    config_option,
+    directory_argument,
+    log_option,
+    open_store,
+    progress,
+)
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.storecheck.findings import Findings
 
@@ -48,10 +54,11 @@ class _Topic:
 @click.command("stats")
 @directory_argument
 @config_option
+@log_option
 @click.pass_obj
-def stats(tool: Tool, directory: str, config_file: str | None) -> None:
+def stats(tool: Tool, directory: str, config_file: str | None, log: str | None) -> None:
     """Counts what the log in DIR has of each topic, the largest first."""
-    store, _ = open_store(directory, config_file)
+    store = open_store(directory, config_file, log).store
     topics: dict[str, _Topic] = {}
     sizes: Counter[int] = Counter()
     damaged = Findings(lambda finding: None)

@@ -379,3 +379,24 @@ def test_what_changes_something_is_not_done_again_and_again(world) -> None:
     assert "T" not in world.rmqadmin("topicList").out.split()
     outcome = world.rmqadmin("printMsg -t T --watch 1")
     assert "this command goes on by itself" in outcome.err
+
+
+def test_a_plan_writes_no_contexts(world, contexts: Path) -> None:
+    outcome = call(world, f"context add test -n {world.names} --dry-run")
+    assert outcome.out.startswith(f"nothing is changed; {contexts} would have test")
+    assert not contexts.exists()
+    call(world, f"context add test -n {world.names}")
+    before = contexts.read_bytes()
+    call(world, "--dry-run context remove test")
+    call(world, f"--dry-run context add other -n {world.names}")
+    call(world, "--dry-run context use test")
+    assert contexts.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["exportMetadata", "exportConfigs", "exportMetrics"])
+def test_a_plan_exports_no_file(command: str, world, tmp_path: Path) -> None:
+    target = tmp_path / "exported"
+    outcome = world.rmqadmin(f"{command} -c DefaultCluster -f {target} --dry-run")
+    assert outcome.status == 0, outcome
+    assert outcome.out.startswith(f"nothing is changed; {target}/")
+    assert not target.exists()

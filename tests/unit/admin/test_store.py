@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_tw.admin.main import main
+from rocketmq_tw.admin.store.repairing import rebuild
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.files.posix import PosixFiles
 from tests.support.damaged_stores import (
@@ -181,7 +182,7 @@ def test_a_repair_of_a_copy_leaves_the_store_as_it_is(root: Path, tmp_path: Path
     target = tmp_path / "copy"
     outcome = run("repair", root, "--to", target)
     assert outcome.status == 0, outcome
-    assert outcome.out.startswith("found 1 thing before the repair\n")
+    assert outcome.out.startswith(f"log: {root}/commitlog\nfound 1 thing before the repair\n")
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
     assert bodies_of(target) == ALL
     assert run("repair", root, "--to", target).status == 2
@@ -213,13 +214,142 @@ def test_a_log_outside_of_the_store_is_found_and_repaired_in_place(
     log = tmp_path / "elsewhere"
     (root / "commitlog").rename(log)
     config = tmp_path / "broker.conf"
-    config.write_text(f"{CONFIG}storePathCommitLog={log}\n")
-    assert run("check", root).status == 0
+    config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
+    outcome = run("check", root)
+    assert (outcome.status, outcome.out.splitlines()[0]) == (0, f"log: {log}")
     change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
     outcome = run("repair", root, "--to", tmp_path / "copy")
     assert (outcome.status, "copy both" in outcome.err) == (2, True)
     assert run("repair", root, "--yes").status == 0
     assert run("check", root).status == 0
+
+
+def content_of(*directories: Path) -> dict[Path, bytes]:
+    """What the files below the directories have."""
+    paths = (path for directory in directories for path in directory.rglob("*"))
+    return {path: path.read_bytes() for path in paths if path.is_file()}
+
+
+@pytest.mark.parametrize("has_root", [True, False])
+def test_a_copy_is_repaired_with_the_originals_configuration(
+    has_root: bool, root: Path, tmp_path: Path, run: Run
+) -> None:
+    copy = Path(shutil.copytree(root, tmp_path / "copy"))
+    config = tmp_path / "broker.conf"
+    named = f"storePathRootDir={root}\n" if has_root else ""
+    config.write_text(f"{CONFIG}{named}storePathCommitLog={root}/commitlog\n")
+    next(damage for damage in DAMAGES if damage.kinds == {"log-torn"}).do(root)
+    change(copy / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    before = content_of(root)
+    outcome = run("check", copy)
+    assert (outcome.status, outcome.out.splitlines()[0].split()[1]) == (1, f"{copy}/commitlog")
+    assert "log-torn" not in run("check", copy, "--output", "json").out
+    outcome = run("repair", copy, "--yes")
+    assert outcome.status == 0, outcome
+    assert content_of(root) == before
+    assert bodies_of(copy) == ALL
+
+
+def test_a_copy_without_the_log_leaves_the_originals_log_alone(
+    root: Path, tmp_path: Path, run: Run
+) -> None:
+    copy = Path(shutil.copytree(root, tmp_path / "copy"))
+    shutil.rmtree(copy / "commitlog")
+    config = tmp_path / "broker.conf"
+    config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={root}/commitlog\n")
+    before = content_of(root, copy)
+    for words in (("check", copy), ("repair", copy, "--yes", "--cut")):
+        outcome = run(*words)
+        assert outcome.status == 2
+        for said in (str(copy), f"{root}/commitlog", "--log"):
+            assert said in outcome.err
+    # A broker has the original open: its log is no other's.
+    lock = PosixFiles().lock(str(root / "lock"))
+    try:
+        for words in (("check", copy), ("repair", copy, "--yes")):
+            outcome = run(*words, "--log", root / "commitlog")
+            assert (outcome.status, "is in use by" in outcome.err) == (1, True)
+    finally:
+        lock.close()
+    assert content_of(root, copy) == before
+    outcome = run("check", copy, "--log", root / "commitlog")
+    assert (outcome.status, outcome.out.splitlines()[0]) == (0, f"log: {root}/commitlog")
+
+
+def test_a_repair_holds_the_lock_of_the_store_whose_log_it_writes(
+    root: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Path(shutil.copytree(root, tmp_path / "copy"))
+    shutil.rmtree(copy / "commitlog")
+    change(copy / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    locked = []
+
+    def rebuild_with_a_look(*args: object, **named: object) -> list[str]:
+        with pytest.raises(BlockingIOError):
+            PosixFiles().lock(str(root / "lock"))
+        locked.append(root)
+        return rebuild(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("rocketmq_tw.admin.store.repair.rebuild", rebuild_with_a_look)
+    assert run("repair", copy, "--yes", "--log", root / "commitlog").status == 0
+    assert locked == [root]
+    PosixFiles().lock(str(root / "lock")).close()
+
+
+def test_two_logs_of_one_store_are_told(root: Path, tmp_path: Path, run: Run) -> None:
+    log = Path(shutil.copytree(root / "commitlog", tmp_path / "elsewhere"))
+    config = tmp_path / "broker.conf"
+    config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
+    outcome = run("check", root)
+    assert outcome.status == 2
+    for said in (f"{root}/commitlog", str(log), "--log"):
+        assert said in outcome.err
+    assert run("check", root, "--log", log).out.startswith(f"log: {log}\n")
+    assert run("check", root, "--log", root / "commitlog").out.startswith(
+        f"log: {root}/commitlog\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["log", "queues", "second name"])
+def test_a_repair_in_place_follows_no_link_out_of_the_store(
+    kind: str, root: Path, tmp_path: Path, run: Run
+) -> None:
+    copy = Path(shutil.copytree(root, tmp_path / "copy"))
+    change(copy / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    linked = copy / ("consumequeue" if kind == "queues" else "commitlog")
+    if kind == "second name":
+        (linked / f"{4096:020}").unlink()
+        os.link(root / "commitlog" / f"{4096:020}", linked / f"{4096:020}")
+    else:
+        shutil.rmtree(linked)
+        linked.symlink_to(root / linked.name)
+    (copy / "checkpoint").write_bytes(b"short")
+    before = content_of(root)
+    outcome = run("repair", copy, "--yes")
+    assert (outcome.status, "is a link" in outcome.err) == (2, True)
+    assert content_of(root) == before
+    assert run("repair", copy, "--to", tmp_path / "repaired").status == 0
+    assert content_of(root) == before
+    assert bodies_of(tmp_path / "repaired") == ALL
+
+
+def test_no_copy_is_made_inside_of_the_store(root: Path, run: Run) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    outcome = run("repair", root, "--to", root / "sub")
+    assert (outcome.status, "inside of the store" in outcome.err) == (2, True)
+    assert not (root / "sub").exists()
+
+
+def test_a_repair_that_is_planned_changes_nothing(root: Path, tmp_path: Path, run: Run) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    before = content_of(root)
+    for words in (("--yes",), (), ("--to", tmp_path / "copy")):
+        outcome = run("repair", root, *words, "--dry-run")
+        assert outcome.status == 0, outcome
+        assert f"consumequeue/Topic/0/{0:020} at 40: it has no unit 2" in outcome.out
+        assert outcome.out.endswith("nothing is changed\n")
+    assert content_of(root) == before
+    assert not (tmp_path / "copy").exists()
 
 
 def test_a_store_without_its_log_is_not_repaired(root: Path, run: Run) -> None:
@@ -240,7 +370,10 @@ def test_a_repair_makes_no_index_of_a_guessed_size(root: Path, run: Run) -> None
 
 def test_a_repair_of_a_sound_store_changes_nothing(root: Path, run: Run) -> None:
     outcome = run("repair", root, "--yes")
-    assert (outcome.status, outcome.out) == (0, "nothing is wrong, nothing is changed\n")
+    assert (outcome.status, outcome.out) == (
+        0,
+        f"log: {root}/commitlog\nnothing is wrong, nothing is changed\n",
+    )
 
 
 def test_a_repair_keeps_where_queues_end_whose_messages_are_gone(root: Path, run: Run) -> None:

@@ -1,0 +1,128 @@
+"""Which log belongs to a store, whose else it may be, and whether what a repair writes is the
+store's alone.
+
+A configuration names the log of the store that it is of. Copies are looked at with the same file,
+so what it names counts only for the store that it names too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import attrs
+import rich_click as click
+
+from rocketmq_tw.admin.tool import fail
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.storecheck.layout import Store
+from rocketmq_tw.storecheck.long_file import directories
+
+
+@attrs.frozen
+class LogPlace:
+    """Where the log of a store is: `path`, empty for its `commitlog`. `passed_over`: the log that
+    the configuration names, where that is another one. `other_root`: a further store that the log
+    may be of, empty without one."""
+
+    path: str = ""
+    passed_over: str = ""
+    other_root: str = ""
+
+
+def place_of_log(directory: str, config: MessageStoreConfig | None, given: str | None) -> LogPlace:
+    """Returns where the log of the store in `directory` is, by --log or a configuration. Raises
+    `UsageError` where that is not sure."""
+    named = "" if config is None else config.store_path_commit_log
+    named_root = "" if config is None else config.store_path_root_dir
+    own = f"{directory}/commitlog"
+    if given is not None:
+        if not os.path.isdir(given):
+            raise click.UsageError(f"--log: {given} is no directory")
+        other_root = named_root if named and _is_same(named, given) else ""
+        return LogPlace("" if _is_same(given, own) else os.path.abspath(given), "", other_root)
+    if not named or _is_same(named, own):
+        return LogPlace()
+    if _is_below(named, named_root):
+        below = os.path.relpath(os.path.realpath(named), os.path.realpath(named_root))
+        named_here = os.path.join(directory, below)
+        if os.path.isdir(named_here):
+            is_own = _is_same(named_here, own)
+            return LogPlace("" if is_own else os.path.abspath(named_here))
+    if not _is_same(directory, named_root):
+        if os.path.isdir(own) or any(
+            name.startswith("dledger-") for name in directories(directory)
+        ):
+            return LogPlace(passed_over=named)
+        raise click.UsageError(
+            f"{directory} has no log of its own, and -c names {named}, which is the log of the"
+            f" store {named_root}: --log DIR says where the log is"
+        )
+    if os.path.isdir(own) and os.listdir(own):
+        raise click.UsageError(
+            f"-c says that the log is in {named} (storePathCommitLog), and {own} has files too:"
+            " --log DIR says which of them is meant"
+        )
+    return LogPlace(named)
+
+
+def owners_of_log(store: Store, place: LogPlace) -> list[str]:
+    """Returns the directories of other stores that the log of `store` may be of: a broker that has
+    one of them open may write it."""
+    root = os.path.realpath(store.root)
+    found = {os.path.dirname(os.path.realpath(store.log_path))}
+    if place.other_root:
+        found.add(os.path.realpath(place.other_root))
+    return sorted(owner for owner in found - {root} if os.path.exists(f"{owner}/lock"))
+
+
+@contextmanager
+def owners_locked(owners: list[str]) -> Iterator[None]:
+    """Holds the locks of other stores; ends the command where a broker has one."""
+    with ExitStack() as stack:
+        for owner in owners:
+            try:
+                stack.callback(PosixFiles().lock(f"{owner}/lock").close)
+            except BlockingIOError as error:
+                fail(f"the log is of {owner}, which is in use by a broker: stop it", error)
+        yield
+
+
+def refuse_shared(store: Store, place: LogPlace) -> None:
+    """Ends the command where a repair in place would change files of another place: links lead
+    there, or the log's files have a second name."""
+    root = os.path.realpath(store.root)
+    if not place.path and not _is_below(store.log_path, root):
+        raise click.UsageError(
+            f"the log of {store.root} is a link to {os.path.realpath(store.log_path)}, where"
+            " another store may use it: repair a copy (--to), or name it with --log, if no other"
+            " does"
+        )
+    for name in sorted(os.listdir(root)):
+        path = f"{root}/{name}"
+        if name != "commitlog" and os.path.islink(path) and not _is_below(path, root):
+            raise click.UsageError(
+                f"{path} is a link to {os.path.realpath(path)}, where another store may use it:"
+                " repair a copy (--to)"
+            )
+    for start in store.log.starts:
+        path = store.log.path(start)
+        if os.path.islink(path) or os.stat(path).st_nlink > 1:
+            raise click.UsageError(
+                f"{path} is a link, and the file has a second name elsewhere: repair a copy (--to)"
+            )
+
+
+def is_inside(path: str, directory: str) -> bool:
+    """Returns whether a path is a directory or below it, over all links."""
+    return _is_same(path, directory) or _is_below(path, directory)
+
+
+def _is_same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
