@@ -49,6 +49,10 @@ FIXED = {
     for flags in (0, BORN_HOST_V6, STORE_HOST_V6, BORN_HOST_V6 | STORE_HOST_V6)
 }
 
+#: Where a record says which one of its queue it is, and at which of its bytes that stands.
+PLACE = c.Struct("queue_id" / c.Int32sb, "flag" / c.Int32sb, "queue_offset" / c.Int64sb)
+PLACE_AT = 12
+
 RECORD = c.Struct(
     *_fields(
         lambda this: 16 if this.sys_flag & BORN_HOST_V6 else 4,

@@ -12,7 +12,7 @@ from rocketmq_tw.storecheck.index import IndexCheck
 from rocketmq_tw.storecheck.layout import Known, Store
 from rocketmq_tw.storecheck.long_file import directories
 from rocketmq_tw.storecheck.marks import CheckpointCheck, check_epochs, deleted_topics
-from rocketmq_tw.storecheck.queues import QueueCheck
+from rocketmq_tw.storecheck.queues import Mend, QueueCheck
 from rocketmq_tw.storecheck.records import further_places, key_hashes, tags_code_of
 from rocketmq_tw.storecheck.tables import TableCheck
 from rocketmq_tw.storecheck.timers import TimerCheck
@@ -37,6 +37,8 @@ class Summary:
     has_further: bool = False
     #: Queues of these topics are of kinds that are not looked at.
     passed_over: list[str] = attrs.field(factory=list)
+    #: Records that say a wrong place in their queues.
+    mends: list[Mend] = attrs.field(factory=list)
 
 
 def check_store(
@@ -54,6 +56,7 @@ def check_store(
     is_group = bool(store.member) or os.path.exists(f"{store.root}/epochFileCheckpoint")
     known = Known(
         log_start=summary.log_start,
+        log_name=store.name,
         confirmed=checkpoint.confirmed if is_group else None,
         was_closed=summary.clean,
         deleted=deleted_topics(store.root),
@@ -74,7 +77,7 @@ def check_store(
                 summary.newest = record.store_timestamp
             summary.oldest = summary.oldest or record.store_timestamp
             if record.in_queue and not record.has_place:
-                file, at = store.log.name(record.position)
+                file, at = store.name(record.position)
                 findings.add(
                     "queue-name", file, at,
                     f"the record at {record.position} can be in no queue: its topic is"
@@ -108,4 +111,5 @@ def check_store(
     timers.run()
     summary.queues, summary.index_entries = len(queues.queues), index.entries
     summary.timer_entries, summary.has_further = timers.count, queues.has_further
+    summary.mends = queues.mends
     return summary, findings

@@ -36,6 +36,8 @@ class Known:
     offset removed; queues of the topics `passed_over` are of kinds that are not looked at."""
 
     log_start: int
+    #: Returns the file of the log in which a log offset is, and the byte there.
+    log_name: Callable[[int], tuple[str, int]]
     confirmed: int | None = None
     was_closed: bool = True
     deleted: Mapping[str, int] = attrs.field(factory=dict)
@@ -88,8 +90,15 @@ class Store:
 
     def read(self, size: int, position: int) -> bytes:
         """Returns bytes of the log."""
+        return self._part(position).read(size, position)
+
+    def name(self, position: int) -> tuple[str, int]:
+        """Returns the file of the log in which an offset is, and the byte there."""
+        return self._part(position).name(position)
+
+    def _part(self, position: int) -> LongFile:
         is_entry = self.entries.starts and position >= self.entries.min_offset
-        return (self.entries if is_entry else self.log).read(size, position)
+        return self.entries if is_entry else self.log
 
     def walks(
         self,

@@ -26,6 +26,9 @@ _EXTRA = flat(EXTRA_HEAD)
 _WINDOW_UNITS = 256
 _MOST_WINDOWS = 1024
 _EXTRAS_WINDOW = 8192
+#: Looks into queue files for records that say a wrong place: each queue may be wrong as a whole.
+_MOST_LOOKS = 100_000
+_MOST_MENDS = 10_000
 #: Its units have the time of delivery.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
@@ -41,6 +44,14 @@ class _Doubt(NamedTuple):
     messages: int
 
 
+class Mend(NamedTuple):
+    """The record at a log offset is in that queue at that queue offset, whatever it says itself."""
+
+    position: int
+    queue_id: int
+    queue_offset: int
+
+
 class CheckedQueue:
     """What is known of one queue while the log is read."""
 
@@ -52,6 +63,8 @@ class CheckedQueue:
         self.first: int | None = None
         self.next = 0
         self.doubt: _Doubt | None = None
+        #: A record further on than `next`, until it is known whether the queue goes on there.
+        self.leap: LogRecord | None = None
         self.extras: LongFile | None = None
         self.window = b""
         self.window_first = 0
@@ -84,6 +97,27 @@ class CheckedQueue:
         data = self.files.read(_SIZE, offset * _SIZE)
         return len(data) == _SIZE and bool(_UNIT.unpack(data)[1])
 
+    def unit_at(self, offset: int) -> Unit | None:
+        """Returns the unit of a queue offset; None where no file has it."""
+        data = self.files.read(_SIZE, offset * _SIZE)
+        unit: Unit | None = _UNIT.unpack(data) if len(data) == _SIZE else None
+        return unit
+
+    def offset_of(self, position: int, size: int) -> int | None:
+        """Returns the queue offset whose unit leads to a record; None where none does. Units are in
+        the order of the log."""
+        low, high = self.files.min_offset // _SIZE, self.files.files_end // _SIZE
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit_at(middle)
+            if unit is not None and unit[:2] == (position, size):
+                return middle
+            if unit is None or not unit[1] or unit[0] > position:
+                high = middle
+            else:
+                low = middle + 1
+        return None
+
     def units(self, first: int, end: int) -> Iterator[tuple[int, Unit]]:
         """Yields queue offsets with their units, as far as files have them."""
         while first < end:
@@ -108,10 +142,54 @@ class QueueCheck:
         self.has_further = False
         self._windows: OrderedDict[tuple[str, int], CheckedQueue] = OrderedDict()
         self.queues: dict[tuple[str, int], CheckedQueue] = {}
+        #: Records that say a wrong place, with the one that their units have.
+        self.mends: list[Mend] = []
+        self._queue_ids: dict[str, list[int]] = {}
+        self._looks_left = _MOST_LOOKS
 
     def put(self, record: LogRecord, tags_code: int) -> None:
         """Compares a record with its queue."""
-        self._put(record, record.topic, record.queue_id, record.queue_offset, tags_code)
+        topic = record.topic
+        self._put(record, topic, record.queue_id, record.queue_offset, tags_code, is_own=True)
+
+    def _other_place(
+        self, queue: CheckedQueue, record: LogRecord, unit: Unit | None
+    ) -> Mend | None:
+        """Returns where a record is by the units of its topic's queues, where `unit`, at the place
+        that it says, does not lead to it; None where it may be right all the same."""
+        topic, offset = record.topic, record.queue_offset
+        is_next = queue.first is not None and offset == queue.next
+        is_free = unit is None or not unit[1]
+        if (
+            (is_next and is_free)
+            or record.has_crc
+            or self._looks_left <= 0
+            or len(self.mends) >= _MOST_MENDS
+        ):
+            return None
+        self._looks_left -= 1
+        found = queue.offset_of(record.position, record.size)
+        if found is not None:
+            return Mend(record.position, record.queue_id, found)
+        for queue_id in self._ids_of(topic):
+            self._looks_left -= 1
+            unit = self._queue(topic, queue_id).unit_at(offset)
+            if unit is not None and unit[:2] == (record.position, record.size):
+                return Mend(record.position, queue_id, offset)
+            if self._looks_left <= 0:
+                break
+        return None
+
+    def _ids_of(self, topic: str) -> list[int]:
+        """The queues of a topic that have a directory."""
+        if topic not in self._queue_ids:
+            names = directories(f"{self._root}/consumequeue/{topic}")
+            self._queue_ids[topic] = [int(name) for name in names if _is_queue_id(name)]
+        return self._queue_ids[topic]
+
+    def _is_left_out(self, record: LogRecord, topic: str) -> bool:
+        known = self._known
+        return topic in known.passed_over or record.position < known.deleted.get(topic, 0)
 
     def put_further(
         self, record: LogRecord, topic: str, queue_id: int, offset: int, tags_code: int
@@ -122,14 +200,41 @@ class QueueCheck:
             self.has_further = True
             self._put(record, topic, queue_id, offset, tags_code)
 
+    def _mend(self, record: LogRecord, mend: Mend, tags_code: int) -> None:
+        """Notes that a record says a wrong place, and compares it with its right one."""
+        self.mends.append(mend)
+        file, at = self._known.log_name(record.position)
+        self._findings.add(
+            "record-place", file, at,
+            f"the record at {record.position} says that it is {record.queue_offset} of"
+            f" {record.topic}/{record.queue_id}, and the unit of {mend.queue_offset} of"
+            f" {record.topic}/{mend.queue_id} leads to it", Remedy.REPAIR,
+        )  # fmt: skip
+        self._put(record, record.topic, mend.queue_id, mend.queue_offset, tags_code)
+
     def _put(
-        self, record: LogRecord, topic: str, queue_id: int, offset: int, tags_code: int
+        self,
+        record: LogRecord,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        tags_code: int,
+        *,
+        is_own: bool = False,
     ) -> None:
-        if topic in self._known.passed_over or record.position < self._known.deleted.get(topic, 0):
+        if self._is_left_out(record, topic):
             return
         queue = self.queues.get((topic, queue_id)) or self._queue(topic, queue_id)
         unit = self._unit(queue, offset)
         fits = unit is not None and unit[0] == record.position and unit[1] == record.size
+        is_due = self._known.is_due(record.position)
+        if is_own and not fits and (mend := self._other_place(queue, record, unit)) is not None:
+            self._mend(record, mend, tags_code)
+            return
+        if (not fits or queue.leap is not None) and self._is_leap(
+            queue, record, offset, fits=fits, is_due=is_due
+        ):
+            return
         if queue.first is None:
             queue.first = offset
         elif offset != queue.next:
@@ -138,7 +243,7 @@ class QueueCheck:
                     return
             else:
                 self._settle_doubt(queue)
-                self._check_gap(queue, queue.next, offset, record.position)
+                self._check_gap(queue, queue.next, offset)
         queue.next = offset + 1
         if fits:
             assert unit is not None
@@ -146,8 +251,37 @@ class QueueCheck:
                 self._settle_doubt(queue)
             if unit[2] != tags_code:
                 self._check_code(queue, record, offset, unit[2], tags_code)
-        elif self._known.is_due(record.position) or (unit is not None and unit[1]):
+        elif is_due or (unit is not None and unit[1]):
             self._doubt(queue, record, offset, unit)
+
+    def _is_leap(
+        self, queue: CheckedQueue, record: LogRecord, offset: int, *, fits: bool, is_due: bool
+    ) -> bool:
+        """Returns whether a record may have a wrong queue offset: one further on than its queue is,
+        without a unit. That is known with the next record of the queue."""
+        leap, queue.leap = queue.leap, None
+        if leap is not None:
+            if offset != leap.queue_offset + 1:
+                self._tell_leap(queue, leap)
+            else:
+                # The log has lost what is between.
+                self._check_gap(queue, queue.next, leap.queue_offset)
+                queue.next = offset
+                self._doubt(queue, leap, leap.queue_offset, self._unit(queue, leap.queue_offset))
+        is_far = queue.first is not None and offset > queue.next
+        if fits or not is_due or not is_far or offset != record.queue_offset:
+            return False
+        queue.leap = record
+        return True
+
+    def _tell_leap(self, queue: CheckedQueue, record: LogRecord) -> None:
+        file, at = self._known.log_name(record.position)
+        self._findings.add(
+            "record-place", file, at,
+            f"the record at {record.position} says that it is {record.queue_offset} of"
+            f" {queue.name}, which had come to {queue.next}, and no unit leads to it",
+            Remedy.RESTORE,
+        )  # fmt: skip
 
     def _begins_anew(self, queue: CheckedQueue, record: LogRecord, offset: int, fits: bool) -> bool:
         """Returns whether the queue's topic may have been deleted and created again."""
@@ -228,7 +362,7 @@ class QueueCheck:
         )  # fmt: skip
         return address
 
-    def _check_gap(self, queue: CheckedQueue, first: int, end: int, position: int) -> None:
+    def _check_gap(self, queue: CheckedQueue, first: int, end: int) -> None:
         """Looks at units between two that are neighbours in the log."""
         end = min(end, queue.files.files_end // _SIZE)
         holes = [offset for offset, unit in queue.units(first, end) if not unit[1]]
@@ -265,12 +399,14 @@ class QueueCheck:
         log has its messages still."""
         for topic in directories(f"{self._root}/consumequeue"):
             for name in directories(f"{self._root}/consumequeue/{topic}"):
-                if name.isascii() and name.isdigit() and topic not in self._known.passed_over:
+                if _is_queue_id(name) and topic not in self._known.passed_over:
                     self._queue(topic, int(name))
         for queue in self.queues.values():
             if not queue.files.starts and topics is not None and queue.topic not in topics:
                 continue
             queue.files.check_names(self._findings)
+            if queue.leap is not None:
+                self._tell_leap(queue, queue.leap)
             self._settle_doubt(queue, at_end=True)
             begin, end = queue.files.min_offset // _SIZE, queue.end
             first = end if queue.first is None else queue.first
@@ -309,3 +445,7 @@ class QueueCheck:
     def _at(self, queue: CheckedQueue, kind: str, offset: int, text: str, remedy: Remedy) -> None:
         file, byte = queue.files.name(offset * _SIZE)
         self._findings.add(kind, file, byte, text, remedy)
+
+
+def _is_queue_id(name: str) -> bool:
+    return name.isascii() and name.isdigit()

@@ -28,6 +28,7 @@ _V4 = _FIXED[0]
 _V6_FLAGS = BORN_HOST_V6 | STORE_HOST_V6
 _CRC_PROPERTY = re.compile(rb"__CRC32#\x01(\d{10})\x02").fullmatch
 _CRC_SIZE = 20
+_CRC_NAME = b"__CRC32#\x01"
 _properties = re.compile(
     rb"(?:^|\x02)(TAGS|UNIQ_KEY|KEYS|INNER_MULTI_DISPATCH|INNER_MULTI_QUEUE_OFFSET)\x01([^\x02]*)"
 ).findall
@@ -57,6 +58,11 @@ class LogRecord(NamedTuple):
     def has_place(self) -> bool:
         """Whether there can be a queue that it says to be in; brokers leave out others."""
         return is_topic(self.topic) is not None and self.queue_id >= 0
+
+    @property
+    def has_crc(self) -> bool:
+        """Whether a CRC of all of it holds, as it is where it was read."""
+        return self.properties[-_CRC_SIZE:-10].startswith(_CRC_NAME)
 
     @property
     def wanted(self) -> dict[bytes, bytes]:
@@ -101,7 +107,7 @@ def read_record(
     except UnicodeDecodeError:
         return "its topic is no UTF-8"
     properties = data[properties_at:end]
-    if properties[-_CRC_SIZE:-10].startswith(b"__CRC32#\x01"):
+    if properties[-_CRC_SIZE:-10].startswith(_CRC_NAME):
         found = _CRC_PROPERTY(properties[-_CRC_SIZE:])
         if found and int(found[1][::-1]) != crc32(data[at : end - _CRC_SIZE]) & 0x7FFFFFFF:
             return "it does not match the CRC of its properties"

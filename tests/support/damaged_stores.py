@@ -13,6 +13,7 @@ from typing import NamedTuple
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.checkpoint import CHECKPOINT
 from rocketmq_tw.formats.queue import UNIT
+from rocketmq_tw.formats.record import FIXED, PLACE_AT
 from rocketmq_tw.formats.timer import LOG_ENTRY
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.storecheck.layout import Sizes
@@ -84,6 +85,21 @@ def _spoil_magic(root: Path) -> None:
 def _spoil_topic(root: Path) -> None:
     path = root / "commitlog" / SECOND
     change(path, path.read_bytes().index(b"Topic"), b"../..")
+
+
+def record_of(root: Path, number: int) -> tuple[Path, int]:
+    """Returns the file of the record of a message, and where it begins there."""
+    body = b"body %d" % number
+    for path in sorted((root / "commitlog").iterdir()):
+        at = path.read_bytes().find(body + b"\x05Topic")
+        if at >= 0:
+            return path, at - FIXED[0].sizeof()
+    raise AssertionError(f"there is no message {number}")
+
+
+def _spoil_place(root: Path, at: int, data: bytes) -> None:
+    path, start = record_of(root, 50)
+    change(path, start + PLACE_AT + at, data)
 
 
 def _lose_log_file(root: Path) -> None:
@@ -159,6 +175,13 @@ DAMAGES = [
     Damage(
         "a unit that is zeros", lambda root: change(root / QUEUE, 40, bytes(20)), {"unit-missing"}
     ),
+    Damage("a queue offset that changed", lambda root: _spoil_place(root, 15, b"\xef"),
+           {"record-place"}),
+    Damage("a first queue offset that changed", lambda root: change(
+        root / "commitlog" / FIRST, PLACE_AT + 15, b"\xef"), {"record-place"}),
+    Damage("a queue that changed", lambda root: _spoil_place(root, 3, b"\xff"), {"record-place"}),
+    Damage("a queue that became another one", lambda root: _spoil_place(root, 3, b"\x00"),
+           {"record-place"}),
     Damage("a code that is not its tag's", lambda root: change(root / QUEUE, 59, b"?"),
            {"unit-code"}),
     Damage(

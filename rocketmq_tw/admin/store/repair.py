@@ -92,7 +92,8 @@ def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: b
                 copy_store(store.root, target, advance)
             store = Store(target, store.sizes)
         settings = config_for(store, before.summary, config)
-        notes = rebuild(settings, store.log, cut_at=before.summary.damaged_at)
+        summary = before.summary
+        notes = rebuild(settings, store.log, cut_at=summary.damaged_at, mends=summary.mends)
     except StoreError as error:
         fail(f"the recovery refuses the store: {error}", error)
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -13,15 +13,19 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.queue import FILLER_SIZE, UNIT
+from rocketmq_tw.formats.record import PLACE, PLACE_AT
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.storecheck.check import Summary
 from rocketmq_tw.storecheck.layout import Store
 from rocketmq_tw.storecheck.long_file import LongFile, directories
+from rocketmq_tw.storecheck.queues import Mend
 
 _UNIT = flat(UNIT)
 _BLOCK = 1 << 20
+#: Records that are named one by one.
+_MOST_NOTES = 20
 #: Of these nothing is copied: whose the store is.
 _OWNERSHIP = ("lock", "abort")
 
@@ -110,10 +114,12 @@ def _size_of_queues(root: str, kind: str) -> int:
     return 0
 
 
-def rebuild(config: MessageStoreConfig, log: LongFile, *, cut_at: int | None) -> list[str]:
-    """Builds queues and index again from the log, which ends in front of its first damage then; no
-    file of it that starts at or behind `cut_at` is kept. Returns notes of what was changed. Raises
-    `StoreError` and `OSError`.
+def rebuild(
+    config: MessageStoreConfig, log: LongFile, *, cut_at: int | None, mends: Sequence[Mend] = ()
+) -> list[str]:
+    """Gives the records of `mends` their places, and builds queues and index again from the log,
+    which ends in front of its first damage then; no file of it that starts at or behind `cut_at` is
+    kept. Returns notes of what was changed. Raises `StoreError` and `OSError`.
 
     What queues have of messages in front of the log, as where they end, stays.
     """
@@ -121,12 +127,13 @@ def rebuild(config: MessageStoreConfig, log: LongFile, *, cut_at: int | None) ->
     lock = files.lock(f"{root}/lock")
     try:
         _take_away(config, log, cut_at)
+        notes = _mend_records(log, cut_at, mends)
     finally:
         lock.close()
     store = MessageStore(config, files, wall_clock_ms)
     report = store.load()
     store.close()
-    return report.notes
+    return notes + report.notes
 
 
 def _take_away(config: MessageStoreConfig, log: LongFile, cut_at: int | None) -> None:
@@ -149,6 +156,28 @@ def _take_away(config: MessageStoreConfig, log: LongFile, cut_at: int | None) ->
     for start in log.starts:
         if cut_at is not None and start >= cut_at > log.min_offset:
             os.remove(log.path(start))
+
+
+def _mend_records(log: LongFile, cut_at: int | None, mends: Sequence[Mend]) -> list[str]:
+    """Writes queue and queue offset into records; returns notes of it."""
+    notes = []
+    for mend in mends:
+        if cut_at is not None and mend.position >= cut_at:
+            continue
+        start = mend.position - mend.position % log.file_size
+        with open(log.path(start), "r+b", buffering=0) as file:
+            at = mend.position - start
+            data = os.pread(file.fileno(), PLACE.sizeof(), at + PLACE_AT)
+            former = PLACE.parse(data)
+            place = {**former, "queue_id": mend.queue_id, "queue_offset": mend.queue_offset}
+            os.pwrite(file.fileno(), PLACE.build(place), at + PLACE_AT)
+            os.fsync(file.fileno())
+        notes.append(
+            f"record at {mend.position}: it is {mend.queue_offset} of queue {mend.queue_id} again,"
+            f" as its unit says, in place of {former.queue_offset} of queue {former.queue_id}"
+        )
+    more = len(notes) - _MOST_NOTES
+    return notes if more <= 0 else [*notes[:_MOST_NOTES], f"and {more} more records"]
 
 
 def _keep_old_units(root: str, queue: str, file_size: int, log_start: int) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_tw.formats.record import PLACE_AT
 from rocketmq_tw.storecheck.check import Summary, check_store
 from rocketmq_tw.storecheck.findings import Finding, Findings, Remedy
 from rocketmq_tw.storecheck.layout import NoStoreError, Store
@@ -18,6 +19,7 @@ from tests.support.damaged_stores import (
     log_end,
     make_store,
     open_again,
+    record_of,
 )
 from tests.support.stores import make_message, put
 
@@ -143,3 +145,36 @@ def test_groups_may_be_where_the_log_has_messages_that_the_queue_lacks(root: Pat
     max((root / "consumequeue/Topic/0").iterdir()).unlink()
     (root / "config/consumerOffset.json").write_text('{"offsetTable":{"Topic@group":{0:34}}}')
     assert {finding.remedy for finding in found_in(root)[1]} == {Remedy.START}
+
+
+@pytest.mark.parametrize(("at", "said"), [(15, "239 of Topic/2"), (3, "16 of Topic/255")])
+def test_a_wrong_place_is_one_finding(at: int, said: str, root: Path) -> None:
+    path, start = record_of(root, 50)
+    change(path, start + PLACE_AT + at, b"\xef" if at == 15 else b"\xff")
+    summary, (finding,) = found_in(root)
+    assert (finding.kind, finding.offset) == ("record-place", start)
+    assert finding.remedy is Remedy.REPAIR
+    position = int(path.name) + start
+    assert finding.text == (
+        f"the record at {position} says that it is {said}, and the unit of 16 of Topic/2 leads"
+        " to it"
+    )
+    assert summary.mends == [(position, 2, 16)]
+
+
+def test_a_wrong_queue_offset_without_a_unit_is_one_finding(root: Path) -> None:
+    path, start = record_of(root, 50)
+    change(path, start + PLACE_AT + 15, b"\xef")
+    change(root / "consumequeue/Topic/2" / f"{200:020}", 6 * 20, bytes(20))
+    _, found = found_in(root)
+    assert {finding.kind for finding in found} == {"record-place", "unit-hole"}
+    assert len(found) == 2
+
+
+def test_a_queue_goes_on_behind_what_the_log_lost(root: Path) -> None:
+    # All units from there on, and the records in front of it.
+    change(root / "commitlog" / f"{4096:020}", 0, bytes(4096))
+    shutil.rmtree(root / "consumequeue/Topic/1")
+    _, found = found_in(root)
+    kinds = {finding.kind for finding in found if "Topic/1" in finding.line}
+    assert kinds == {"unit-missing"}
