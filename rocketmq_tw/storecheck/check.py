@@ -33,6 +33,10 @@ class Summary:
     clean: bool = True
     #: Where the log is damaged first, with whole records behind that; None: nowhere.
     damaged_at: int | None = None
+    #: Whole records behind that; log offsets of the first and the last of them.
+    behind: int = 0
+    first_behind: int = 0
+    last_behind: int = 0
     #: Messages stand in further queues beside their own.
     has_further: bool = False
     #: Queues of these topics are of kinds that are not looked at.
@@ -71,6 +75,11 @@ def check_store(
     for walk in store.walks(findings, advance):
         for record in walk:
             summary.records += 1
+            if walk.damaged_at is not None:
+                if not summary.behind:
+                    summary.first_behind = record.position
+                summary.behind += 1
+                summary.last_behind = record.position
             if record.position == safe:
                 at_safe = True
             if record.store_timestamp > summary.newest:

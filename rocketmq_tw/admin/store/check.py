@@ -75,6 +75,8 @@ class Checked:
             "timerEntries": summary.timer_entries,
             "oldestTimestamp": summary.oldest or None,
             "newestTimestamp": summary.newest or None,
+            "damagedAt": summary.damaged_at,
+            "recordsBehindDamage": summary.behind,
             "closed": summary.clean,
             "passedOver": summary.passed_over,
             "findingsTotal": self.findings.count,

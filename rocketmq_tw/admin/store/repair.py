@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import attrs
 import rich_click as click
 
 from rocketmq_tw.admin.options import ask_first, yes_option
@@ -19,7 +20,14 @@ from rocketmq_tw.admin.store.opening import (
     refuse_if_open,
 )
 from rocketmq_tw.admin.store.places import is_inside, owners_locked, refuse_shared
-from rocketmq_tw.admin.store.repairing import config_for, copy_store, differing_size, rebuild
+from rocketmq_tw.admin.store.repairing import (
+    Loss,
+    config_for,
+    copy_store,
+    differing_size,
+    loss_of_cut,
+    rebuild,
+)
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.storecheck.layout import Store
@@ -80,13 +88,15 @@ def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: b
         lines = [opened.log_line, "nothing is wrong, nothing is changed"]
         tool.show(Report({"before": before.data, "after": None, "notes": []}, lines=lines))
         return
-    _refuse_what_loses(store, before, cut=cut, configured=config is not None)
+    loss = loss_of_cut(store.log, before.summary)
+    _refuse_what_loses(store, before, loss, cut=cut, given=config is not None)
     if tool.dry_run:
-        _show_plan(tool, opened, before, target)
+        _show_plan(tool, opened, before, target, loss)
         return
     try:
         if target is None:
-            ask_first(yes, f"Repair {store.root}? --to DIR would repair a copy.")
+            cost = f"With --cut {loss.line}. " if loss is not None else ""
+            ask_first(yes, f"{cost}Repair {store.root}? --to DIR would repair a copy.")
         else:
             with progress("copying", store.data_size) as advance:
                 copy_store(store.root, target, advance)
@@ -94,12 +104,19 @@ def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: b
         settings = config_for(store, before.summary, config)
         summary = before.summary
         notes = rebuild(settings, store.log, cut_at=summary.damaged_at, mends=summary.mends)
+        if loss is not None:
+            notes.insert(0, loss.line)
     except StoreError as error:
         fail(f"the recovery refuses the store: {error}", error)
     except OSError as error:
         fail(f"the store cannot be repaired: {error}", error)
     after = look_through(Store(store.root, store.sizes, settings.store_path_commit_log))
-    found = {"before": before.data, "after": after.data, "notes": notes}
+    found = {
+        "before": before.data,
+        "after": after.data,
+        "lost": None if loss is None else attrs.asdict(loss),
+        "notes": notes,
+    }
     lines = [opened.log_line, f"found {_things(before)} before the repair", *notes, *after.lines]
     if after.findings.count:
         lines.append("what is left is not mended by a repair")
@@ -108,16 +125,29 @@ def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: b
         raise SystemExit(1)
 
 
-def _show_plan(tool: Tool, opened: Opened, before: Checked, target: str | None) -> None:
+def _show_plan(
+    tool: Tool, opened: Opened, before: Checked, target: str | None, loss: Loss | None
+) -> None:
     """Shows what a repair would do: `--dry-run`."""
     store, summary = opened.store, before.summary
     where = store.root if target is None else f"a copy in {target}"
-    end = summary.log_end if summary.damaged_at is None else summary.damaged_at
+    end = summary.log_end
     plan = [f"{where} would be repaired: queues and index are built again from the log"]
-    plan.append(f"the log would end at {end}: behind that it has {store.log.files_end - end} bytes")
+    if loss is not None:
+        plan.append(f"with --cut {loss.line}")
+    elif before.findings.kinds["log-torn"]:
+        plan.append(
+            f"the {store.log.files_end - end} bytes behind the log's end, {end}, become zeros"
+        )
     tool.show(
         Report(
-            {"dryRun": True, "before": before.data, "after": None, "notes": plan},
+            {
+                "dryRun": True,
+                "before": before.data,
+                "after": None,
+                "lost": None if loss is None else attrs.asdict(loss),
+                "notes": plan,
+            },
             lines=[opened.log_line, *before.lines, *plan, "nothing is changed"],
         )
     )
@@ -128,7 +158,9 @@ def _things(checked: Checked) -> str:
     return "1 thing" if count == 1 else f"{count} things"
 
 
-def _refuse_what_loses(store: Store, before: Checked, *, cut: bool, configured: bool) -> None:
+def _refuse_what_loses(
+    store: Store, before: Checked, loss: Loss | None, *, cut: bool, given: bool
+) -> None:
     """Ends the command where a repair would lose records, or spoil what it does not know."""
     summary, kinds = before.summary, before.findings.kinds
     if store.member:
@@ -136,7 +168,7 @@ def _refuse_what_loses(store: Store, before: Checked, *, cut: bool, configured: 
             f"{store.root} belongs to a DLedger group: a member repairs itself when it starts, or"
             " copies the log from its leader (docs/raft.md)"
         )
-    if kinds["index-size"] and not configured:
+    if kinds["index-size"] and not given:
         raise click.UsageError(
             "files of the index have another size than stock's: give the broker's configuration"
             " with -c, so that new ones get that size"
@@ -153,10 +185,10 @@ def _refuse_what_loses(store: Store, before: Checked, *, cut: bool, configured: 
             fail(f"{store.log.path(start)} is longer than the others: restore it from a replica")
     if cut:
         return
-    if summary.damaged_at is not None:
+    if loss is not None:
         fail(
-            f"the log is damaged at {summary.damaged_at}, and whole records follow: restore its"
-            " file from a replica, or give --cut to lose all that follows"
+            f"the log is damaged at {loss.at}, and whole records follow: restore its file from a"
+            f" replica, or give --cut, and {loss.line}"
         )
     if kinds["checkpoint-ahead"]:
         fail(

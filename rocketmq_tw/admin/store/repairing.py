@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 
+import attrs
 import msgspec
 
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -114,6 +115,44 @@ def _size_of_queues(root: str, kind: str) -> int:
     return 0
 
 
+@attrs.frozen
+class Loss:
+    """What a cut at a log offset takes away: whole records, and files of the log."""
+
+    at: int
+    records: int
+    first: int
+    last: int
+    files: list[int]
+
+    @property
+    def line(self) -> str:
+        """All of it in a line."""
+        records = (
+            "1 whole record"
+            if self.records == 1
+            else f"{self.records} whole records from {self.first} to {self.last}"
+        )
+        files = ", ".join(f"{start:020}" for start in self.files[:_MOST_NOTES])
+        more = f" and {len(self.files) - _MOST_NOTES} more" if self.files[_MOST_NOTES:] else ""
+        of_files = f", its files {files}{more} go" if files else ""
+        return f"the log ends at {self.at}: {records} behind that are lost{of_files}"
+
+
+def loss_of_cut(log: LongFile, summary: Summary) -> Loss | None:
+    """Returns what ending the log at its first damage would lose; None without a damage."""
+    at = summary.damaged_at
+    if at is None:
+        return None
+    return Loss(
+        at, summary.behind, summary.first_behind, summary.last_behind, _files_behind(log, at)
+    )
+
+
+def _files_behind(log: LongFile, cut_at: int) -> list[int]:
+    return [start for start in log.starts if start >= cut_at > log.min_offset]
+
+
 def rebuild(
     config: MessageStoreConfig, log: LongFile, *, cut_at: int | None, mends: Sequence[Mend] = ()
 ) -> list[str]:
@@ -153,9 +192,8 @@ def _take_away(config: MessageStoreConfig, log: LongFile, cut_at: int | None) ->
         for queue in directories(f"{root}/consumequeue/{topic}"):
             _keep_old_units(root, f"{topic}/{queue}", size, log.min_offset)
     shutil.rmtree(f"{root}/index", ignore_errors=True)
-    for start in log.starts:
-        if cut_at is not None and start >= cut_at > log.min_offset:
-            os.remove(log.path(start))
+    for start in [] if cut_at is None else _files_behind(log, cut_at):
+        os.remove(log.path(start))
 
 
 def _mend_records(log: LongFile, cut_at: int | None, mends: Sequence[Mend]) -> list[str]:

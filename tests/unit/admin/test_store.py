@@ -176,6 +176,36 @@ def test_what_would_lose_records_is_refused_without_cut(
     assert {finding["kind"] for finding in left} <= {"offset-ahead"}
 
 
+@pytest.mark.parametrize("has_file", [True, False])
+def test_a_cut_says_what_it_loses(
+    has_file: bool, root: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = root / "commitlog"
+    records = [json.loads(line) for line in run("dump", "log", root, "--count", 1000, "--output",
+                                                "json").out.splitlines()]  # fmt: skip
+    positions = [record["physicalOffset"] for record in records]
+    if has_file:
+        change(log / f"{4096:020}", 4, b"\0\0\0\0")
+        lost = [position for position in positions if position > 4096]
+    else:
+        (log / f"{4096:020}").unlink()
+        lost = [position for position in positions if position >= 8192]
+    gone = sorted(path.name for path in log.iterdir())[1:]
+    line = (
+        f"the log ends at 4096: {len(lost)} whole records from {lost[0]} to {lost[-1]} behind that"
+        f" are lost, its files {', '.join(gone)} go"
+    )
+    assert line in run("repair", root, "--yes").err
+    assert f"with --cut {line}" in run("repair", root, "--cut", "--dry-run").out
+    assert f"With --cut {line}. Repair" in run("repair", root, "--cut").err
+    assert sorted(path.name for path in log.iterdir())[1:] == gone
+    outcome = run("repair", root, "--cut", "--yes", "--output", "json")
+    told = json.loads(outcome.out)
+    assert (told["lost"]["records"], told["after"]["logEnd"]) == (len(lost), 4096)
+    assert line in told["notes"]
+    assert not any((log / name).exists() for name in gone)
+
+
 def test_a_repair_of_a_copy_leaves_the_store_as_it_is(root: Path, tmp_path: Path, run: Run) -> None:
     change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
