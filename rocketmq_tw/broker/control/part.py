@@ -63,7 +63,7 @@ class Control(Part):
             ConsumerStatusRequests(registry, host.in_slices, host.in_thread),
         )
         self._lag = GroupLag(host, tables, store)
-        self._topic_traffic = TopicTraffic(tables, stats.traffic)
+        self._topic_traffic = TopicTraffic(tables, writing.incoming, stats.traffic)
         self._handlers = merge_handlers(
             [*(family.handlers() for family in families), _without_rocksdb()]
         )

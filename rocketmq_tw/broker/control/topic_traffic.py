@@ -5,22 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rocketmq_tw.broker.stats.traffic import DEAD, GROUP_GET, TOPIC_PUT, Traffic
+from rocketmq_tw.broker.stats.traffic import DEAD, GROUP_GET, Traffic
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.incoming import Incoming, Kind
 from rocketmq_tw.metrics.instruments import Metric, counter, truth
 
 
 class TopicTraffic:
-    """Tells what `traffic` has counted by topic, and by topic and group."""
+    """Tells what `incoming` has counted by topic and type, `traffic` by topic and group."""
 
-    def __init__(self, tables: Tables, traffic: Traffic) -> None:
+    def __init__(self, tables: Tables, incoming: Incoming, traffic: Traffic) -> None:
         self._topics = tables.topics
+        self._incoming = incoming
         self._traffic = traffic
 
     def metrics(self) -> Iterator[Metric]:
         """Yields messages and bytes, in and out, and the messages given up by groups."""
-        for key, (messages, size) in self._traffic.totals(TOPIC_PUT):
-            labels = {} if key is None else self._labels(key)
+        for kind, messages, size in self._incoming.totals():
+            labels = {} if kind is None else self._kind_labels(kind)
             yield counter("rocketmq_messages_in_total", messages, labels)
             yield counter("rocketmq_throughput_in_total", size, labels)
         for key, (messages, size) in self._traffic.totals(GROUP_GET):
@@ -30,6 +32,9 @@ class TopicTraffic:
         for key, (messages, _) in self._traffic.totals(DEAD):
             labels = {} if key is None else self._pair_labels(key)
             yield counter("rocketmq_send_to_dlq_messages_total", messages, labels)
+
+    def _kind_labels(self, kind: Kind) -> dict[str, str]:
+        return {"message_type": kind.type.lower(), **self._labels(kind.topic)}
 
     def _pair_labels(self, key: str) -> dict[str, str]:
         topic, _, group = key.partition("@")

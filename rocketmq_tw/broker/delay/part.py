@@ -128,7 +128,7 @@ class Delay(Part):
             offsets.renew_version()
         self.delivery = DelayDelivery(
             self._writing.store,
-            self._writing.sink,
+            self._writing.delivery_sink,
             self.levels,
             offsets,
             self._host.reactor,

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from rocketmq_tw.broker.writing.commit import STORED, Done
-from rocketmq_tw.message.types import MESSAGE_TYPES, message_type
+from rocketmq_tw.broker.writing.incoming import Kind
+from rocketmq_tw.message.types import MESSAGE_TYPES
 from rocketmq_tw.metrics.instruments import Histogram, Metric, truth
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import ResponseCode
 
 #: Upper bounds of the buckets, in bytes, as in stock.
 _BOUNDS = (1024, 4 * 1024, 512 * 1024, 1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
-_TYPES = [each.lower() for each in MESSAGE_TYPES]
-
-
-class _Kind(NamedTuple):
-    topic: str
-    type: str
 
 
 class MessageSizes:
@@ -27,7 +21,7 @@ class MessageSizes:
 
     def __init__(self, is_system: Callable[[str], bool]) -> None:
         self._is_system = is_system
-        self._sizes: Histogram[_Kind] = Histogram("rocketmq_message_size", _BOUNDS, self._labels_of)
+        self._sizes: Histogram[Kind] = Histogram("rocketmq_message_size", _BOUNDS, self._labels_of)
 
     def metrics(self) -> Iterable[Metric]:
         """Returns the histogram, in bytes."""
@@ -35,14 +29,10 @@ class MessageSizes:
 
     def forget(self, topics: Iterable[str]) -> None:
         """Ends the series of topics that were removed."""
-        self._sizes.forget(_Kind(topic, kind) for topic in topics for kind in _TYPES)
+        self._sizes.forget(Kind(topic, type_) for topic in topics for type_ in MESSAGE_TYPES)
 
-    def measuring(
-        self, done: Done, topic: str, properties: Mapping[str, str], messages: int
-    ) -> Done:
-        """Returns `done` for an append of so many messages for `topic`, which is then measured; a
-        batch has the first one's `properties`."""
-        kind = _Kind(topic, message_type(properties).lower())
+    def measuring(self, done: Done, kind: Kind, messages: int) -> Done:
+        """Returns `done` for an append of so many messages of a kind, which is then measured."""
 
         def measured(code: ResponseCode, appended: Appended) -> None:
             if code in STORED:
@@ -52,8 +42,8 @@ class MessageSizes:
 
         return measured
 
-    def _labels_of(self, kind: _Kind | None) -> Mapping[str, str]:
+    def _labels_of(self, kind: Kind | None) -> Mapping[str, str]:
         if kind is None:
             return {}
         is_system = truth(self._is_system(kind.topic))
-        return {"topic": kind.topic, "message_type": kind.type, "is_system": is_system}
+        return {"topic": kind.topic, "message_type": kind.type.lower(), "is_system": is_system}

@@ -21,6 +21,7 @@ from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE, StoredMessage
 from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.types import message_type
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -57,6 +58,7 @@ class ReplyRequests:
         self._config = host.config
         self._now_ms = host.now_ms
         self._sink = writing.sink
+        self._incoming = writing.incoming
         self._redirects = writing.redirects
         self._announcements = tables.announcements
         self._clients = clients
@@ -168,6 +170,8 @@ class ReplyRequests:
         def ended(result: PutResult) -> dict[str, str]:
             if not result.is_stored:
                 raise RequestError(result.code, result.code.name)
+            type_ = message_type(properties)
+            self._incoming.count(message.topic, type_, 1, result.appended)
             return {
                 "msgId": result.appended.message_ids,
                 "queueId": str(queue_id),

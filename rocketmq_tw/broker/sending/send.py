@@ -24,6 +24,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.announcements import Reply
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
 from rocketmq_tw.broker.writing.commit import STORED, Done
+from rocketmq_tw.broker.writing.incoming import GIVEN_BACK, Kind
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.config.broker import BrokerConfig
@@ -34,7 +35,12 @@ from rocketmq_tw.message.ids import RecallHandle
 from rocketmq_tw.message.logic_queues import logic_offset_if_known
 from rocketmq_tw.message.model import MULTI_TAGS, StoredMessage, transaction_value
 from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
-from rocketmq_tw.message.types import check_message_type
+from rocketmq_tw.message.types import (
+    FIFO_TYPE,
+    NORMAL_TYPE,
+    check_message_type,
+    message_type,
+)
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import Appended
@@ -53,9 +59,6 @@ _REMARKS = {
     ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but too few replicas keep up with the master",
     ResponseCode.SYSTEM_ERROR: "the broker could not store the message; its log says why",
 }
-
-#: Messages for these topics were consumed before, and may use the room that was left for that.
-_GIVEN_BACK = (names.RETRY_PREFIX, names.DLQ_PREFIX)
 
 _last_byte = itemgetter(slice(-1, None))
 _born_host = lru_cache(maxsize=4096)(split_address)
@@ -86,6 +89,7 @@ class SendRequests:
         self._mappings = tables.mappings
         self._commit = writing.commit
         self._redirects = writing.redirects
+        self._incoming = writing.incoming
         self._announcements = tables.announcements
         self._addresses = addresses
         self._next_unique_id = next_unique_id
@@ -132,7 +136,7 @@ class SendRequests:
             check_message_type(topic, properties)
         is_batch = header.batch or request.code == _SEND_BATCH
         unique_id = properties.get(props.UNIQ_KEY)
-        batch = handle = None
+        batch = handle = type_ = None
         if (
             unique_id is not None
             and not is_batch
@@ -140,6 +144,8 @@ class SendRequests:
             and redirects.properties.isdisjoint(properties)
             and not target.startswith(redirects.prefixes)
         ):
+            # Without what makes it special there are two types that it may have.
+            type_ = FIFO_TYPE if props.SHARDING_KEY in properties else NORMAL_TYPE
             message.properties = rejoin_properties(text, properties) + _own_properties(
                 config.region_id, config.trace_on, config.broker_cluster_name
             )
@@ -154,17 +160,30 @@ class SendRequests:
             else:
                 unique_id = properties[props.UNIQ_KEY]
                 handle = self._recall_handle(draft)
-        if not target.startswith(_GIVEN_BACK):
+        if target.startswith(GIVEN_BACK):
+            # It was consumed before: it does not come in, and may use the room that was left.
+            type_ = None
+        else:
             check_room(message, batch)
+            type_ = type_ or message_type(properties)
+        messages = 1 if batch is None else len(batch.bodies)
         reply = self._announcements.replying(peer.reply, target)
         if logic_queue is not None:
             reply = _in_logic_queue(reply, logic_queue)
         done: Done = partial(
-            self._answer, request, reply, message.topic, queue_id, unique_id, handle, since
+            self._answer,
+            request,
+            reply,
+            message.topic,
+            queue_id,
+            unique_id,
+            handle,
+            since,
+            type_,
+            messages,
         )
-        if self._sizes is not None and not target.startswith(_GIVEN_BACK):
-            messages = 1 if batch is None else len(batch.bodies)
-            done = self._sizes.measuring(done, message.topic, properties, messages)
+        if self._sizes is not None and type_ is not None:
+            done = self._sizes.measuring(done, Kind(message.topic, type_), messages)
         self._commit.append(message, done, batch=batch, wait=props.waits_for_store(properties))
         self._checks.in_flight += len(request.body)
 
@@ -211,14 +230,18 @@ class SendRequests:
         unique_id: str | None,
         handle: str | None,
         since: float,
+        type_: str | None,
+        messages: int,
         code: ResponseCode,
         appended: Appended,
     ) -> None:
         """Tells the sender how its append ended; the commit calls it. `topic` is where the message
-        is stored."""
+        is stored, `type_` what the messages of the append count as, if they do."""
         self._checks.in_flight -= len(request.body)
         if code in STORED:
             self._stats.stored(topic, queue_id, since)
+            if type_ is not None:
+                self._incoming.count(topic, type_, messages, appended)
         if request.flag & ONEWAY_FLAG:
             reply(request.response(code))
             return

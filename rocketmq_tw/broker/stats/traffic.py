@@ -45,7 +45,7 @@ _OF_PAIRS = (GROUP_GET, GIVEN_BACK, DEAD)
 #: What is counted for each queue, whose number begins the key.
 _OF_QUEUES = (PUT_LATENCY, GET_LATENCY)
 #: What is told to monitoring as counters.
-_COUNTERS = (TOPIC_PUT, GROUP_GET, DEAD)
+_COUNTERS = (GROUP_GET, DEAD)
 #: The bytes of what is counted under another name.
 _SIZES = {"TOPIC_PUT_SIZE": TOPIC_PUT, "GROUP_GET_SIZE": GROUP_GET}
 
@@ -189,7 +189,7 @@ class Traffic:
         return flow.since(flow.minute[0], self._now_ms()).tps
 
     def totals(self, name: str) -> Iterator[tuple[str | None, Total]]:
-        """Yields each key of TOPIC_PUT_NUMS, GROUP_GET_NUMS or DLQ_PUT_NUMS with all that was
+        """Yields each key of GROUP_GET_NUMS or DLQ_PUT_NUMS with all that was
         counted since the broker started, or since its topic or group was made again; None for what
         has no series of its own."""
         return self._totals[name].with_counted(self._flows[name])

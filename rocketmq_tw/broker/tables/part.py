@@ -92,6 +92,7 @@ class Tables(Part):
         topics, groups, offsets, store = self.topics, self.groups, self.offsets, writing.store
         for table in (topics, groups):
             table.removed.add(stats.traffic.forget)
+        topics.removed.add(writing.incoming.forget)
         growing = GrowingAnswers(host.in_slices, in_thread)
         #: Answers with the tables that slaves copy.
         self.whole = whole = WholeTables(

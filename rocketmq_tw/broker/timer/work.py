@@ -172,7 +172,7 @@ class DeliveringTimer(TimerWork):
         scope: Scope,
     ) -> None:
         super().__init__(host, writing, books, keeper, scope)
-        self._sink = writing.sink
+        self._sink = writing.delivery_sink
         self._topics = topics
         #: None until the first stretch is open.
         self.delivery: TimerDelivery | None = None

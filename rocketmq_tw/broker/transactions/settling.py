@@ -27,7 +27,7 @@ from rocketmq_tw.broker.transactions.halves import (
 )
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
-from rocketmq_tw.broker.writing.sink import PutResult
+from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC
@@ -191,9 +191,11 @@ class Settling:
         if self._scope.is_over:
             raise no_master()
 
-    def _put(self, message: StoredMessage, *, wait: bool) -> Deferred[PutResult]:
+    def _put(
+        self, message: StoredMessage, *, wait: bool, sink: IMessageSink | None = None
+    ) -> Deferred[PutResult]:
         """Raises `RequestError` where the sink refuses at once."""
-        put = self._writing.sink.put(message, wait=wait)
+        put = (sink or self._writing.sink).put(message, wait=wait)
         refusals: list[Failure] = []
         if put.called:
             put.addErrback(refusals.append)
@@ -213,7 +215,9 @@ class Settling:
             self._reopen(half, offset, state)
             return failure
 
-        put = self._put(message, wait=wait)
+        is_committed = state is State.COMMITTED
+        sink = self._writing.transaction_sink if is_committed else self._writing.sink
+        put = self._put(message, wait=wait, sink=sink)
         self.settle(offset, state)
         return put.addCallbacks(ended, refused)
 

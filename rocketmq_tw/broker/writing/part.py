@@ -20,12 +20,14 @@ from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.group_log import end_older_log, group_settings, make_group_log
 from rocketmq_tw.broker.writing.health_checks import LOOK_SECONDS, HealthChecks
+from rocketmq_tw.broker.writing.incoming import CountedSink, Incoming
 from rocketmq_tw.broker.writing.log_end import LogEnd
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
 from rocketmq_tw.broker.writing.redirects import Redirects, Stage, reject_transactions
 from rocketmq_tw.broker.writing.sink import LocalLog, SinkOfRole
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.message.properties import TRAN_MSG
+from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.descriptors import room_for_files
 from rocketmq_tw.store.message_store import MessageStore
@@ -77,6 +79,10 @@ class Writing(Part):
         self.health = self._checks.health
         #: For all messages that the broker makes itself.
         self.sink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
+        self.incoming = Incoming()
+        #: For delayed and timed messages that are delivered, and for those of transactions.
+        self.delivery_sink = CountedSink(self.sink, role, self.incoming, DELAY_TYPE)
+        self.transaction_sink = CountedSink(self.sink, role, self.incoming, TRANSACTION_TYPE)
         self.redirects = Redirects()
         self.redirects.by_property(Stage.REJECTION, (TRAN_MSG,), reject_transactions(host.config))
         log_end = LogEnd(

@@ -121,39 +121,45 @@ def test_a_day_without_a_message_is_forgotten() -> None:
     assert traffic.of(TOPIC_PUT, "B") is not None
 
 
+def read(traffic: Traffic, *topics: str) -> None:
+    """The group G reads a message of each topic."""
+    for topic in topics:
+        traffic.pulled(topic, "G", 1, 10)
+
+
 def total(traffic: Traffic) -> dict[str | None, int]:
-    return {key: total.messages for key, total in traffic.totals(TOPIC_PUT)}
+    """By topic, of the group G."""
+    return {
+        key and key.removesuffix("@G"): total.messages for key, total in traffic.totals(GROUP_GET)
+    }
 
 
 def test_the_total_grows_over_a_day_that_the_windows_forget() -> None:
     now = ManualClock()
     traffic = Traffic(now)
-    arrive(traffic, "A", "A")
-    traffic.pulled("A", "G", 2, 20)
+    read(traffic, "A", "A")
     pass_time(traffic, now, 25 * 360)
-    assert traffic.of(TOPIC_PUT, "A") is None
+    assert traffic.of(GROUP_GET, "A@G") is None
     assert total(traffic) == {"A": 2}
-    arrive(traffic, "A")
-    traffic.pulled("A", "G", 1, 10)
-    assert list(traffic.totals(TOPIC_PUT)) == [("A", (3, 300))]
+    read(traffic, "A")
     assert list(traffic.totals(GROUP_GET)) == [("A@G", (3, 30))]
 
 
 def test_the_total_of_a_removed_topic_ends_and_begins_at_0() -> None:
     now = ManualClock()
     traffic = Traffic(now)
-    arrive(traffic, "A", "B", "B")
+    read(traffic, "A", "B", "B")
     pass_time(traffic, now, 25 * 360)
-    arrive(traffic, "A", "B", "C", "C")
+    read(traffic, "A", "B", "C", "C")
     traffic.forget(["A", "B"])
     now.now_ms += 1
-    arrive(traffic, "B")
+    read(traffic, "B")
     pass_time(traffic, now, 1)
     assert total(traffic) == {"C": 2}
-    arrive(traffic, "A")
+    read(traffic, "A")
     traffic.forget(["C"])
     pass_time(traffic, now, 1)
-    arrive(traffic, "B")
+    read(traffic, "B")
     assert total(traffic) == {"A": 1, "B": 1}
 
 
@@ -162,17 +168,17 @@ def test_totals_without_a_series_only_grow_together(monkeypatch) -> None:
     monkeypatch.setattr(module, "MAX_KEYS", 2)
     now = ManualClock()
     traffic = Traffic(now)
-    arrive(traffic, "A", "B", "C")
+    read(traffic, "A", "B", "C")
     assert total(traffic) == {"A": 1, None: 2}
     pass_time(traffic, now, 25 * 360)
-    arrive(traffic, "B", "C")
+    read(traffic, "B", "C")
     traffic.forget(["A"])
     pass_time(traffic, now, 1)
     # There is room now, but what B had counted is with the others.
-    arrive(traffic, "B")
+    read(traffic, "B")
     assert total(traffic) == {None: 5}
     pass_time(traffic, now, 25 * 360)
-    arrive(traffic, "B")
+    read(traffic, "B")
     assert total(traffic) == {"B": 1, None: 5}
 
 
