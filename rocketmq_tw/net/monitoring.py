@@ -7,13 +7,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
-from twisted.internet.interfaces import IListeningPort
+from twisted.internet.interfaces import IDelayedCall, IListeningPort
+from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
-from twisted.protocols.policies import WrappingFactory
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from twisted.web import http
 from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Site
+from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
@@ -28,7 +29,9 @@ from rocketmq_tw.runtime.threads import InThread
 LOOK_SECONDS = 0.25
 #: Seconds for which an idle connection stays open.
 IDLE_SECONDS = 60
-#: Open connections; further ones are closed at once.
+#: Seconds that a connection has for its first question.
+FIRST_REQUEST_SECONDS = 5
+#: Open connections; one more takes the place of the one that has asked nothing for the longest.
 MAX_CONNECTIONS = 64
 
 #: Figures that one step collects: those of a group in a topic, for which queues are read.
@@ -71,9 +74,12 @@ class Monitoring:
         root = Resource()
         root.putChild(b"metrics", _Page(self._page, CONTENT_TYPE))
         root.putChild(b"healthz", _Health(lambda: ""))
-        root.putChild(b"readyz", _Health(self._not_ready))
+        root.putChild(b"readyz", _Health(self._why_not_ready))
         host = config.metrics_prom_exporter_host
-        site = _Limited(_QuietSite(root, timeout=IDLE_SECONDS, reactor=self._reactor))
+        site = _Limited(
+            self._reactor,
+            _QuietSite(root, requestFactory=_Question, timeout=IDLE_SECONDS, reactor=self._reactor),
+        )
         listening = self._listening = self._reactor.listenTCP(
             config.metrics_prom_exporter_port, site, interface=host
         )
@@ -90,6 +96,10 @@ class Monitoring:
         self._delays.stop()
         listening, self._listening = self._listening, None
         return succeed(None) if listening is None else maybeDeferred(listening.stopListening)
+
+    def _why_not_ready(self) -> str:
+        """Connections that are open when the server stops may still ask."""
+        return self._not_ready() if self._listening is not None else "it is being stopped"
 
     def _page(self) -> Deferred[bytes]:
         """Fires with all figures; questions that meet share one answer."""
@@ -151,13 +161,82 @@ class _QuietSite(Site):
         """Requests come every few seconds: no line for each."""
 
 
+class _Connection(ProtocolWrapper):
+    """A connection of one that asks."""
+
+    def __init__(self, factory: Any, wrapped: Any) -> None:
+        super().__init__(factory, wrapped)
+        self._factory: _Limited = factory
+        self._first: IDelayedCall | None = None
+        self.is_answered = True
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self._first = self._factory.clock.callLater(FIRST_REQUEST_SECONDS, self.close)
+
+    def connectionLost(self, reason: Any = connectionDone) -> None:
+        self._end_wait()
+        super().connectionLost(reason)
+
+    def close(self) -> None:
+        """Ends it at once."""
+        self._end_wait()
+        self._factory.unregisterProtocol(self)
+        self.abortConnection()
+
+    def asked(self) -> None:
+        """Notes that a question has come whole."""
+        self._end_wait()
+        self.is_answered = False
+
+    def answered(self) -> None:
+        """Notes that the answer is written."""
+        self.is_answered = True
+        self._factory.used(self)
+
+    def _end_wait(self) -> None:
+        first, self._first = self._first, None
+        if first is not None and first.active():
+            first.cancel()
+
+
+class _Question(Request):
+    """A question; its connection is told when it is there and when it is answered."""
+
+    def process(self) -> None:
+        connection: Any = self.transport
+        connection.asked()
+        self.notifyFinish().addBoth(lambda _: connection.answered())
+        super().process()
+
+
 class _Limited(WrappingFactory):
-    """Few connections: monitoring needs no more, and strangers get no more."""
+    """Few connections: monitoring needs no more, and strangers get no more. Those that stay silent
+    keep nobody out."""
 
     noisy = False
+    protocol = _Connection
+
+    def __init__(self, clock: Any, wrapped: Any) -> None:
+        super().__init__(wrapped)
+        self.clock = clock
 
     def buildProtocol(self, addr: Any) -> Any:
-        return super().buildProtocol(addr) if len(self.protocols) < MAX_CONNECTIONS else None
+        if len(self.protocols) >= MAX_CONNECTIONS:
+            idle = next((one for one in self.protocols if one.is_answered), None)
+            if idle is None:
+                return None
+            idle.close()
+        return super().buildProtocol(addr)
+
+    def unregisterProtocol(self, p: Any) -> None:
+        # One that was closed is not counted any more, and told that it is lost later.
+        self.protocols.pop(p, None)
+
+    def used(self, connection: _Connection) -> None:
+        """Makes it the last one that is closed when there are too many."""
+        if self.protocols.pop(connection, None):
+            self.protocols[connection] = 1
 
 
 class _Page(Resource):

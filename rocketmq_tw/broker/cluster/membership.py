@@ -34,6 +34,10 @@ from rocketmq_tw.wire.headers.namesrv import UnRegisterBrokerRequestHeader
 
 #: Seconds; as stock waits.
 UNREGISTER_TIMEOUT = 3.0
+#: Registrations that may stay without an answer before the broker counts as not known any more.
+MISSED_REGISTRATIONS = 3
+#: Seconds after which it does in any case: name servers forget who is silent for so long.
+LONGEST_SILENCE = 120.0
 
 
 class ClusterMembership:
@@ -55,7 +59,7 @@ class ClusterMembership:
         #: Told of the master's address in answers to registrations, which may know none.
         self.masters = Listeners[Master]("a name server told of the master")
         self._links = {
-            address: NameServerLink(host.client, address, self._came_back)
+            address: NameServerLink(host.client, address, self._came_back, host.reactor.seconds)
             for address in split_addresses(host.config.namesrv_addr)
         }
         links = tuple(self._links.values())
@@ -113,11 +117,18 @@ class ClusterMembership:
         return self._registration is not None
 
     def not_registered(self) -> str:
-        """Returns why clients cannot find this broker yet; an empty text once a name server has
-        it."""
-        if any(link.has_broker for link in self._links.values()):
+        """Returns why clients cannot find this broker; an empty text while a name server has it
+        and answers, and where there are no name servers."""
+        if not self._links:
             return ""
-        return "no name server has taken its registration" if self._links else ""
+        silences = [link.silent_seconds for link in self._links.values() if link.has_broker]
+        if not silences:
+            return "no name server has taken its registration"
+        period = self._config.register_name_server_period / 1000
+        silence = min(silences)
+        if silence > min(MISSED_REGISTRATIONS * period, LONGEST_SILENCE):
+            return f"no name server has answered for {silence:.0f} s"
+        return ""
 
     def when_registered(self, name_server: str) -> Deferred[None]:
         """Fires once the name server of this address, one of `namesrvAddr`, has taken a
@@ -178,6 +189,8 @@ class ClusterMembership:
             broker_id=self._role.state.broker_id,
         )
         links = tuple(link for link in self._links.values() if link.may_have_broker)
+        for link in links:
+            link.has_broker = False
         return tell_all(links, RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT)
 
     def _permission(self) -> int:
@@ -204,7 +217,10 @@ class ClusterMembership:
             return
         for address, members in answers.items():
             link = self._links[address]
-            if members is not None and own not in members and link.forgot():
+            if members is None:
+                continue
+            link.heard()
+            if own not in members and link.forgot():
                 registration.retry([link])
 
     def _topics_changed(self, topics: Sequence[TopicConfig], kept: Deferred[None]) -> None:

@@ -66,16 +66,20 @@ class Master(NamedTuple):
 
 
 class NameServerLink:
-    """One name server, and what is known of it: whether it answered last, and whether it has taken
-    a registration of this broker. `came_back` is told when it answers after it did not."""
+    """One name server, and what is known of it: whether it answered last, and when, and whether it
+    has taken a registration of this broker. `came_back` is told when it answers after it did not;
+    `seconds` is the time."""
 
     def __init__(
         self,
         client: IRemotingClient,
         address: str,
         came_back: Callable[[NameServerLink], object],
+        seconds: Callable[[], float],
     ) -> None:
         self._client = client
+        self._seconds = seconds
+        self._answered_at = 0.0
         self.address = address
         self._came_back = came_back
         self.is_reachable = True
@@ -109,10 +113,24 @@ class NameServerLink:
         had_broker, self.has_broker = self.has_broker, False
         return had_broker
 
+    def heard(self) -> None:
+        """Notes that it has answered now."""
+        self._answered_at = self._seconds()
+
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds since it has answered; where it never has, since the clock's zero."""
+        return self._seconds() - self._answered_at
+
     def query(self, command: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
         """Fires with the answer, whatever its code; fails where none comes within `timeout`
         seconds."""
-        return self._client.request(self.address, command, timeout)
+
+        def answered(response: RemotingCommand) -> RemotingCommand:
+            self.heard()
+            return response
+
+        return self._client.request(self.address, command, timeout).addCallback(answered)
 
     @inlineCallbacks
     def members(self, cluster: str, name: str) -> Generator[Any, Any, Mapping[int, str]]:

@@ -12,7 +12,7 @@ from rocketmq_tw.config.load import load
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.properties import ConfigError, Setting
 from rocketmq_tw.metrics.instruments import Metric, gauge
-from rocketmq_tw.net.monitoring import MAX_CONNECTIONS, Monitoring
+from rocketmq_tw.net.monitoring import FIRST_REQUEST_SECONDS, MAX_CONNECTIONS, Monitoring
 from rocketmq_tw.runtime.threads import at_once
 
 _PEER = IPv4Address("TCP", "127.0.0.1", 50000)
@@ -96,13 +96,59 @@ def test_the_longest_delay_of_the_reactor_is_told_once() -> None:
     assert "rocketmq_reactor_longest_delay_milliseconds 0.0\n" in server.get("/metrics")[1]
 
 
-def test_strangers_cannot_hold_more_than_a_few_connections() -> None:
+def test_strangers_who_ask_nothing_keep_nobody_out() -> None:
     server = _Server()
     held = [server.connect() for _ in range(MAX_CONNECTIONS)]
-    assert None not in held
+    assert server.get("/healthz") == (200, "ok\n")
+    assert [transport.disconnecting for _, transport in held] == [True] + [False] * (
+        MAX_CONNECTIONS - 1
+    )
+
+
+def test_a_connection_that_asks_is_closed_after_those_that_ask_nothing() -> None:
+    server = _Server()
+    protocol, transport = server.connect()
+    for _ in range(3):
+        held = [server.connect() for _ in range(MAX_CONNECTIONS - 1)]
+        protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert transport.value().endswith(b"ok\n")
+        assert not transport.disconnecting
+    assert not held[-1][1].disconnecting
+
+
+def test_questions_that_are_being_answered_are_not_cut() -> None:
+    server = _Server()
+    asking = [server.connect() for _ in range(MAX_CONNECTIONS)]
+    for protocol, _ in asking:
+        protocol.dataReceived(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     assert server.connect() is None
-    held[0][0].connectionLost(Failure(ConnectionDone()))
-    assert server.get("/healthz")[0] == 200
+    server.reactor.pump([0.0] * 20)
+    assert all(b"rocketmq_topic_number 3" in transport.value() for _, transport in asking)
+
+
+def test_a_connection_has_a_few_seconds_for_its_first_question() -> None:
+    server = _Server()
+    protocol, transport = server.connect()
+    asking, kept = server.connect()
+    asking.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    for _ in range(FIRST_REQUEST_SECONDS):
+        protocol.dataReceived(b"G")
+        server.reactor.advance(1)
+    assert transport.disconnecting
+    assert not kept.disconnecting
+    asking.connectionLost(Failure(ConnectionDone()))
+    protocol.connectionLost(Failure(ConnectionDone()))
+    server.monitoring.stop()
+    assert server.reactor.getDelayedCalls() == []
+
+
+def test_a_server_that_stops_is_not_ready() -> None:
+    server = _Server()
+    protocol, transport = server.connect()
+    server.monitoring.stop()
+    protocol.dataReceived(b"GET /readyz HTTP/1.0\r\nHost: x\r\n\r\n")
+    assert transport.value().startswith(b"HTTP/1.0 503 ")
+    assert transport.value().endswith(b"it is being stopped\n")
 
 
 def test_an_error_of_a_figure_is_an_answer_and_ends_nothing(caplog: object) -> None:

@@ -108,7 +108,7 @@ class World:
         addresses.port, addresses.ha_port = 10911, 10912
         host = SimpleNamespace(
             config=self.config,
-            reactor=Clock(),
+            reactor=self.clock,
             client=self.network.client(),
             in_thread=self.threads,
             in_slices=all_steps,
@@ -410,3 +410,38 @@ def test_a_broker_that_may_be_registered_unregisters() -> None:
     for _ in range(10):
         world.network.settle()
     assert unregistered(world) == [FIRST, SECOND]
+
+
+def test_a_broker_is_known_while_one_of_its_name_servers_answers() -> None:
+    world = World()
+    membership = world.membership
+    assert membership.not_registered() == "no name server has taken its registration"
+    world.settle(membership.register())
+    assert membership.not_registered() == ""
+    world.servers[FIRST].is_silent = world.servers[SECOND].is_silent = True
+    for _ in range(3):
+        membership.register()
+        world.settle(membership.retry())
+        world.clock.advance(30)
+        assert membership.not_registered() == ""
+    world.clock.advance(1)
+    assert membership.not_registered() == "no name server has answered for 91 s"
+    world.servers[SECOND].is_silent = False
+    world.settle(membership.retry())
+    assert membership.not_registered() == ""
+
+
+def test_two_minutes_without_an_answer_are_too_long_for_any_period() -> None:
+    world = World(register_name_server_period=60_000)
+    world.settle(world.membership.register())
+    world.clock.advance(120)
+    assert world.membership.not_registered() == ""
+    world.clock.advance(1)
+    assert world.membership.not_registered() == "no name server has answered for 121 s"
+
+
+def test_a_broker_that_took_its_registration_back_is_not_known() -> None:
+    world = World()
+    world.settle(world.membership.register())
+    world.settle(world.membership.unregister())
+    assert world.membership.not_registered() == "no name server has taken its registration"
