@@ -56,6 +56,8 @@ class Findings:
         #: How many of each kind there are.
         self.kinds: Counter[str] = Counter()
         self.remedies: Counter[Remedy] = Counter()
+        #: How many a start or a repair mends, by the directory or file in the store's root.
+        self.mendable: Counter[str] = Counter()
 
     def add(
         self, kind: str, file: str, offset: int | None, text: str, remedy: Remedy = Remedy.REPAIR
@@ -63,6 +65,8 @@ class Findings:
         """Adds a finding."""
         self.kinds[kind] += 1
         self.remedies[remedy] += 1
+        if remedy is not Remedy.RESTORE:
+            self.mendable[file.partition("/")[0]] += 1
         self._seen[kind, file] += 1
         if self._seen[kind, file] <= self._most:
             self._report(Finding(kind, file, offset, text, remedy))

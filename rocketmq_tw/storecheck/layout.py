@@ -12,6 +12,9 @@ from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.long_file import LongFile, directories
 from rocketmq_tw.storecheck.walk import LogWalk, PlainLog
 
+#: Bytes of a queue's file where nothing else is configured.
+STOCK_QUEUE_SIZE = 6_000_000
+
 
 class NoStoreError(Exception):
     """There is no store that can be looked at; the text says what to do."""

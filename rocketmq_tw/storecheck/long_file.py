@@ -83,7 +83,7 @@ class LongFile:
                 is_new = size == 0 and start == self.starts[-1]
                 findings.add(
                     "file-size", file, size,
-                    f"it has {size} bytes, the others have {self.file_size}",
+                    f"it has {size} bytes in place of {self.file_size}",
                     Remedy.START if is_new else Remedy.REPAIR,
                 )  # fmt: skip
             expected = start + self.file_size
@@ -130,6 +130,17 @@ class LongFile:
         if self._open is not None:
             os.close(self._open[1])
             self._open = None
+
+
+def usual_size_below(root: str, kind: str) -> int:
+    """Returns the size that most files have of the queues in `root`/`kind`/topic/queue; 0 without
+    any that has bytes."""
+    counts: Counter[int] = Counter()
+    for topic in directories(f"{root}/{kind}"):
+        for queue in directories(f"{root}/{kind}/{topic}"):
+            counts.update(LongFile(root, f"{kind}/{topic}/{queue}").sizes.values())
+    del counts[0]
+    return counts.most_common(1)[0][0] if counts else 0
 
 
 def directories(path: str) -> Iterator[str]:

@@ -27,6 +27,7 @@ class CheckpointCheck:
         self.ours: Any = None
         self._saw_safe = False
         data = _read(f"{root}/{_CHECKPOINT}")
+        self._is_missing = data is None
         if data is None:
             return
         if len(data) < STOCK.sizeof():
@@ -55,7 +56,12 @@ class CheckpointCheck:
     def finish(self, log_start: int, log_end: int, newest: int, *, at_record: bool) -> None:
         """Compares it with the log, which goes from `log_start` to `log_end` and has records up to
         the store time `newest`; `at_record`: a record or the end is at the safe offset."""
-        if self.ours is not None and self.ours.safe_offset > log_end:
+        if self._is_missing and log_end > log_start:
+            self._findings.add(
+                "checkpoint", _CHECKPOINT, None,
+                "it is missing: the start reads the whole log", Remedy.START,
+            )  # fmt: skip
+        elif self.ours is not None and self.ours.safe_offset > log_end:
             self._ahead(f"the log is safe up to {self.ours.safe_offset}", f"ends at {log_end}")
         elif self.ours is not None and self.ours.safe_offset > log_start and not at_record:
             self._findings.add(

@@ -15,8 +15,8 @@ from rocketmq_tw.formats.queue import (
     UNIT,
 )
 from rocketmq_tw.storecheck.findings import Findings, Remedy
-from rocketmq_tw.storecheck.layout import Known, Sizes
-from rocketmq_tw.storecheck.long_file import LongFile, directories
+from rocketmq_tw.storecheck.layout import STOCK_QUEUE_SIZE, Known, Sizes
+from rocketmq_tw.storecheck.long_file import LongFile, directories, usual_size_below
 from rocketmq_tw.storecheck.records import LogRecord, is_topic
 
 _UNIT = flat(UNIT)
@@ -137,6 +137,8 @@ class QueueCheck:
         self._root = root
         self._findings = findings
         self._sizes = sizes
+        self._is_size_given = sizes.queue is not None
+        self._file_size = sizes.queue or usual_size_below(root, "consumequeue")
         self._known = known
         #: Whether there are further queues of messages.
         self.has_further = False
@@ -397,9 +399,15 @@ class QueueCheck:
         """Looks at what no record led to; to be called at the end of the log. Of the `topics` that
         there are None says that they are not known: a topic that is deleted has no queues, and the
         log has its messages still."""
+        self._check_size()
         for topic in directories(f"{self._root}/consumequeue"):
             for name in directories(f"{self._root}/consumequeue/{topic}"):
-                if _is_queue_id(name) and topic not in self._known.passed_over:
+                if not _is_queue_id(name):
+                    self._findings.add(
+                        "file-name", f"consumequeue/{topic}/{name}", None,
+                        "no queue has that name: move it away", Remedy.RESTORE,
+                    )  # fmt: skip
+                elif topic not in self._known.passed_over:
                     self._queue(topic, int(name))
         for queue in self.queues.values():
             if not queue.files.starts and topics is not None and queue.topic not in topics:
@@ -414,10 +422,20 @@ class QueueCheck:
             if queue.first is not None:
                 self._check_astray(queue, queue.next, end)
 
+    def _check_size(self) -> None:
+        """Files that all have one wrong size look right beside each other."""
+        size = self._file_size
+        if size and not self._is_size_given and size != STOCK_QUEUE_SIZE:
+            self._findings.add(
+                "queue-size", "consumequeue", None,
+                f"files of queues have {size} bytes, stock's have {STOCK_QUEUE_SIZE}: give the"
+                " broker's configuration with -c",
+            )  # fmt: skip
+
     def _queue(self, topic: str, queue_id: int) -> CheckedQueue:
         queue = self.queues.get((topic, queue_id))
         if queue is None:
-            queue = CheckedQueue(self._root, topic, queue_id, self._sizes.queue)
+            queue = CheckedQueue(self._root, topic, queue_id, self._file_size)
             self.queues[topic, queue_id] = queue
         return queue
 

@@ -11,6 +11,7 @@ from rocketmq_tw.storecheck.queues import SCHEDULE_TOPIC, CheckedQueue
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.errors import WireError
 
+_TOPICS = "topics.json"
 _NO_TOPICS = ("rmq_sys_", "RMQ_SYS_", "%LMQ%", "SCHEDULE_TOPIC_", "TRANS_CHECK_", "OFFSET_MOVED_")
 
 
@@ -20,7 +21,7 @@ class TableCheck:
     def __init__(self, root: str, findings: Findings) -> None:
         self._root = root
         self._findings = findings
-        topics = self._read("topics.json").get("topicConfigTable")
+        topics = self._read(_TOPICS).get("topicConfigTable")
         #: The names of all topics; None where that is not known.
         self.topics: set[str] | None = set(topics) if isinstance(topics, dict) else None
 
@@ -35,6 +36,8 @@ class TableCheck:
         for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
             self._check_offsets(name, ends)
         self._check_delays(ends)
+        if ends:
+            self._check_topics_are_there()
         if self.topics is None:
             return
         lost = {topic for topic, _ in ends} - self.topics
@@ -44,6 +47,18 @@ class TableCheck:
                     "topic-unknown", "config/topics.json", None,
                     f"it lacks {topic}, which has queues: create the topic again", Remedy.RESTORE,
                 )  # fmt: skip
+
+    def _check_topics_are_there(self) -> None:
+        path = f"{self._root}/config/{_TOPICS}"
+        if os.path.exists(path):
+            return
+        has_copy = os.path.exists(f"{path}.bak")
+        self._findings.add(
+            "table", f"config/{_TOPICS}", None,
+            "it is missing, and there are queues: "
+            + ("its .bak is read in its place" if has_copy else "the broker would know no topic"),
+            Remedy.START if has_copy else Remedy.RESTORE,
+        )  # fmt: skip
 
     def _check_offsets(self, name: str, ends: Mapping[tuple[str, int], int]) -> None:
         table = self._read(name).get("offsetTable")

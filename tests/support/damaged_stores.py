@@ -20,7 +20,7 @@ from rocketmq_tw.storecheck.layout import Sizes
 from tests.support.stores import START_MS, ManualClock, make_message, put, small_config
 
 #: The index of `small_config`, whose files do not show it.
-SIZES = Sizes(index_slots=16, index_entries=40)
+SIZES = Sizes(queue=200, index_slots=16, index_entries=40)
 MESSAGES = 100
 FIRST, SECOND = f"{0:020}", f"{4096:020}"
 QUEUE = f"consumequeue/Topic/0/{0:020}"

@@ -177,6 +177,7 @@ def findings_of(store: Path) -> list[Finding]:
     which is not running."""
     found: list[Finding] = []
     sizes = Sizes(
+        queue=int(TEST_SETTINGS["mappedFileSizeConsumeQueue"]),
         index_slots=int(TEST_SETTINGS["maxHashSlotNum"]),
         index_entries=int(TEST_SETTINGS["maxIndexNum"]),
     )

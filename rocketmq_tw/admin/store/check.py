@@ -40,9 +40,7 @@ class Checked:
     def lines(self) -> list[str]:
         """Each finding in a line, then a line about all."""
         count = self.findings.count
-        lines = [finding.line for finding in self.told]
-        if count > len(lines):
-            lines.append(f"and {count - len(lines)} more")
+        lines = self.finding_lines(_MOST)
         summary = self.summary
         what = (
             f"{summary.records} records from {summary.log_start} to {summary.log_end},"
@@ -59,6 +57,12 @@ class Checked:
         for remedy, number in sorted(self.findings.remedies.items(), key=lambda one: one[0].value):
             lines.append(f"{number} x {remedy.value}: {remedy.advice}")
         return lines
+
+    def finding_lines(self, most: int) -> list[str]:
+        """Up to so many findings, each in a line, then how many more there are."""
+        lines = [finding.line for finding in self.told[:most]]
+        more = self.findings.count - len(lines)
+        return [*lines, f"and {more} more"] if more else lines
 
     @property
     def data(self) -> dict[str, Any]:

@@ -22,15 +22,21 @@ from rocketmq_tw.admin.store.opening import (
 from rocketmq_tw.admin.store.places import is_inside, owners_locked, refuse_shared
 from rocketmq_tw.admin.store.repairing import (
     Loss,
+    Scope,
     config_for,
     copy_store,
+    differing_queues,
     differing_size,
     loss_of_cut,
     rebuild,
+    scope_of,
 )
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.storecheck.layout import Store
+
+#: Findings before a repair that its result repeats.
+_MOST_LINES = 20
 
 
 @click.command("repair")
@@ -90,8 +96,16 @@ def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: b
         return
     loss = loss_of_cut(store.log, before.summary)
     _refuse_what_loses(store, before, loss, cut=cut, given=config is not None)
+    differing = "" if config is None else differing_queues(store, config, before.findings)
+    if differing:
+        raise click.UsageError(f"-c has {differing}")
+    scope = scope_of(store, before.findings, loss)
+    if scope is None:
+        lines = [opened.log_line, *before.lines, "a repair mends none of it: nothing is changed"]
+        tool.show(Report({"before": before.data, "after": None, "notes": []}, lines=lines))
+        raise SystemExit(1)
     if tool.dry_run:
-        _show_plan(tool, opened, before, target, loss)
+        _show_plan(tool, opened, before, target, scope, loss)
         return
     try:
         if target is None:
@@ -103,7 +117,7 @@ def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: b
             store = Store(target, store.sizes)
         settings = config_for(store, before.summary, config)
         summary = before.summary
-        notes = rebuild(settings, store.log, cut_at=summary.damaged_at, mends=summary.mends)
+        notes = rebuild(settings, store.log, scope, cut_at=summary.damaged_at, mends=summary.mends)
         if loss is not None:
             notes.insert(0, loss.line)
     except StoreError as error:
@@ -117,7 +131,13 @@ def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: b
         "lost": None if loss is None else attrs.asdict(loss),
         "notes": notes,
     }
-    lines = [opened.log_line, f"found {_things(before)} before the repair", *notes, *after.lines]
+    lines = [
+        opened.log_line,
+        f"found {_things(before)} before the repair",
+        *before.finding_lines(_MOST_LINES),
+        *notes,
+        *after.lines,
+    ]
     if after.findings.count:
         lines.append("what is left is not mended by a repair")
     tool.show(Report(found, lines=lines))
@@ -126,13 +146,21 @@ def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: b
 
 
 def _show_plan(
-    tool: Tool, opened: Opened, before: Checked, target: str | None, loss: Loss | None
+    tool: Tool,
+    opened: Opened,
+    before: Checked,
+    target: str | None,
+    scope: Scope,
+    loss: Loss | None,
 ) -> None:
     """Shows what a repair would do: `--dry-run`."""
     store, summary = opened.store, before.summary
     where = store.root if target is None else f"a copy in {target}"
     end = summary.log_end
-    plan = [f"{where} would be repaired: queues and index are built again from the log"]
+    built = "queues, index and checkpoint" if scope.queues else "index and checkpoint"
+    plan = [f"{where} would be repaired, its {built} built again from the log"]
+    if summary.mends:
+        plan.append(f"{len(summary.mends)} records would get the place that their units have")
     if loss is not None:
         plan.append(f"with --cut {loss.line}")
     elif before.findings.kinds["log-torn"]:
@@ -168,11 +196,12 @@ def _refuse_what_loses(
             f"{store.root} belongs to a DLedger group: a member repairs itself when it starts, or"
             " copies the log from its leader (docs/raft.md)"
         )
-    if kinds["index-size"] and not given:
-        raise click.UsageError(
-            "files of the index have another size than stock's: give the broker's configuration"
-            " with -c, so that new ones get that size"
-        )
+    for kind, whose in (("index-size", "the index"), ("queue-size", "queues")):
+        if kinds[kind] and not given:
+            raise click.UsageError(
+                f"files of {whose} have another size than stock's: give the broker's configuration"
+                " with -c, so that new ones get its size"
+            )
     if summary.passed_over:
         fail(f"{store.root} has topics with queues of another kind: {summary.passed_over[0]}")
     if not store.log.starts:

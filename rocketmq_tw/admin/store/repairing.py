@@ -19,8 +19,9 @@ from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.storecheck.check import Summary
+from rocketmq_tw.storecheck.findings import Findings
 from rocketmq_tw.storecheck.layout import Store
-from rocketmq_tw.storecheck.long_file import LongFile, directories
+from rocketmq_tw.storecheck.long_file import LongFile, directories, usual_size_below
 from rocketmq_tw.storecheck.queues import Mend
 
 _UNIT = flat(UNIT)
@@ -64,15 +65,33 @@ def _copy_file(source: str, target: str, advance: Callable[[int], object]) -> No
 
 
 def differing_size(store: Store, config: MessageStoreConfig) -> str:
-    """Returns which key of a configuration is not what the files show; empty where all are."""
-    log, queues = store.log.usual_size, _size_of_queues(store.root, "consumequeue")
-    for key, said, found in (
-        ("mappedFileSizeCommitLog", config.mapped_file_size_commit_log, log),
-        ("mappedFileSizeConsumeQueue", config.mapped_file_size_consume_queue, queues),
-    ):
-        if found and found != said:
-            return f"{key} = {said}, and the files have {found} bytes"
+    """Returns what a configuration says of the log's files and they do not show; empty where it is
+    right."""
+    said, found = config.mapped_file_size_commit_log, store.log.usual_size
+    if found and found != said:
+        return f"mappedFileSizeCommitLog = {said}, and the files have {found} bytes"
     return ""
+
+
+def differing_queues(store: Store, config: MessageStoreConfig, findings: Findings) -> str:
+    """Returns what a configuration says of the queues' files and they do not show. Files that were
+    cut off are shorter too: then messages have no unit."""
+    said = config.mapped_file_size_consume_queue
+    found = usual_size_below(store.root, "consumequeue")
+    is_cut_off = found < said and (found % UNIT.sizeof() or findings.kinds["unit-missing"])
+    fits = not any(
+        start % said
+        for topic in directories(f"{store.root}/consumequeue")
+        for queue in directories(f"{store.root}/consumequeue/{topic}")
+        for start in LongFile(store.root, f"consumequeue/{topic}/{queue}").starts
+    )
+    if not found or found == said or (is_cut_off and fits):
+        return ""
+    return (
+        f"mappedFileSizeConsumeQueue = {said}, and the files of queues have {found} bytes: give the"
+        " configuration of this store; if it is that, move consumequeue away, and a repair builds"
+        " it again"
+    )
 
 
 def config_for(
@@ -94,9 +113,9 @@ def config_for(
         store_path_root_dir=root,
         store_path_commit_log="" if store.is_log_inside else store.log_path,
         mapped_file_size_commit_log=store.log.file_size or defaults.mapped_file_size_commit_log,
-        mapped_file_size_consume_queue=_size_of_queues(root, "consumequeue")
+        mapped_file_size_consume_queue=usual_size_below(root, "consumequeue")
         or defaults.mapped_file_size_consume_queue,
-        mapped_file_size_consume_queue_ext=_size_of_queues(root, "consumequeue_ext")
+        mapped_file_size_consume_queue_ext=usual_size_below(root, "consumequeue_ext")
         or defaults.mapped_file_size_consume_queue_ext,
         max_hash_slot_num=sizes.index_slots,
         max_index_num=sizes.index_entries,
@@ -106,13 +125,21 @@ def config_for(
     )
 
 
-def _size_of_queues(root: str, kind: str) -> int:
-    for topic in directories(f"{root}/{kind}"):
-        for queue in directories(f"{root}/{kind}/{topic}"):
-            files = LongFile(root, f"{kind}/{topic}/{queue}")
-            if files.file_size:
-                return files.file_size
-    return 0
+@attrs.frozen
+class Scope:
+    """What a repair takes away, so that the recovery builds it again: the queues, or not. The index
+    goes always, as a recovery puts the last message into one that it keeps a second time."""
+
+    queues: bool
+
+
+def scope_of(store: Store, findings: Findings, loss: Loss | None) -> Scope | None:
+    """Returns what is to be built again; None where a repair mends nothing of what was found."""
+    found = findings.mendable
+    is_cut = loss is not None or bool(findings.kinds["checkpoint-ahead"])
+    queues = is_cut or bool(found["consumequeue"] or found["consumequeue_ext"])
+    is_any = queues or bool(found[store.log.directory] or found["index"] or found["checkpoint"])
+    return Scope(queues) if is_any else None
 
 
 @attrs.frozen
@@ -154,9 +181,14 @@ def _files_behind(log: LongFile, cut_at: int) -> list[int]:
 
 
 def rebuild(
-    config: MessageStoreConfig, log: LongFile, *, cut_at: int | None, mends: Sequence[Mend] = ()
+    config: MessageStoreConfig,
+    log: LongFile,
+    scope: Scope,
+    *,
+    cut_at: int | None,
+    mends: Sequence[Mend] = (),
 ) -> list[str]:
-    """Gives the records of `mends` their places, and builds queues and index again from the log,
+    """Gives the records of `mends` their places, and builds what is in `scope` again from the log,
     which ends in front of its first damage then; no file of it that starts at or behind `cut_at` is
     kept. Returns notes of what was changed. Raises `StoreError` and `OSError`.
 
@@ -165,17 +197,17 @@ def rebuild(
     root, files = config.store_path_root_dir, PosixFiles()
     lock = files.lock(f"{root}/lock")
     try:
-        _take_away(config, log, cut_at)
+        _take_away(config, log, scope, cut_at)
         notes = _mend_records(log, cut_at, mends)
     finally:
         lock.close()
     store = MessageStore(config, files, wall_clock_ms)
     report = store.load()
     store.close()
-    return notes + report.notes
+    return [*notes, *report.notes, "index and checkpoint are built again"]
 
 
-def _take_away(config: MessageStoreConfig, log: LongFile, cut_at: int | None) -> None:
+def _take_away(config: MessageStoreConfig, log: LongFile, scope: Scope, cut_at: int | None) -> None:
     """Removes what is to be built again."""
     root, files = config.store_path_root_dir, PosixFiles()
     former = read_checkpoint(files, f"{root}/checkpoint")
@@ -188,9 +220,11 @@ def _take_away(config: MessageStoreConfig, log: LongFile, cut_at: int | None) ->
     with open(f"{root}/abort", "w") as abort:
         abort.write(str(os.getpid()))
     size = config.mapped_file_size_consume_queue
-    for topic in directories(f"{root}/consumequeue"):
+    for topic in directories(f"{root}/consumequeue") if scope.queues else ():
         for queue in directories(f"{root}/consumequeue/{topic}"):
-            _keep_old_units(root, f"{topic}/{queue}", size, log.min_offset)
+            # What is no queue is not ours.
+            if queue.isascii() and queue.isdigit():
+                _keep_old_units(root, f"{topic}/{queue}", size, log.min_offset)
     shutil.rmtree(f"{root}/index", ignore_errors=True)
     for start in [] if cut_at is None else _files_behind(log, cut_at):
         os.remove(log.path(start))

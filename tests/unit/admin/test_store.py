@@ -422,6 +422,76 @@ def test_a_repair_keeps_where_queues_end_whose_messages_are_gone(root: Path, run
     store.close()
 
 
+def test_queues_that_were_all_cut_off_get_the_configured_size(root: Path, run: Run) -> None:
+    for path in (root / "consumequeue").rglob("*"):
+        if path.is_file() and int(path.name):
+            path.unlink()
+        elif path.is_file():
+            path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(SystemExit) as ended:
+        main(["store", "repair", str(root), "--yes"], Tool())
+    assert ended.value.code == 2, "without -c it would be a guess"
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    sizes = {path.stat().st_size for path in (root / "consumequeue").rglob("*") if path.is_file()}
+    assert sizes == {200}
+    assert bodies_of(root) == ALL
+
+
+def test_one_queue_file_that_was_cut_off_is_repaired(root: Path, run: Run) -> None:
+    # The first one that is met, with bytes that make no unit.
+    path = root / "consumequeue/Topic/0" / f"{0:020}"
+    path.write_bytes(path.read_bytes()[:110])
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    assert bodies_of(root) == ALL
+
+
+def test_a_repair_leaves_what_is_right_and_says_what_was_wrong(root: Path, run: Run) -> None:
+    (root / "checkpoint").unlink()
+    before = content_of(root / "consumequeue", root / "commitlog")
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    assert "checkpoint: it is missing" in outcome.out
+    assert "index and checkpoint are built again" in outcome.out
+    assert "queue" not in outcome.out.replace("queues,", "")
+    assert content_of(root / "consumequeue", root / "commitlog") == before
+    assert run("check", root).status == 0
+
+
+def test_a_repair_of_the_index_leaves_the_queues(root: Path, run: Run) -> None:
+    max((root / "index").iterdir()).unlink()
+    before = content_of(root / "consumequeue")
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    assert "index and checkpoint are built again" in outcome.out
+    assert "queue files are missing" not in outcome.out
+    assert content_of(root / "consumequeue") == before
+
+
+@pytest.mark.parametrize("name", ["topics", "strange", "wheel"])
+def test_what_a_repair_does_not_mend_stays(name: str, root: Path, run: Run) -> None:
+    if name == "topics":
+        (root / "config/topics.json").unlink()
+    elif name == "strange":
+        (root / "consumequeue/Topic/notanumber").mkdir()
+        (root / "consumequeue/Topic/notanumber/file").write_text("mine")
+    else:
+        (root / "timerwheel").write_bytes(bytes(64))
+    before = content_of(root)
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 1
+    assert outcome.out.endswith("a repair mends none of it: nothing is changed\n")
+    assert content_of(root) == before
+    # Nor beside what it mends.
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 1
+    assert "built all again" in outcome.out
+    if name == "strange":
+        assert (root / "consumequeue/Topic/notanumber/file").read_text() == "mine"
+
+
 def test_stats_count_each_topic(root: Path, run: Run) -> None:
     counted = run("stats", root, "--output", "json").json
     (topic,) = counted["topics"]

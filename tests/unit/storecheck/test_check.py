@@ -8,7 +8,7 @@ import pytest
 from rocketmq_tw.formats.record import PLACE_AT
 from rocketmq_tw.storecheck.check import Summary, check_store
 from rocketmq_tw.storecheck.findings import Finding, Findings, Remedy
-from rocketmq_tw.storecheck.layout import NoStoreError, Store
+from rocketmq_tw.storecheck.layout import NoStoreError, Sizes, Store
 from tests.support.damaged_stores import (
     DAMAGES,
     MESSAGES,
@@ -178,3 +178,62 @@ def test_a_queue_goes_on_behind_what_the_log_lost(root: Path) -> None:
     _, found = found_in(root)
     kinds = {finding.kind for finding in found if "Topic/1" in finding.line}
     assert kinds == {"unit-missing"}
+
+
+def test_files_of_queues_that_all_have_one_wrong_size_are_found(root: Path) -> None:
+    files = sorted(path for path in (root / "consumequeue").rglob("*") if path.is_file())
+    for path in files:
+        path.write_bytes(path.read_bytes()[:100])
+    _, found = found_in(root)
+    texts = {f"{found.file}: {found.text}" for found in found if found.kind == "file-size"}
+    for path in files:
+        assert f"{path.relative_to(root)}: it has 100 bytes in place of 200" in texts
+    told: list[Finding] = []
+    check_store(Store(str(root), Sizes(index_slots=16, index_entries=40)), told.append)
+    (finding,) = [finding for finding in told if finding.kind == "queue-size"]
+    assert finding.text.startswith("files of queues have 100 bytes, stock's have 6000000")
+
+
+def test_one_short_file_of_a_queue_is_seen_by_the_others(root: Path) -> None:
+    for path in (root / "consumequeue/Topic/1").iterdir():
+        if path.name != f"{0:020}":
+            path.unlink()
+    short = root / "consumequeue/Topic/1" / f"{0:020}"
+    short.write_bytes(short.read_bytes()[:110])
+    told: list[Finding] = []
+    check_store(Store(str(root), Sizes(index_slots=16, index_entries=40)), told.append)
+    (finding,) = [finding for finding in told if finding.kind == "file-size"]
+    assert finding.text == "it has 110 bytes in place of 200"
+
+
+def test_a_table_of_topics_may_not_be_missing(root: Path) -> None:
+    topics = root / "config/topics.json"
+    topics.rename(topics.with_suffix(".json.bak"))
+    (finding,) = found_in(root)[1]
+    assert (finding.kind, finding.file) == ("table", "config/topics.json")
+    assert finding.remedy is Remedy.START
+    topics.with_suffix(".json.bak").unlink()
+    (finding,) = found_in(root)[1]
+    assert finding.remedy is Remedy.RESTORE
+    # A store that had no message yet has none.
+    shutil.rmtree(root / "consumequeue")
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    (root / "checkpoint").unlink()
+    shutil.rmtree(root / "index")
+    assert found_in(root)[1] == []
+
+
+def test_a_missing_checkpoint_is_found(root: Path) -> None:
+    (root / "checkpoint").unlink()
+    (finding,) = found_in(root)[1]
+    assert (finding.kind, finding.file, finding.remedy) == (
+        "checkpoint", "checkpoint", Remedy.START
+    )  # fmt: skip
+
+
+def test_a_directory_that_is_no_queue_is_found(root: Path) -> None:
+    (root / "consumequeue/Topic/notanumber").mkdir()
+    (finding,) = found_in(root)[1]
+    assert (finding.kind, finding.file) == ("file-name", "consumequeue/Topic/notanumber")
+    assert finding.remedy is Remedy.RESTORE
