@@ -20,6 +20,7 @@ def _setting(field: str) -> Callback:
     group's, which stands before it."""
 
     def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+        _check_not_empty(option, value)
         if not value:
             return
         if field == "tls_file":
@@ -38,10 +39,18 @@ def _attribute(name: str) -> Callback:
     """Makes the callback of an option that a `Tool` has an attribute for."""
 
     def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+        _check_not_empty(option, value)
         if value:
             setattr(context.ensure_object(Tool), name, value)
 
     return keep
+
+
+def _check_not_empty(option: click.Parameter, value: Any) -> None:
+    """Raises `UsageError` for an empty text: nothing else is taken in place of what was meant, such
+    as a variable of a script that is not set. An empty environment variable counts as none."""
+    if isinstance(value, str) and not value.strip():
+        raise click.UsageError(f"{option.opts[0]} is empty: give {option.metavar} or leave it out")
 
 
 def output_option() -> click.Parameter:

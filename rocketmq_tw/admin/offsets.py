@@ -10,8 +10,9 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import brokers_of, on_each
 from rocketmq_tw.admin.group import named_group_option
-from rocketmq_tw.admin.known_names import group_hint
+from rocketmq_tw.admin.known_names import group_hint, is_of_users
 from rocketmq_tw.admin.message_reading import Moment
+from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.options import SWITCH, ask_first, check_broker, yes_option
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
@@ -207,6 +208,13 @@ def clone_offsets(
         else:
             hint = await group_hint(servers, source)
             fail(f"group {source} has consumed nothing of topic {topic}: {hint}")
+        # Stock's brokers copy to a group that is not there.
+        for address in addresses:
+            groups = (await servers.admin.groups(address)).subscription_group_table
+            if target not in groups:
+                hint = did_you_mean(target, filter(is_of_users, groups))
+                create = f"rmqadmin updateSubGroup -b {address} -g {target} creates it"
+                fail(f"broker {address} has no group {target}: {hint or create}")
         done = await on_each(
             addresses,
             lambda address: servers.admin.clone_offsets(

@@ -105,7 +105,7 @@ class ResetRequests:
         header = request.header(CloneGroupOffsetRequestHeader)
         source = header.src_group
         topics = {header.topic} if header.topic else self._offsets.topics_of(source)
-        self._groups.known(header.dest_group)
+        self._groups.check_made(header.dest_group)
         moves, number_of_moves = list[str](), 0
         connected = self._clients.consumer_group(source)
 

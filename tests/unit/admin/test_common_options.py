@@ -117,6 +117,22 @@ def test_a_context_names_servers_tls_and_output(world, contexts: Path) -> None:
     assert call(world, "topicList --output table").out.startswith("BenchmarkTest\n")
 
 
+@pytest.mark.parametrize("option", ["-n", "--context", "--tls-config"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_option_is_not_passed_over(
+    world, contexts: Path, monkeypatch, option: str, value: str
+) -> None:
+    call(world, f"context add here -n {world.names}")
+    monkeypatch.setenv("NAMESRV_ADDR", world.names)
+    for arguments in ([option, value, "topicList"], ["topicList", option, value]):
+        outcome = world.bare(arguments, Tool(world.run))
+        assert outcome.status == 2
+        assert f"{option} is empty: give " in outcome.err
+        assert len(outcome.err.splitlines()) == 1
+    monkeypatch.setenv("NAMESRV_ADDR", "")
+    assert call(world, "topicList").status == 0
+
+
 def test_contexts_are_chosen_and_removed(world, contexts: Path, monkeypatch) -> None:
     call(world, f"context add away -n {NOWHERE}")
     call(world, f"context add here -n {world.names}")

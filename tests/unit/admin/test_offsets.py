@@ -107,6 +107,23 @@ def test_a_group_gets_the_offsets_of_another(world) -> None:
     )
 
 
+def test_a_mistyped_group_gets_no_offsets(world) -> None:
+    world.result(start(world).stop())
+    outcome = world.rmqadmin("cloneGroupOffset -y -s billing -d bilings -t T")
+    assert outcome.status == 1
+    assert outcome.err == (
+        "rmqadmin: broker 10.0.0.2:10911 has no group bilings: did you mean billing?\n"
+    )
+    outcome = world.rmqadmin("cloneGroupOffset -y -s billing -d nogroup -t T")
+    assert outcome.err == (
+        "rmqadmin: broker 10.0.0.2:10911 has no group nogroup: rmqadmin updateSubGroup"
+        " -b 10.0.0.2:10911 -g nogroup creates it\n"
+    )
+    broker = world.brokers["broker-a"]
+    assert "nogroup" not in broker.groups.table().subscription_group_table
+    assert "nogroup" not in broker.offsets.groups_of("T")
+
+
 def test_what_members_say_of_themselves(world) -> None:
     consumer = start(world)
     (member,) = world.rmqadmin("consumerStatus -g billing --output json").json["members"]

@@ -75,6 +75,11 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
         if group not in self._entries:
             raise self._unknown(group)
 
+    def check_made(self, group: str) -> None:
+        """As `check_known`, and takes a light group, which is never in the table."""
+        if not (self._lmq and group.startswith(names.LMQ_PREFIX)):
+            self.check_known(group)
+
     def _unknown(self, group: str) -> RequestError:
         remark = f"{group} is no consumer group of this broker: create it (rmqadmin updateSubGroup)"
         if len(self._entries) >= MAX_AUTO_CREATED_GROUPS:

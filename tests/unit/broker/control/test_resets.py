@@ -95,9 +95,19 @@ def test_many_clients_are_told_of_a_reset_bit_by_bit() -> None:
 
 def test_offsets_are_cloned_to_a_group_that_is_there(plane: BrokerInMemory) -> None:
     plane.offsets.commit("G", "T", 0, 5)
+    plane.groups.get("H")
     header = CloneGroupOffsetRequestHeader(src_group="G", dest_group="H", topic="T")
     plane.ask(RequestCode.CLONE_GROUP_OFFSET, header)
     assert plane.offsets.query("H", "T", 0) == 5
+
+
+def test_offsets_are_cloned_to_no_group_that_would_have_to_be_made(plane: BrokerInMemory) -> None:
+    plane.offsets.commit("G", "T", 0, 5)
+    header = CloneGroupOffsetRequestHeader(src_group="G", dest_group="nogroup", topic="T")
+    with refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
+        plane.ask(RequestCode.CLONE_GROUP_OFFSET, header)
+    assert "nogroup" not in plane.groups.table().subscription_group_table
+    assert plane.offsets.of("nogroup", "T") == {}
 
 
 def test_a_reset_that_waits_ends_with_the_role() -> None:
