@@ -212,9 +212,9 @@ def clone_offsets(
         for address in addresses:
             groups = (await servers.admin.groups(address)).subscription_group_table
             if target not in groups:
-                hint = did_you_mean(target, filter(is_of_users, groups))
+                meant = did_you_mean(target, filter(is_of_users, groups))
                 create = f"rmqadmin updateSubGroup -b {address} -g {target} creates it"
-                fail(f"broker {address} has no group {target}: {hint or create}")
+                fail(f"broker {address} has no group {target}: {meant or create}")
         done = await on_each(
             addresses,
             lambda address: servers.admin.clone_offsets(

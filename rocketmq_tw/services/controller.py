@@ -15,7 +15,7 @@ from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import Setting
+from rocketmq_tw.config.properties import ConfigError, Setting
 from rocketmq_tw.controller.controller import Controller, ControllerConfigError, node_config
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.metrics.instruments import Metric
@@ -61,6 +61,13 @@ class Options(ServerOptions):
 
     def derived(self) -> Mapping[str, Derived]:
         return of_controller(self.loaded)
+
+    def check_start(self) -> None:
+        super().check_start()
+        try:
+            node_config(self.loaded[ControllerConfig])
+        except ControllerConfigError as error:
+            raise ConfigError(str(error)) from error
 
     def settings(self) -> list[Setting]:
         settings = super().settings()

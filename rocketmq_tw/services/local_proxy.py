@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 from twisted.python import usage
 
+from rocketmq_tw.broker.cluster.addresses import named_config, resolve
 from rocketmq_tw.broker.role.state import configured_role
+from rocketmq_tw.broker.writing.group_log import group_settings
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Derived, Loaded, Notice, load
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
@@ -42,7 +44,20 @@ class LocalProxyOptions(NamesrvAddressOptions):
         super().parseOptions(options)
 
     def check(self, loaded: Loaded) -> None:
-        configured_role(loaded[BrokerConfig], loaded[MessageStoreConfig])
+        config, store_config = loaded[BrokerConfig], loaded[MessageStoreConfig]
+        configured_role(config, store_config)
+        if store_config.enable_dledger_commit_log:
+            group_settings(config, store_config)
+
+    def check_start(self) -> None:
+        super().check_start()
+        bound = self.loaded[NettyServerConfig].bind_address
+        resolve(named_config(self.loaded[BrokerConfig], bound).broker_ip1)
+        if self.proxy is not None:
+            # Only here: the modules of gRPC take a fifth of a broker's start.
+            from rocketmq_tw.services.proxy import check_proxy_tls
+
+            check_proxy_tls(self.proxy)
 
     def load(self) -> Sequence[Notice]:
         notices = super().load()

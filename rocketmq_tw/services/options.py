@@ -11,7 +11,7 @@ from twisted.python import usage
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.load import Derived, Loaded, Notice, load, read_tls_config
 from rocketmq_tw.config.log import LogConfig
-from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting, read_json, read_properties
 from rocketmq_tw.services.logs import say_version, take_over_log
 from rocketmq_tw.services.pid_file import choose_pid_file
@@ -101,6 +101,7 @@ class ServerOptions(usage.Options):
         except ConfigError as error:
             raise SystemExit(str(error)) from error
         if self["print"]:
+            self._check_start()
             for notice in notices:
                 if notice.is_warning:
                     sys.stderr.write(f"{notice.text}\n")
@@ -129,6 +130,21 @@ class ServerOptions(usage.Options):
         self.loaded = load(self.types, self.settings(), self._environ.get("HOME", "."))
         self.check(self.loaded)
         return self.loaded.notices
+
+    def _check_start(self) -> None:
+        """Ends the program with the line of a start that would be refused."""
+        from rocketmq_tw.net.errors import TlsConfigError
+
+        try:
+            self.check_start()
+        except (ConfigError, TlsConfigError) as error:
+            raise SystemExit(f"cannot start: {error}") from error
+
+    def check_start(self) -> None:
+        """Raises `ConfigError` or `TlsConfigError` for what only a start would find, as far as
+        that is known without a port: a start itself needs no look ahead. Reads files of TLS and
+        asks for host names."""
+        check_tls(self.loaded, self.loaded[TlsConfig])
 
     def effective(self) -> str:
         """Returns what `-p` prints."""
@@ -181,6 +197,17 @@ class NamesrvAddressOptions(ServerOptions):
         if self["namesrv"] is not None:
             settings.append(Setting("namesrvAddr", self["namesrv"], "-n"))
         return with_client_tls(settings)
+
+
+def check_tls(loaded: Loaded, of_server: TlsConfig) -> None:
+    """Raises `TlsConfigError` where a server could not speak TLS as its keys say: `of_server` to
+    its clients, those of `loaded` to other servers."""
+    from rocketmq_tw.net.tls import ServerTls
+    from rocketmq_tw.net.tls_contexts import client_context
+
+    ServerTls(of_server)
+    if loaded[NettyClientConfig].use_tls:
+        client_context(loaded[TlsConfig])
 
 
 def with_client_tls(settings: list[Setting]) -> list[Setting]:

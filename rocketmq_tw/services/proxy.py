@@ -45,7 +45,7 @@ from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.derived import of_proxy
 from rocketmq_tw.services.failed_start import PROXY_KEYS, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
-from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.services.options import NamesrvAddressOptions, check_tls
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
@@ -70,16 +70,18 @@ class Options(NamesrvAddressOptions):
     def derived(self) -> Mapping[str, Derived]:
         return of_proxy(self.loaded)
 
-    def postOptions(self) -> None:
-        super().postOptions()
-        config = self.loaded[ProxyConfig]
+    def check(self, loaded: Loaded) -> None:
+        config = loaded[ProxyConfig]
         if config.proxy_mode == LOCAL:
-            raise SystemExit(
+            raise ConfigError(
                 "proxyMode=LOCAL is a proxy in a broker's process: start twistd rmq-broker"
                 " --enable-proxy with the broker's file as -c and this one as -pc"
             )
         if not config.namesrv_addr:
-            raise SystemExit("no name server is named: give -n host:port or namesrvAddr")
+            raise ConfigError("no name server is named: give -n host:port or namesrvAddr")
+
+    def check_start(self) -> None:
+        check_proxy_tls(self.loaded)
 
 
 class ProxyServer:
@@ -247,6 +249,11 @@ def _server_tls(config: ProxyConfig, tls: TlsConfig) -> TlsConfig:
     if tls.server_mode == "permissive" and not has_certificate:
         return msgspec.structs.replace(tls, server_mode="disabled")
     return tls
+
+
+def check_proxy_tls(loaded: Loaded) -> None:
+    """Raises `TlsConfigError` where a proxy of this configuration could not speak TLS."""
+    check_tls(loaded, _server_tls(loaded[ProxyConfig], loaded[TlsConfig]))
 
 
 def makeService(options: Options) -> service.Service:

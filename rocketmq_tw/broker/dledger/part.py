@@ -66,7 +66,7 @@ class DLedgerGroup(Part):
         if log_of_group is None:
             return
         host, writing = self._host, self._writing
-        settings = group_settings(host)
+        settings = group_settings(host.config, host.store_config)
         node = RaftNode(
             host.reactor,
             settings.node,

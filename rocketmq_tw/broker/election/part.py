@@ -17,7 +17,6 @@ from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.paths import StorePaths
@@ -57,11 +56,6 @@ class ElectedRole(Part):
         config, host = self._config, self._host
         if not config.enable_controller_mode:
             return None
-        if not config.controller_addr:
-            raise ConfigError(
-                "enableControllerMode=true without controllerAddr: name the controllers as"
-                " host:port, more separated by ;"
-            )
         files = IdentityFiles(
             host.files,
             StorePaths(host.store_config).broker_identity,

@@ -7,6 +7,7 @@ from functools import partial
 import attrs
 
 from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.layout import BLANK_MAGIC, SIZE_AND_MAGIC
@@ -43,10 +44,9 @@ class GroupSettings:
         return self.node.peers[self.node.raft.self_id]
 
 
-def group_settings(host: Host) -> GroupSettings:
+def group_settings(broker: BrokerConfig, config: MessageStoreConfig) -> GroupSettings:
     """Returns what the keys of a DLedger group say. Raises `ConfigError` that names the key."""
-    config = host.store_config
-    _refuse_what_does_not_fit(host)
+    _refuse_what_does_not_fit(broker, config)
     if not config.dledger_group.strip():
         raise ConfigError("enableDLegerCommitLog=true without dLegerGroup: give the group's name")
     try:
@@ -80,10 +80,9 @@ def group_settings(host: Host) -> GroupSettings:
     return GroupSettings(int(number) + 1, node)
 
 
-def _refuse_what_does_not_fit(host: Host) -> None:
-    config = host.store_config
+def _refuse_what_does_not_fit(broker: BrokerConfig, config: MessageStoreConfig) -> None:
     refused = {
-        "enableControllerMode": host.config.enable_controller_mode
+        "enableControllerMode": broker.enable_controller_mode
         and "a controller or the group gives the role, not both",
         "enabledAppendPropCRC": config.enabled_append_prop_crc
         and "a record in a DLedger group has no property with a CRC",

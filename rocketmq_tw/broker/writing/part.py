@@ -101,7 +101,7 @@ class Writing(Part):
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:
         if self.group_log is not None:
-            group_settings(self._host)
+            group_settings(self._host.config, self._host.store_config)
         yield self._host.in_thread(self._check_kinds)
         if self.group_log is not None:
             yield self._host.in_thread(lambda: end_older_log(self._host))

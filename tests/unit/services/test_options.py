@@ -119,6 +119,51 @@ def test_a_mistake_ends_with_one_line(arguments: list[str], said: str) -> None:
     assert "\n" not in text
 
 
+ENFORCING = ("-o", "tls.server.mode=enforcing", "-o", "tls.test.mode.enable=false")
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "said"),
+    [
+        (broker.Options, ENFORCING, "cannot start: tls.server.certPath is not set"),
+        (namesrv.Options, ENFORCING, "cannot start: tls.server.certPath is not set"),
+        (standalone.Options, ENFORCING, "cannot start: tls.server.certPath is not set"),
+        (container.Options, ENFORCING, "cannot start: tls.server.certPath is not set"),
+        (
+            proxy.Options,
+            ("-n", "127.0.0.1:9876", "-o", "tlsTestModeEnable=false", *ENFORCING),
+            "cannot start: tls.server.certPath is not set",
+        ),
+        (
+            broker.Options,
+            ("-o", "tls.enable=true", "-o", "tls.test.mode.enable=false",
+             "-o", "tls.server.mode=disabled", "-o", "tls.client.authServer=true",
+             "-o", "tls.client.trustCertPath=/nowhere.pem"),
+            "cannot start: tls.client.trustCertPath /nowhere.pem: No such file",
+        ),
+        (broker.Options, ("-o", "brokerIP1=nowhere.invalid"), "nowhere.invalid is not known"),
+        (broker.Options, ("-o", "enableControllerMode=true"), "without controllerAddr"),
+        (
+            broker.Options,
+            ("-o", "enableDLegerCommitLog=true", "-o", "dLegerPeers=n0-127.0.0.1:1",
+             "-o", "dLegerGroup=g", "-o", "dLegerSelfId=n7"),
+            "dLegerSelfId=n7: give one of n0",
+        ),
+        (controller.Options, (), "cannot start: controllerDLegerGroup is missing"),
+        (proxy.Options, (), "no name server is named"),
+        (proxy.Options, ("-o", "proxyMode=LOCAL"), "is a proxy in a broker's process"),
+    ],
+)  # fmt: skip
+def test_p_refuses_what_a_start_refuses(
+    options: Any, arguments: tuple[str, ...], said: str, capsys: Any
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed(options, "-p", *arguments)
+    assert said in str(caught.value.code)
+    assert "\n" not in str(caught.value.code)
+    assert capsys.readouterr().out == ""
+
+
 def test_o_needs_a_key_and_a_value() -> None:
     with pytest.raises(UsageError, match="key=value"):
         parsed(broker.Options, "-o", "listenPort")
@@ -126,8 +171,15 @@ def test_o_needs_a_key_and_a_value() -> None:
 
 @pytest.mark.parametrize("module", [namesrv, broker, standalone, container, controller, proxy])
 def test_p_prints_what_c_reads(module: Any, tmp_path: Path, capsys: Any) -> None:
+    needed = {
+        proxy: ["-n", "127.0.0.1:9876"],
+        controller: [
+            "-o", "controllerDLegerGroup=g", "-o", "controllerDLegerPeers=n0-127.0.0.1:9877",
+            "-o", "controllerDLegerSelfId=n0",
+        ],
+    }  # fmt: skip
     with pytest.raises(SystemExit) as caught:
-        parsed(module.Options, "-p", "-o", "maxConnections=17")
+        parsed(module.Options, "-p", "-o", "maxConnections=17", *needed.get(module, []))
     assert caught.value.code == 0
     printed = capsys.readouterr().out
     assert "maxConnections=17\n" in printed
@@ -195,6 +247,7 @@ def test_p_shows_what_is_given_as_it_is(capsys: Any) -> None:
 def test_p_of_a_broker_in_a_group_of_dledger_shows_where_its_log_is(capsys: Any) -> None:
     lines = printed(
         broker.Options, capsys, "-o", "enableDLegerCommitLog=true", "-o", "dLegerSelfId=n0",
+        "-o", "dLegerGroup=g", "-o", "dLegerPeers=n0-127.0.0.1:1",
         "-o", "storePathRootDir=/store",
     )  # fmt: skip
     assert following(lines)["storePathDLedgerCommitLog"] == (
