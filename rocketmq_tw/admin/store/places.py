@@ -8,7 +8,7 @@ so what it names counts only for the store that it names too.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import attrs
@@ -16,6 +16,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.tool import fail
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.interface import IFile
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.storecheck.layout import Store
 from rocketmq_tw.storecheck.long_file import directories
@@ -79,15 +80,23 @@ def owners_of_log(store: Store, place: LogPlace) -> list[str]:
 
 
 @contextmanager
-def owners_locked(owners: list[str]) -> Iterator[None]:
-    """Holds the locks of other stores; ends the command where a broker has one."""
-    with ExitStack() as stack:
+def locked(root: str, owners: list[str]) -> Iterator[Callable[[], None]]:
+    """Holds the lock of a store, and of others that its log may be of; yields what gives the
+    store's own back. Ends the command where a broker has one."""
+    with ExitStack() as others, ExitStack() as own:
         for owner in owners:
-            try:
-                stack.callback(PosixFiles().lock(f"{owner}/lock").close)
-            except BlockingIOError as error:
-                fail(f"the log is of {owner}, which is in use by a broker: stop it", error)
-        yield
+            others.callback(_lock(owner, f"the log may be of {owner}, which").close)
+        own.callback(_lock(root, root).close)
+        yield own.close
+
+
+def _lock(root: str, what: str) -> IFile:
+    try:
+        return PosixFiles().lock(f"{root}/lock")
+    except BlockingIOError as error:
+        fail(f"{what} is in use by a broker: stop it", error)
+    except OSError as error:
+        fail(f"{root}/lock cannot be locked: {error.strerror}", error)
 
 
 def refuse_shared(store: Store, place: LogPlace) -> None:

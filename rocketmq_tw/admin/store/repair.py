@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import attrs
 import rich_click as click
@@ -19,7 +20,7 @@ from rocketmq_tw.admin.store.opening import (
     progress,
     refuse_if_open,
 )
-from rocketmq_tw.admin.store.places import is_inside, owners_locked, refuse_shared
+from rocketmq_tw.admin.store.places import is_inside, locked, refuse_shared
 from rocketmq_tw.admin.store.repairing import (
     Loss,
     Scope,
@@ -69,9 +70,12 @@ def repair(
         refuse_shared(store, opened.place)
     else:
         _refuse_target(opened, target)
-    # Meanwhile no broker whose log it may be starts.
-    with owners_locked([] if target is not None or tool.dry_run else opened.owners):
-        _repair(tool, opened, target, cut=cut, yes=yes)
+    if target is not None or tool.dry_run:
+        _repair(tool, opened, target, lambda: None, cut=cut, yes=yes)
+        return
+    # From the first look on: a broker that runs meanwhile would make another store of it.
+    with locked(store.root, opened.owners) as release:
+        _repair(tool, opened, None, release, cut=cut, yes=yes)
 
 
 def _refuse_target(opened: Opened, target: str) -> None:
@@ -87,7 +91,17 @@ def _refuse_target(opened: Opened, target: str) -> None:
         raise click.UsageError(f"--to: {target} is there already: name a new directory")
 
 
-def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: bool) -> None:
+def _repair(
+    tool: Tool,
+    opened: Opened,
+    target: str | None,
+    release: Callable[[], None],
+    *,
+    cut: bool,
+    yes: bool,
+) -> None:
+    """Looks at the store, and repairs it or its copy in `target`; `release` gives the lock of the
+    store back."""
     store, config = opened.store, opened.config
     before = look_through(store)
     if not before.findings.count:
@@ -117,7 +131,14 @@ def _repair(tool: Tool, opened: Opened, target: str | None, *, cut: bool, yes: b
             store = Store(target, store.sizes)
         settings = config_for(store, before.summary, config)
         summary = before.summary
-        notes = rebuild(settings, store.log, scope, cut_at=summary.damaged_at, mends=summary.mends)
+        notes = rebuild(
+            settings,
+            store.log,
+            scope,
+            cut_at=summary.damaged_at,
+            mends=summary.mends,
+            release=release,
+        )
         if loss is not None:
             notes.insert(0, loss.line)
     except StoreError as error:

@@ -186,22 +186,20 @@ def rebuild(
     scope: Scope,
     *,
     cut_at: int | None,
-    mends: Sequence[Mend] = (),
+    mends: Sequence[Mend],
+    release: Callable[[], object],
 ) -> list[str]:
     """Gives the records of `mends` their places, and builds what is in `scope` again from the log,
     which ends in front of its first damage then; no file of it that starts at or behind `cut_at` is
     kept. Returns notes of what was changed. Raises `StoreError` and `OSError`.
 
-    What queues have of messages in front of the log, as where they end, stays.
+    What queues have of messages in front of the log, as where they end, stays. The store's lock is
+    the caller's until `release`, after which the recovery takes it.
     """
-    root, files = config.store_path_root_dir, PosixFiles()
-    lock = files.lock(f"{root}/lock")
-    try:
-        _take_away(config, log, scope, cut_at)
-        notes = _mend_records(log, cut_at, mends)
-    finally:
-        lock.close()
-    store = MessageStore(config, files, wall_clock_ms)
+    _take_away(config, log, scope, cut_at)
+    notes = _mend_records(log, cut_at, mends)
+    release()
+    store = MessageStore(config, PosixFiles(), wall_clock_ms)
     report = store.load()
     store.close()
     return [*notes, *report.notes, "index and checkpoint are built again"]

@@ -315,15 +315,33 @@ def test_a_repair_holds_the_lock_of_the_store_whose_log_it_writes(
     locked = []
 
     def rebuild_with_a_look(*args: object, **named: object) -> list[str]:
-        with pytest.raises(BlockingIOError):
-            PosixFiles().lock(str(root / "lock"))
+        for held in (root, copy):
+            with pytest.raises(BlockingIOError):
+                PosixFiles().lock(str(held / "lock"))
         locked.append(root)
         return rebuild(*args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr("rocketmq_tw.admin.store.repair.rebuild", rebuild_with_a_look)
     assert run("repair", copy, "--yes", "--log", root / "commitlog").status == 0
     assert locked == [root]
-    PosixFiles().lock(str(root / "lock")).close()
+    for free in (root, copy):
+        PosixFiles().lock(str(free / "lock")).close()
+
+
+def test_no_broker_starts_between_the_look_and_the_repair(
+    root: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    asked = []
+
+    def ask(yes: bool, question: str) -> None:
+        with pytest.raises(BlockingIOError):
+            PosixFiles().lock(str(root / "lock"))
+        asked.append(question)
+
+    monkeypatch.setattr("rocketmq_tw.admin.store.repair.ask_first", ask)
+    assert run("repair", root).status == 0
+    assert len(asked) == 1
 
 
 def test_two_logs_of_one_store_are_told(root: Path, tmp_path: Path, run: Run) -> None:
