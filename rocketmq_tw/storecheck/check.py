@@ -85,7 +85,10 @@ def check_store(
             if record.store_timestamp > summary.newest:
                 summary.newest = record.store_timestamp
             summary.oldest = summary.oldest or record.store_timestamp
-            if record.in_queue and not record.has_place:
+            wanted = record.wanted
+            code = tags_code_of(wanted) if record.in_queue else 0
+            has_place = record.has_place
+            if record.in_queue and not has_place and not queues.put_elsewhere(record, code):
                 file, at = store.name(record.position)
                 findings.add(
                     "queue-name", file, at,
@@ -93,10 +96,9 @@ def check_store(
                     f" {record.topic[:300]!r}, its queue {record.queue_id}", Remedy.RESTORE,
                 )  # fmt: skip
                 continue
-            wanted = record.wanted
             if record.in_queue:
-                code = tags_code_of(wanted)
-                queues.put(record, code)
+                if has_place:
+                    queues.put(record, code)
                 if b"INNER_MULTI_QUEUE_OFFSET" in wanted:
                     for topic, queue_id, offset in further_places(record, wanted):
                         queues.put_further(record, topic, queue_id, offset, code)

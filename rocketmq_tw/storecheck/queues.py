@@ -154,12 +154,28 @@ class QueueCheck:
         topic = record.topic
         self._put(record, topic, record.queue_id, record.queue_offset, tags_code, is_own=True)
 
+    def put_elsewhere(self, record: LogRecord, tags_code: int) -> bool:
+        """Compares a record that says a queue that cannot be with the one whose unit leads to it;
+        returns whether there is one."""
+        if (
+            not is_topic(record.topic)
+            or self._is_left_out(record, record.topic)
+            or record.has_crc
+            or self._looks_left <= 0
+            or len(self.mends) >= _MOST_MENDS
+        ):
+            return False
+        mend = self._in_other_queue(record)
+        if mend is not None:
+            self._mend(record, mend, tags_code)
+        return mend is not None
+
     def _other_place(
         self, queue: CheckedQueue, record: LogRecord, unit: Unit | None
     ) -> Mend | None:
         """Returns where a record is by the units of its topic's queues, where `unit`, at the place
         that it says, does not lead to it; None where it may be right all the same."""
-        topic, offset = record.topic, record.queue_offset
+        offset = record.queue_offset
         is_next = queue.first is not None and offset == queue.next
         is_free = unit is None or not unit[1]
         if (
@@ -173,6 +189,12 @@ class QueueCheck:
         found = queue.offset_of(record.position, record.size)
         if found is not None:
             return Mend(record.position, record.queue_id, found)
+        return self._in_other_queue(record)
+
+    def _in_other_queue(self, record: LogRecord) -> Mend | None:
+        """Returns the place in a queue of its topic whose unit, at the record's queue offset, leads
+        to it."""
+        topic, offset = record.topic, record.queue_offset
         for queue_id in self._ids_of(topic):
             self._looks_left -= 1
             unit = self._queue(topic, queue_id).unit_at(offset)

@@ -180,6 +180,8 @@ DAMAGES = [
     Damage("a first queue offset that changed", lambda root: change(
         root / "commitlog" / FIRST, PLACE_AT + 15, b"\xef"), {"record-place"}),
     Damage("a queue that changed", lambda root: _spoil_place(root, 3, b"\xff"), {"record-place"}),
+    Damage("a queue that cannot be", lambda root: _spoil_place(root, 0, b"\xff"),
+           {"record-place"}),
     Damage("a queue that became another one", lambda root: _spoil_place(root, 3, b"\x00"),
            {"record-place"}),
     Damage("a code that is not its tag's", lambda root: change(root / QUEUE, 59, b"?"),

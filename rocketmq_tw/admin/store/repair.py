@@ -227,8 +227,8 @@ def _refuse_what_loses(
         fail(f"{store.root} has topics with queues of another kind: {summary.passed_over[0]}")
     if not store.log.starts:
         fail(
-            f"{store.root} has no log, from which all else is built: restore it, or give -c with"
-            " its storePathCommitLog"
+            f"{store.root} has no log, from which all else is built: restore it, or say with"
+            " --log where it is"
         )
     for start, size in store.log.sizes.items():
         if size > store.log.file_size:
