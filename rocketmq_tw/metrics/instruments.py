@@ -55,9 +55,14 @@ class Metric(NamedTuple):
     labels: Mapping[str, str] = _NO_LABELS
     unit: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def series(self) -> str:
+        """Name and labels, which tell it from others."""
         labels = ",".join(f"{name}={value}" for name, value in self.labels.items())
-        return f"{self.name}{{{labels}}} {self.value}"
+        return f"{self.name}{{{labels}}}"
+
+    def __str__(self) -> str:
+        return f"{self.series} {self.value}"
 
 
 def counter(

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 #: Entries of one change that the log tells of.
 NAMED = 100
 #: Characters of one value that the log tells.
@@ -13,7 +15,11 @@ MAX_TOLD = 1_000
 
 
 def changed(now: Any, before: Any) -> str:
-    """Returns `now`, with what it was `before`; None is what is not there."""
+    """Returns `now`, with what it was `before`; None is what is not there. Of an entry of a table,
+    a struct whose first field is its name, the fields that changed, by their names on the wire; of
+    one that is new or goes, those that are not as by default."""
+    if isinstance(now, msgspec.Struct) and type(now) is type(before):
+        return f"{_named(now)} with {_bounded(_differences(now, before)) or 'no change'}"
     return f"{_told(now)} (was {_told(before)})"
 
 
@@ -30,5 +36,43 @@ def listed(entries: Iterable[str], number: int | None = None) -> str:
 def _told(value: Any) -> str:
     if value is None:
         return "not there"
-    text = str(value)
+    return _bounded(_entry(value) if isinstance(value, msgspec.Struct) else str(value))
+
+
+def _entry(entry: msgspec.Struct) -> str:
+    fields = msgspec.structs.fields(entry)[1:]
+    values = [(each, getattr(entry, each.name)) for each in fields]
+    told = [
+        f"{each.encode_name}={_plain(value)}" for each, value in values if value != _default(each)
+    ]
+    return f"{_named(entry)} with {', '.join(told) or 'all as by default'}"
+
+
+def _differences(now: msgspec.Struct, before: msgspec.Struct) -> str:
+    pairs = [
+        (each.encode_name, getattr(now, each.name), getattr(before, each.name))
+        for each in msgspec.structs.fields(now)[1:]
+    ]
+    return ", ".join(
+        f"{name}={_plain(new)} (was {_plain(old)})" for name, new, old in pairs if new != old
+    )
+
+
+def _named(entry: msgspec.Struct) -> str:
+    return str(getattr(entry, msgspec.structs.fields(entry)[0].name))
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    made = field.default_factory
+    return field.default if made is msgspec.NODEFAULT else made()
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value as the wire has it, and not as a program would make it."""
+    if isinstance(value, msgspec.Struct | list | tuple | dict):
+        return msgspec.to_builtins(value, str_keys=True)
+    return value
+
+
+def _bounded(text: str) -> str:
     return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}..."

@@ -17,8 +17,11 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 LATENCY_BOUNDS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 #: Seconds between two lines in the log.
 LOG_SECONDS = 600.0
-#: Figures of one line.
+#: Figures that are told at a time, and how many of them one line has.
 MAX_LOGGED = 200
+OF_A_LINE = 20
+#: What figures have that nothing was counted for yet.
+_NOTHING = ("0", "0.0")
 #: Stands for all codes that the protocol does not have: peers may invent any number of them.
 _UNKNOWN = -1
 
@@ -34,12 +37,15 @@ def request_latency() -> Histogram[RequestResult]:
 
 
 class MetricsLog:
-    """Logs the figures that `metrics` returns every ten minutes."""
+    """Logs the figures that `metrics` returns every ten minutes: those that are others than the
+    time before, and not 0 at first."""
 
     log = Logger()
 
     def __init__(self, clock: IReactorTime, metrics: Callable[[], Iterable[Metric]]) -> None:
         self._metrics = metrics
+        #: What was told last of each figure that was looked at last.
+        self._told: dict[str, str] = {}
         self._lines = PeriodicCall(clock, "logging metrics", LOG_SECONDS, self._log)
 
     def start(self) -> None:
@@ -51,10 +57,15 @@ class MetricsLog:
         self._lines.stop()
 
     def _log(self) -> None:
-        self.log.info(
-            "metrics: {figures}",
-            figures=", ".join(map(str, islice(self._metrics(), MAX_LOGGED))),
-        )
+        now = {each.series: str(each.value) for each in islice(self._metrics(), MAX_LOGGED)}
+        before, self._told = self._told, now
+        changes = [
+            f"{name} {value}"
+            for name, value in now.items()
+            if value != before.get(name) and (name in before or value not in _NOTHING)
+        ]
+        for start in range(0, len(changes), OF_A_LINE):
+            self.log.info("metrics: {figures}", figures=", ".join(changes[start:][:OF_A_LINE]))
 
 
 def _labels_of(result: RequestResult | None) -> Mapping[str, str]:

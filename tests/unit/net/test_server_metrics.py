@@ -8,7 +8,13 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.metrics.instruments import MAX_SERIES, gauge
 from rocketmq_tw.net.interfaces import WRITTEN
-from rocketmq_tw.net.server_metrics import LOG_SECONDS, MetricsLog, request_latency
+from rocketmq_tw.net.server_metrics import (
+    LOG_SECONDS,
+    MAX_LOGGED,
+    OF_A_LINE,
+    MetricsLog,
+    request_latency,
+)
 from rocketmq_tw.wire.codes import RequestCode
 from tests.support.memory_server import MemoryServer
 
@@ -52,19 +58,34 @@ def test_requests_are_counted_by_their_codes_with_the_time_they_took() -> None:
 
 def test_metrics_are_logged_every_ten_minutes() -> None:
     clock = Clock()
-    figures = [gauge("waiting", 1)]
+    figures = [gauge("waiting", 1), gauge("unused", 0), gauge("idle", 0.0)]
     lines = MetricsLog(clock, lambda: figures)
     lines.start()
     with capturedLogs() as logs:
         clock.advance(LOG_SECONDS)
         figures.append(gauge("more", 2, {"topic": "T"}))
         clock.advance(LOG_SECONDS)
+        clock.advance(LOG_SECONDS)
+        figures[0] = gauge("waiting", 0)
+        clock.advance(LOG_SECONDS)
         lines.stop()
         clock.advance(LOG_SECONDS)
     assert [formatEvent(event) for event in logs] == [
         "metrics: waiting{} 1",
-        "metrics: waiting{} 1, more{topic=T} 2",
+        "metrics: more{topic=T} 2",
+        "metrics: waiting{} 0",
     ]
+
+
+def test_many_metrics_take_several_lines() -> None:
+    clock = Clock()
+    figures = [gauge(f"figure_{number}", number) for number in range(1, MAX_LOGGED + 50)]
+    lines = MetricsLog(clock, lambda: figures)
+    lines.start()
+    with capturedLogs() as logs:
+        clock.advance(LOG_SECONDS)
+    said = [str(formatEvent(event)) for event in logs]
+    assert [line.count("figure_") for line in said] == [OF_A_LINE] * (MAX_LOGGED // OF_A_LINE)
 
 
 def test_a_request_that_is_not_answered_has_no_response_code() -> None:
