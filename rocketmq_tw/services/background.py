@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,8 @@ from twisted.application import service
 from twisted.internet.defer import Deferred, succeed
 from twisted.python import usage
 
-#: What twistd reads of a report at most, and the two bytes in front that it does not show.
-_REPORT_BYTES = 100
+#: What is read of a report at most; a pipe takes so much at once.
+_REPORT_BYTES = 4096
 _FAILED = b"1 "
 _STARTED = b"0"
 
@@ -52,6 +53,26 @@ class StartReport:
 
 #: A process has one command that waits for it.
 start_report = StartReport()
+
+
+def wait_for_report(_: object, pipe: int) -> int:
+    """Reads the report of a server in the background from a pipe, says what it says, and returns
+    the status of the command."""
+    report = os.read(pipe, _REPORT_BYTES)
+    if report == _STARTED:
+        return 0
+    reason = report.removeprefix(_FAILED).decode(errors="replace")
+    if sys.__stderr__ is not None:
+        sys.__stderr__.write(f"{reason or 'the server ended; its log says why'}\n")
+    return 1
+
+
+def tell_plainly() -> None:
+    """Has the `twistd` command show a report as text: by itself it shows the first 100 bytes as
+    Python writes them, within a line that says to look at the log."""
+    from twisted.scripts._twistd_unix import UnixApplicationRunner
+
+    UnixApplicationRunner._waitForStart = wait_for_report  # type: ignore[assignment,method-assign]
 
 
 class _Reported(service.MultiService):

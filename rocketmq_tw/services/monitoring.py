@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from twisted.application import service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.error import CannotListenError
 
 from rocketmq_tw.config.load import Loaded
@@ -42,15 +42,41 @@ class MonitoringService(service.Service):
         )
 
     def startService(self) -> None:
+        """Raises `CannotListenError`."""
         super().startService()
-        try:
-            self._monitoring.start()
-        except CannotListenError as error:
-            refuse_to_start(self._reactor, error, _KEYS)
+        self._monitoring.start()
 
     def stopService(self) -> Deferred[Any]:
         super().stopService()
         return self._monitoring.stop()
+
+
+class _WithMonitoring(service.MultiService):
+    """The port for monitoring first: where it cannot be had, the server does not begin."""
+
+    def __init__(self, reactor: Any, monitoring: MonitoringService, server: Any) -> None:
+        super().__init__()
+        self._reactor = reactor
+        self._monitoring = monitoring
+        self._server = server
+        self._is_refused = False
+
+    def startService(self) -> None:
+        super().startService()
+        try:
+            self._monitoring.startService()
+        except CannotListenError as error:
+            self._is_refused = True
+            refuse_to_start(self._reactor, error, _KEYS)
+            return
+        self._server.startService()
+
+    def stopService(self) -> Deferred[Any]:
+        stopped: Deferred[Any] = super().stopService()
+        if self._is_refused:
+            return stopped
+        services = (self._monitoring, self._server)
+        return DeferredList([stopped, *(maybeDeferred(each.stopService) for each in services)])
 
 
 def with_monitoring(reactor: Any, loaded: Loaded, server: Any) -> Any:
@@ -59,7 +85,4 @@ def with_monitoring(reactor: Any, loaded: Loaded, server: Any) -> Any:
     config = loaded[MonitoringConfig]
     if not config.is_enabled:
         return server
-    both = service.MultiService()
-    server.setServiceParent(both)
-    MonitoringService(reactor, config, server).setServiceParent(both)
-    return both
+    return _WithMonitoring(reactor, MonitoringService(reactor, config, server), server)

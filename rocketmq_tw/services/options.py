@@ -13,6 +13,7 @@ from rocketmq_tw.config.load import Derived, Loaded, Notice, load, read_tls_conf
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting, read_json, read_properties
+from rocketmq_tw.services.background import tell_plainly
 from rocketmq_tw.services.logs import say_version, take_over_log
 from rocketmq_tw.services.pid_file import choose_pid_file
 
@@ -48,6 +49,7 @@ def settle_twistd(
     """Gives the options of `twistd` that its user left out what suits a server, see
     `choose_pid_file` and `take_over_log`, and says the version; without `twistd` nothing."""
     if twistd is not None:
+        tell_plainly()
         choose_pid_file(twistd, port)
         take_over_log(twistd, log_config)
         if says_version:

@@ -72,18 +72,40 @@ def test_the_command_tells_why_the_server_cannot_start(background: Background) -
             listen = f"listenPort={port}"
             ended = background.start(program, "-o", "bindAddress=127.0.0.1", "-o", listen)
             assert ended.returncode == 1, ended.stderr
-            assert f"cannot start: 127.0.0.1:{port} cannot be listened on" in ended.stderr
+            key = "listenPort"
+            assert ended.stderr == (
+                f"cannot start: 127.0.0.1:{port} cannot be listened on (Address already in use):"
+                f" change {key}\n"
+            )
+
+
+def test_a_server_whose_port_for_monitoring_is_taken_does_not_start(
+    background: Background,
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = background.start(
+            "rmq-broker", *LOCAL, "-o", "listenPort=0", "-o", "metricsExporterType=PROM",
+            "-o", f"metricsPromExporterPort={port}",
+        )  # fmt: skip
+    reason = f"127.0.0.1:{port} cannot be listened on (Address already in use)"
+    assert ended.stderr == f"cannot start: {reason}: change metricsPromExporterPort\n"
+    log = (background.home / "server.log").read_text()
+    assert "serves at" not in log
+    assert not (background.home / "store").exists()
 
 
 def test_a_report_is_given_once_and_nobody_has_to_wait_for_it() -> None:
     read, write = os.pipe()
     report = StartReport()
     report.take_over({"statusPipe": write})
-    report.failed("the reason " + "x" * 200)
+    report.failed("the reason " + "x" * 5000)
     report.started()
     with open(read, "rb") as pipe:
         told = pipe.read()
-    assert told.startswith(b"1 the reason x") and len(told) == 100
+    assert told.startswith(b"1 the reason x") and len(told) == 4096
     StartReport().started()
 
 
