@@ -94,6 +94,10 @@ class _ClosedUnheard(Exception):
     """The end of a connection on which nothing was received."""
 
 
+class _TlsEnded(Exception):
+    """The end of a connection by TLS, in words."""
+
+
 class _PlainProtocol(RemotingProtocol):
     """Without TLS: says so where the server ends the connection before a word."""
 
@@ -109,6 +113,16 @@ class _PlainProtocol(RemotingProtocol):
         if not self._heard and not self._closing:
             reason = Failure(_ClosedUnheard(f"{reason.getErrorMessage()} {WANTS_TLS}"))
         super().connectionLost(reason)
+
+
+class _TlsProtocol(RemotingProtocol):
+    """Within TLS: says in words why that was given up."""
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        from rocketmq_tw.net.tls_contexts import in_words
+
+        words = in_words(reason.value)
+        super().connectionLost(reason if words is None else Failure(_TlsEnded(words)))
 
 
 class _Link:
@@ -237,7 +251,7 @@ class RemotingClient:
         except ValueError as error:
             self._not_connected(Failure(error), link)
             return
-        protocol = _PlainProtocol if self._tls is None else RemotingProtocol
+        protocol = _PlainProtocol if self._tls is None else _TlsProtocol
         factory = Factory.forProtocol(
             lambda: protocol(
                 self._clock,

@@ -68,6 +68,31 @@ def _version(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
+#: What a client hears from OpenSSL, and what it means for its user.
+_WORDS = {
+    "certificate verify failed": "the server's certificate is signed by nobody that is trusted:"
+    " name the authority in tls.client.trustCertPath (of rmqadmin: in the file of --tls-config),"
+    " or set tls.client.authServer=false",
+    "certificate required": "the server wants a certificate: name one in tls.client.certPath and"
+    " its key in tls.client.keyPath (of rmqadmin: in the file of --tls-config)",
+    "unknown ca": "the server does not trust who signed our certificate: see tls.client.certPath,"
+    " and tls.server.trustCertPath there",
+    "wrong version number": "the server speaks no TLS there",
+}
+
+
+def in_words(error: BaseException | None) -> str | None:
+    """Returns what an error of OpenSSL means for a client and which key to change; None for any
+    other error."""
+    if not isinstance(error, SSL.Error) or not error.args or not isinstance(error.args[0], list):
+        return None
+    reasons = [str(reason[-1]) for reason in error.args[0] if reason]
+    for known, words in _WORDS.items():
+        if any(known in reason for reason in reasons):
+            return f"TLS: {words}"
+    return f"TLS: {', '.join(reasons) or 'the handshake failed'}"
+
+
 def server_context(config: TlsConfig, protocols: Sequence[bytes] = ()) -> TlsContext:
     """What a server shows and asks for, and the `protocols` within TLS that it names to clients
     that ask; more may be added to them later. Raises `TlsConfigError` that names the key."""

@@ -140,7 +140,30 @@ def test_a_client_refuses_a_server_that_it_does_not_trust(files):
     network = network_with(TlsConfig())
     config = TlsConfig(test_mode_enable=False, client_auth_server=True, **files)
     with capturedLogs():
-        assert ask(network, config).check(RemotingError)
+        refused = ask(network, config)
+    assert refused.check(RemotingError)
+    assert "signed by nobody that is trusted" in str(refused.value)
+    assert "tls.client.trustCertPath" in str(refused.value)
+    assert "SSL routines" not in str(refused.value)
+
+
+def test_a_client_of_a_server_that_wants_a_certificate_is_told_its_keys(files):
+    config = TlsConfig(
+        server_mode="enforcing",
+        test_mode_enable=False,
+        server_need_client_auth="require",
+        server_auth_client=True,
+        **files,
+    )
+    with capturedLogs():
+        refused = ask(network_with(config), TlsConfig())
+    assert "the server wants a certificate: name one in tls.client.certPath" in str(refused.value)
+
+
+def test_a_client_of_a_server_without_tls_is_told_so():
+    with capturedLogs():
+        refused = ask(network_with(TlsConfig(server_mode="disabled")), TlsConfig())
+    assert "SSL routines" not in str(refused.value)
 
 
 def test_a_connection_that_says_nothing_counts_and_is_closed_when_idle():
