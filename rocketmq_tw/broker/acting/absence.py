@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.acting.pre_online import PreOnline
 from rocketmq_tw.broker.acting.taking_back import TakingBack
@@ -16,7 +17,8 @@ from rocketmq_tw.broker.cluster.group_members import Members
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.errors import RemotingError, RequestTimeout
+from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.errors import RequestError, WireError
 
 log = Logger()
@@ -41,7 +43,10 @@ class Absence(Part):
         taking_back: TakingBack,
     ) -> None:
         self._config = host.config
+        self._clock = host.reactor
         self._seconds = host.reactor.seconds
+        #: Seconds that a slave has to answer: if it acts, both deliver so long.
+        self._patience = host.config.broker_not_active_timeout_millis / 2000
         self._role = role
         self._changes = changes
         self._membership = cluster.membership
@@ -107,7 +112,10 @@ class Absence(Part):
         own = self._role.state.broker_id
         told = {its: members for its, members in answers.items() if members is not None}
         slaves = {
-            address for members in told.values() for its, address in members.items() if its != own
+            its: address
+            for members in told.values()
+            for its, address in members.items()
+            if its != own
         }
         if not told:
             self._slaves.nobody_answers()
@@ -115,20 +123,30 @@ class Absence(Part):
             self._say_missing(missing)
             return
         try:
-            for address in slaves:
-                if (yield self._taking_back.has_newer(address)):
+            for address in slaves.values():
+                if (yield self._has_newer(address)):
                     if not scope.is_over:
                         self._come_back("a slave has acted for it")
                     return
         except (RemotingError, RequestError, WireError) as why:
-            log.warn(
-                "this master is not registered yet: whether a slave acted is not known: {why}",
-                why=why,
-            )
+            is_listed = any(own in members for members in told.values())
+            if scope.is_over or is_listed or (yield self._pre_online.is_followed_by(slaves)):
+                log.warn(
+                    "this master is not registered yet: whether a slave acted is not known: {why}",
+                    why=why,
+                )
+            elif not scope.is_over:
+                # Name servers show them no master, and they hear nothing of this one.
+                self._come_back(f"name servers list its slaves alone, and one does not tell: {why}")
             return
         if not scope.is_over:
             self._listed_at.update(dict.fromkeys(told, self._seconds()))
             self._membership.release_to(told)
+
+    def _has_newer(self, slave: str) -> Deferred[bool]:
+        late = RequestTimeout(slave, RequestCode.GET_ALL_CONSUMER_OFFSET, self._patience)
+        asked = self._taking_back.has_newer(slave)
+        return asked.addTimeout(self._patience, self._clock, lambda _, __: Failure(late))
 
     def _say_missing(self, missing: Set[int]) -> None:
         if missing != self._said_missing:

@@ -26,8 +26,9 @@ class MissingSlaves(WriteBehindTable):
     may have acted since, and name servers that were started again do not know it yet.
 
     Those that are missing are waited for as long as name servers take to forget a broker, the key
-    brokerNotActiveTimeoutMillis, from the first answer of a name server on. Where none answers any
-    more, the time begins anew.
+    brokerNotActiveTimeoutMillis, from the first answer of a name server on, and for two heartbeats
+    more, in which one that was back at the last moment is listed. Where none answers any more, the
+    time begins anew.
     """
 
     def __init__(self, config: BrokerConfig, seconds: Callable[[], float], file: TableFile) -> None:
@@ -69,8 +70,9 @@ class MissingSlaves(WriteBehindTable):
         now = self._seconds()
         if self._since is None:
             self._since = now
-        is_over = (now - self._since) * 1000 >= self._config.broker_not_active_timeout_millis
-        return frozenset() if is_over else missing
+        config = self._config
+        patience_ms = config.broker_not_active_timeout_millis + 2 * config.broker_heartbeat_interval
+        return frozenset() if (now - self._since) * 1000 >= patience_ms else missing
 
     def _encoder(self) -> Callable[[], bytes]:
         body = SlaveIds(slaves=sorted(self._listed))

@@ -277,7 +277,12 @@ class PreOnline(Part):
         """Fires once each slave that can copy the log has a link of its own; fails with the first
         that has none."""
         hosts = yield find_hosts(self._host, slaves.values())
-        reported = self._replicas.reported()
+        # As long as they hear this master and do not act; idle ones speak each interval.
+        within_ms = max(
+            self._host.config.broker_not_active_timeout_millis,
+            2 * self._host.store_config.ha_send_heartbeat_interval,
+        )
+        reported = self._replicas.reported(within_ms)
         trusted = Networks(self._host.store_config.ha_addresses)
         for number, address in slaves.items():
             if address in self._unable:
@@ -286,6 +291,15 @@ class PreOnline(Part):
             if link is None:
                 raise NotYetError(f"slave {number} at {address} does not copy this broker's log")
             reported.remove(link)
+
+    @inlineCallbacks
+    def is_followed_by(self, slaves: Mapping[int, str]) -> Generator[Deferred[Any], Any, bool]:
+        """Fires with whether each of these slaves, id -> address, has a link to this master."""
+        try:
+            yield self._check_links(slaves)
+        except (NotYetError, OSError):
+            return False
+        return True
 
     @inlineCallbacks
     def _close_late(self) -> Generator[Deferred[Any], Any, None]:

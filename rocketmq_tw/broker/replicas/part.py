@@ -261,9 +261,10 @@ class Replicas(Part):
         """Where the log ends."""
         return self._writing.store.end_offset
 
-    def reported(self) -> list[str]:
-        """Returns the hosts of the slaves that copy this broker's log."""
-        return [] if self.master is None else self.master.service.reported()
+    def reported(self, within_ms: int) -> list[str]:
+        """Returns the hosts of the slaves that copy this broker's log, and have said something over
+        their link in the last `within_ms`."""
+        return [] if self.master is None else self.master.service.reported(within_ms)
 
     def follow(self, master: Master) -> None:
         """Has a slave follow this master, unless haMasterAddress names another one."""

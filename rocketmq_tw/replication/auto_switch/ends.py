@@ -94,7 +94,7 @@ class AutoSwitchMasterLink(MasterLink):
                     raise LinkError(f"the slave says {frame} in the midst of a transfer")
                 self.slave = frame
                 self._is_answer_due = True
-                self._last_read = now_ms
+                self.last_read = now_ms
             elif self.slave is None:
                 raise LinkError("the slave reports before it says who it is")
             else:

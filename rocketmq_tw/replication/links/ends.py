@@ -77,7 +77,7 @@ class MasterLink(ABC):
         self._batch_size = settings.batch_size
         self._heartbeat_ms = settings.heartbeat_ms
         self._housekeeping_ms = settings.housekeeping_ms
-        self._last_read = now_ms
+        self.last_read = now_ms
         self._last_write = now_ms
 
     @abstractmethod
@@ -90,7 +90,7 @@ class MasterLink(ABC):
 
         Raises `LinkError` for one outside of `log_start`..`log_end`: that slave's log is not ours.
         """
-        self._last_read = now_ms
+        self.last_read = now_ms
         if offset < 0 or offset > log_end:
             raise LinkError(f"the slave reports offset {offset}, the log ends at {log_end}")
         if self.next_offset < 0:
@@ -147,7 +147,7 @@ class MasterLink(ABC):
         patience = self._housekeeping_ms
         if self.next_offset < 0:
             patience = min(patience, FIRST_REPORT_MS)
-        return now_ms - self._last_read > patience
+        return now_ms - self.last_read > patience
 
     @abstractmethod
     def _frame(self, data: bytes) -> bytes:

@@ -259,13 +259,16 @@ class HAService(Factory, Generic[L]):
         self._waiting.wait(end_offset, replicas, deadline, waiter)
         return waiter
 
-    def reported(self) -> list[str]:
+    def reported(self, within_ms: int) -> list[str]:
         """Returns the host of each slave that has said where its log ends, so that it gets the
-        rest."""
+        rest, and has said something in the last `within_ms`."""
+        since = self._now_ms() - within_ms
         return [
             slave.host
             for slave in self.slaves
-            if slave.link.next_offset >= 0 and not slave.is_closing
+            if slave.link.next_offset >= 0
+            and slave.link.last_read >= since
+            and not slave.is_closing
         ]
 
     def refusal(self) -> str:

@@ -7,7 +7,8 @@ and started, while messages are sent, plain and delayed, and read where the rout
 - two brokers of a group do not both deliver for longer than `MOST_OVERLAP` while one of them can
   hear of the other one, by the HA link of master and slave or by a name server that reaches both;
 - when all is well again, every acknowledged message is read;
-- where no broker was killed, offsets are then what they were committed as last, whoever took them.
+- where no broker was killed, offsets are then what they were committed as last, whoever took them;
+  but for groups whose master was back, and waited its time, before a slave that had acted.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ LOOK, TROUBLE = 0.1, 30.0
 #: Seconds from which on two brokers of a group deliver for too long: a time-out, a scan and two
 #: questions.
 MOST_OVERLAP = (NOT_ACTIVE_MS + SCAN_MS + 2 * BEAT_MS) / 1000
+#: Seconds that a master which is back waits for a slave that no name server lists.
+MOST_WAIT = (NOT_ACTIVE_MS + 2 * BEAT_MS) / 1000
 #: Seconds that healing takes at most.
 HEALING = 120.0
 
@@ -70,6 +73,12 @@ class ActingWorld:
         #: How often a slave began to act.
         self.acts = 0
         self._acting: set[BrokerProcess] = set()
+        #: Slaves that acted since their master led last.
+        self._has_acted: set[BrokerProcess] = set()
+        #: Since when a broker is there, where it was paused.
+        self._back_at: dict[BrokerProcess, float] = {}
+        #: Groups whose master led again before a slave that had acted was back (docs/acting.md).
+        self._excused: set[str] = set()
         for name in GROUPS:
             master = cluster.start_group(name, slaves=chance.choice([1, 1, 2]))
             master.add_topic(TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
@@ -152,11 +161,14 @@ class ActingWorld:
                 CONSUMERS, TOPIC, queue
             )
             for name, queue in self._next
+            if name not in self._excused
         }
         return {key: offset for key, offset in said.items() if offset < self._next[key]}
 
     def _revive(self, process: Process) -> None:
         self._note(f"start {process.host}")
+        if isinstance(process, BrokerProcess):
+            self._back_at[process] = self.cluster.clock.seconds()
         if process.is_paused:
             process.go_on()
         else:
@@ -238,6 +250,9 @@ class ActingWorld:
             self._note(f"{each.host} acts")
         self.acts += len(acting - self._acting)
         self._acting = acting
+        self._has_acted |= acting
+        for name in GROUPS:
+            self._look_at_return(name, now)
         both: dict[tuple[BrokerProcess, BrokerProcess], float] = {}
         for name in GROUPS:
             its = [each for (group, _), each in self.cluster.processes.items() if group == name]
@@ -250,6 +265,16 @@ class ActingWorld:
                         hosts = " and ".join(each.host for each in pair)
                         raise Broken(f"{hosts} both deliver for {now - both[pair]:.1f} s")
         self._since = both
+
+    def _look_at_return(self, name: str, now: float) -> None:
+        master, *slaves = [each for (its, _), each in self.cluster.processes.items() if its == name]
+        if not master.is_able or master.state.role is not Role.MASTER:
+            return
+        returned = [each for each in slaves if each in self._has_acted - self._acting]
+        waited = now - self._back_at.get(master, now)
+        if waited >= MOST_WAIT and any(not each.is_able for each in returned):
+            self._excused.add(name)
+        self._has_acted.difference_update(returned)
 
     def _hear_of_each_other(self, one: BrokerProcess, other: BrokerProcess) -> bool:
         # Slaves have no link to each other.

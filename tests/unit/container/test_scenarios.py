@@ -92,7 +92,7 @@ class Containers(ActingCluster):
         """Whether all groups have their master, and each slave its log."""
         return self.counts() == [3, 3, 3] and all(
             self.role(name, 0) is Role.MASTER
-            and len(self.broker(name, 0).broker[Replicas].reported()) == 2
+            and len(self.broker(name, 0).broker[Replicas].reported(60_000)) == 2
             and self.follows(name, 1)
             and self.follows(name, 2)
             for name in NAMES
@@ -199,7 +199,7 @@ def test_a_removed_slave_is_no_member_until_it_is_added_again() -> None:
     cluster.run_until(lambda: [cluster.known(name) for name in NAMES] == [{0, 2}] * 3, limit=5)
     for name in NAMES:
         ok(cluster.broker(name, 0).send(b"meanwhile"))
-        assert len(cluster.broker(name, 0).broker[Replicas].reported()) == 1
+        assert len(cluster.broker(name, 0).broker[Replicas].reported(60_000)) == 1
         cluster.start(name, 1)
     cluster.run_until(cluster.is_whole, limit=15)
     cluster.run_until(lambda: [cluster.known(name) for name in NAMES] == [{0, 1, 2}] * 3, limit=5)
@@ -229,7 +229,7 @@ def test_a_send_wants_its_copies_unless_fewer_may_do() -> None:
     ok(send())
     for number in (1, 2):
         cluster.kill("a", number)
-    cluster.run_until(lambda: not master.broker[Replicas].reported())
+    cluster.run_until(lambda: not master.broker[Replicas].reported(60_000))
     end = master.store.end_offset
     refused = send()
     assert refused.code == ResponseCode.SYSTEM_ERROR

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from itertools import permutations
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.codes import RequestCode
 from tests.support.broker import ok
 from tests.support.sim.acting import NOT_ACTIVE_MS, ActingCluster
 from tests.support.sim.brokers import CLUSTER
@@ -99,11 +101,12 @@ def test_offsets_do_not_go_back(
 
 
 @pytest.mark.parametrize("lose", [pause, cut_off])
-@pytest.mark.parametrize("later", [0.0, 1.5])
+@pytest.mark.parametrize("later", [0.0, 1.5, 3.02, 3.3])
 def test_offsets_do_not_go_back_where_the_slave_was_paused_too(
     lose: Callable[[ActingCluster], Callable[[], None]], later: float
 ) -> None:
-    """Name servers have forgotten both, and hear of the master first."""
+    """Name servers have forgotten both, and hear of the master first; the slave is back at the
+    latest as they would have forgotten one that was there."""
     cluster = groups()
     give_back = lose(cluster)
     cluster.run_until(lambda: cluster.acts("a", 1))
@@ -238,6 +241,40 @@ def test_a_master_whose_name_servers_are_away_stays_the_master() -> None:
         cluster.run(0.1)
         assert cluster.role("a", 0) is Role.MASTER and not cluster.acts("a", 1)
     assert set(cluster.members("a")) == {0, 1}
+
+
+def test_a_master_that_cannot_ask_its_slave_does_not_deliver_beside_it() -> None:
+    """The only name server was started again, and the link between the two is cut: the slave acts,
+    and the master cannot know what it did."""
+    cluster = groups()
+    (name_server,) = cluster.name_servers
+    own, other = (cluster.processes["a", number].host for number in range(2))
+    name_server.end()
+    cluster.run(3 * NOT_ACTIVE_MS / 1000)
+    cluster.network.cut |= set(permutations((own, other)))
+    name_server.start()
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    assert cluster.run_until(lambda: not cluster.role("a", 0).delivers) < NOT_ACTIVE_MS / 1000
+    cluster.broker("a", 1).offsets.commit("G", "Topic", 0, 40)
+    for _ in range(200):
+        cluster.run(0.1)
+        assert not cluster.role("a", 0).delivers and cluster.acts("a", 1)
+    cluster.network.heal()
+    comes_back_at_40(cluster, seconds=50)
+
+
+def test_a_master_whose_slave_is_slow_to_answer_works_on() -> None:
+    """The slave copies its log, so that it does not act."""
+    cluster = groups()
+    (name_server,) = cluster.name_servers
+    name_server.end()
+    cluster.run(3 * NOT_ACTIVE_MS / 1000)
+    broker = cluster.broker("a", 1)
+    broker.handlers[RequestCode.GET_ALL_CONSUMER_OFFSET] = lambda request, peer: Deferred()
+    name_server.start()
+    for _ in range(200):
+        cluster.run(0.1)
+        assert cluster.role("a", 0) is Role.MASTER and not cluster.acts("a", 1)
 
 
 def test_a_name_server_that_forgot_a_broker_has_it_again_soon() -> None:

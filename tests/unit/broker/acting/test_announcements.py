@@ -47,7 +47,7 @@ def test_a_stranger_leads_no_slave_to_its_own_log() -> None:
     cluster.run_until(lambda: cluster.follows("a", 1))
     # It has read the log, as anybody can, and goes on with it.
     stranger = cluster.start("other", 0, files=cluster.processes["a", 0].files.kill())
-    cluster.run(3)
+    cluster.run_until(lambda: cluster.role("other", 0) is Role.MASTER)
     ok(stranger.send(b"forged"))
     assert announce(cluster, "10.2.0.1", by="10.2.0.1") == ResponseCode.NO_PERMISSION
     assert cluster.broker("a", 1).broker[Replicas].is_linked
