@@ -115,6 +115,11 @@ async def _brokers_of(
     if topic is not None:
         hint = await topic_hint(servers, topic)
         raise UnknownTopicError(f"no name server knows the topic {topic}: {hint}")
+    if group in await group_names(servers):
+        raise UnknownTopicError(
+            f"group {group} is there, and no consumer of it has been yet, so there are no offsets:"
+            " start one, or name with -t a topic whose offsets it was given"
+        )
     raise UnknownTopicError(
         f"no name server knows the group {group}, which has no retry topic (-t names a topic that"
         f" it reads): {await group_hint(servers, group)}"

@@ -22,6 +22,9 @@ from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.address import join_address
 
+#: An id that names a port above is a unique one, which has something else there.
+_LARGEST_PORT = 65_535
+
 _cluster_option = click.option(
     "-c", "--cluster", metavar="NAME",
     help="A cluster, or a light topic's parent, whose route to take where the topic has none.",
@@ -146,6 +149,11 @@ def decode_message_id(tool: Tool, message_id: str) -> None:
         where = parse_offset_message_id(message_id.strip())
     except ValueError as error:
         raise click.UsageError(f"-i: {error}") from error
+    if not 0 < where.port <= _LARGEST_PORT:
+        raise click.UsageError(
+            f"-i: {message_id.strip()} is a unique id, which a client at {where.host} made: it"
+            " names no broker; queryMsgByUniqueKey finds its message"
+        )
     address = join_address(where.host, where.port)
     tool.show(
         Report(

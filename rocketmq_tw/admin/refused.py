@@ -50,6 +50,18 @@ NO_COMPACTION = "there are no compacted topics here, so there is no log of their
 _COMPACTION: Mapping[str, str] = {"dumpCompactionLog": "f file"}
 
 
+class _Refused(click.RichCommand):
+    """Says why it is refused before it asks for an option that is missing."""
+
+    reason = ""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            fail(f"{self.name}: {self.reason}", error)
+
+
 def _refused(name: str, options: str, reason: str) -> click.Command:
     def refuse(**_: object) -> None:
         fail(f"{name}: {reason}")
@@ -60,7 +72,11 @@ def _refused(name: str, options: str, reason: str) -> click.Command:
         command = click.option(
             f"-{letter}", f"--{long_name}", f"option_{letter}", required=option.endswith("!")
         )(command)
-    return click.command(name, help=f"Is refused: {reason.partition(':')[0]}.")(command)
+    made = click.command(name, cls=_Refused, help=f"Is refused: {reason.partition(':')[0]}.")(
+        command
+    )
+    made.reason = reason
+    return made
 
 
 COMMANDS = {

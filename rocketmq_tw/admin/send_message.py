@@ -13,18 +13,30 @@ import rich_click as click
 from rocketmq_tw.admin.message_reading import choose
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, plain
-from rocketmq_tw.admin.tool import Servers, Tool, explain, fail
+from rocketmq_tw.admin.tool import Servers, Tool, explain, fail, warn
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message, SendStatus
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.message.names import check_topic
+from rocketmq_tw.message.properties import (
+    DELAY,
+    KEYS,
+    RESERVED,
+    SHARDING_KEY,
+    TAGS,
+    TIMER_PROPERTIES,
+)
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.errors import RequestError
 
 #: The name that stands for what is typed or piped in.
 _STDIN = "-"
+#: Properties with an option of their own.
+_OPTION_OF = {KEYS: "-k", TAGS: "-c"}
+#: Properties that mean something to brokers, and are the sender's to set.
+_TAKEN = frozenset((DELAY, SHARDING_KEY, *TIMER_PROPERTIES))
 _NOT_SAFE = {
     SendStatus.FLUSH_DISK_TIMEOUT: "it was not flushed to the disk in time",
     SendStatus.FLUSH_SLAVE_TIMEOUT: "no slave had it in time",
@@ -62,6 +74,12 @@ def _properties(
         name, separator, value = text.partition("=")
         if not separator or not name:
             raise click.BadParameter(f"{text!r}: give NAME=VALUE")
+        if name in found:
+            raise click.BadParameter(f"{name} is given twice: a message has one value of it")
+        if name in _OPTION_OF:
+            raise click.BadParameter(f"{name}: give {_OPTION_OF[name]}")
+        if name in RESERVED and name not in _TAKEN:
+            raise click.BadParameter(f"{name} is set by clients and servers: take another name")
         found[name] = value
     return found
 
@@ -122,6 +140,7 @@ def send_message(
     bodies = iter([body.encode()]) if body is not None else _bodies(path or _STDIN, by_line)
 
     async def work(servers: Servers) -> None:
+        number = 0
         producer = servers.producer(f"rmqadmin-{wall_clock_ms()}")
         for number, each in enumerate(bodies, 1):
             try:
@@ -137,6 +156,8 @@ def send_message(
             reason = _NOT_SAFE.get(SendStatus[row["sendStatus"]])
             if reason is not None:
                 fail(f"the message is stored, but {reason} ({row['sendStatus']})")
+        if not number:
+            warn(f"{'what is piped in' if path == _STDIN else path} has no line: nothing is sent")
 
     tool.run(work)
 

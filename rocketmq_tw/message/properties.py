@@ -81,6 +81,68 @@ DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 CRC32 = "__CRC32#"
 
+#: Properties with a field of their own in a message, or of clients and servers: no user's.
+RESERVED = frozenset(
+    {
+        BORN_HOST,
+        BORN_TIMESTAMP,
+        BUYER_ID,
+        CHECK_IMMUNITY_TIME_IN_SECONDS,
+        CLUSTER,
+        CONSUME_START_TIME,
+        CORRECTION_FLAG,
+        CORRELATION_ID,
+        ARRIVE_TIME,
+        CRC32,
+        DELAY,
+        DLQ_ORIGIN_MESSAGE_ID,
+        DLQ_ORIGIN_TOPIC,
+        DUP_INFO,
+        EXTEND_UNIQ_INFO,
+        FIRST_POP_TIME,
+        INNER_MULTI_QUEUE_OFFSET,
+        INSTANCE_ID,
+        KEYS,
+        MAX_OFFSET,
+        MAX_RECONSUME_TIMES,
+        MIN_OFFSET,
+        MQ2_FLAG,
+        MSG_REGION,
+        MSG_TYPE,
+        ORIGIN_MESSAGE_ID,
+        PGROUP,
+        POP_CK,
+        POP_CK_OFFSET,
+        PUSH_REPLY_TIME,
+        REAL_QID,
+        REAL_TOPIC,
+        RECONSUME_TIME,
+        REPLY_TO_CLIENT,
+        RETRY_TOPIC,
+        SHARDING_KEY,
+        TAGS,
+        TIMER_DELAY_LEVEL,
+        TIMER_DELAY_MS,
+        TIMER_DELAY_SEC,
+        TIMER_DELIVER_MS,
+        TIMER_DEL_UNIQKEY,
+        TIMER_DEQUEUE_MS,
+        TIMER_ENQUEUE_MS,
+        TIMER_OUT_MS,
+        TIMER_ROLL_TIMES,
+        TRACE_CONTEXT,
+        TRACE_ON,
+        TRANSACTION_CHECK_TIMES,
+        TRANSACTION_ID,
+        TRANSFER_FLAG,
+        TRAN_MSG,
+        TRAN_PREPARED_QUEUE_OFFSET,
+        TTL,
+        UNIQ_KEY,
+        WAIT,
+    }
+)
+
 _number = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
 
 

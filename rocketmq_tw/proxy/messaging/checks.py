@@ -19,10 +19,11 @@ from rocketmq_tw.message.names import (
 )
 from rocketmq_tw.message.names import check_group as check_group_name
 from rocketmq_tw.message.names import check_topic as check_topic_name
+from rocketmq_tw.message.properties import RESERVED
 from rocketmq_tw.message.types import MESSAGE_TYPE, MIXED_TYPE, has_type, topic_type
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall
-from rocketmq_tw.proxy.messaging.messages import RESERVED_PROPERTIES, milliseconds
+from rocketmq_tw.proxy.messaging.messages import milliseconds
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -174,11 +175,7 @@ class MessageChecks:
                 f"{len(properties)} user properties: at most {most} are taken",
             )
         text = "".join([*properties, *properties.values()])
-        if (
-            _control_character(text)
-            or "" in properties
-            or not RESERVED_PROPERTIES.isdisjoint(properties)
-        ):
+        if _control_character(text) or "" in properties or not RESERVED.isdisjoint(properties):
             # One of them is wrong.
             for name, value in properties.items():
                 _check_property(name, value)
@@ -275,7 +272,7 @@ def _check_property(name: str, value: str) -> None:
     code = _ILLEGAL_PROPERTY
     if not name:
         raise StatusError(code, f"the property with the value {value[:_SHOWN]!r} has no name")
-    if name in RESERVED_PROPERTIES:
+    if name in RESERVED:
         raise StatusError(code, f"the property {name} is the servers' own: take another name")
     if _control_character(name):
         raise StatusError(code, f"the property name {name[:_SHOWN]!r} has a control character")

@@ -40,69 +40,6 @@ _MOST_UNPACKED = 1024 * 1024
 #: What clients read behind the encoding GZIP, which they tell apart by the first bytes.
 _READ_BY_CLIENTS = (CompressionType.ZLIB,)
 
-#: Properties with a field of their own in a message, or of the servers: no user's. A client may
-#: not send them, and consumers find none of them among the user's.
-RESERVED_PROPERTIES = frozenset(
-    {
-        props.BORN_HOST,
-        props.BORN_TIMESTAMP,
-        props.BUYER_ID,
-        props.CHECK_IMMUNITY_TIME_IN_SECONDS,
-        props.CLUSTER,
-        props.CONSUME_START_TIME,
-        props.CORRECTION_FLAG,
-        props.CORRELATION_ID,
-        props.ARRIVE_TIME,
-        props.CRC32,
-        props.DELAY,
-        props.DLQ_ORIGIN_MESSAGE_ID,
-        props.DLQ_ORIGIN_TOPIC,
-        props.DUP_INFO,
-        props.EXTEND_UNIQ_INFO,
-        props.FIRST_POP_TIME,
-        props.INNER_MULTI_QUEUE_OFFSET,
-        props.INSTANCE_ID,
-        props.KEYS,
-        props.MAX_OFFSET,
-        props.MAX_RECONSUME_TIMES,
-        props.MIN_OFFSET,
-        props.MQ2_FLAG,
-        props.MSG_REGION,
-        props.MSG_TYPE,
-        props.ORIGIN_MESSAGE_ID,
-        props.PGROUP,
-        props.POP_CK,
-        props.POP_CK_OFFSET,
-        props.PUSH_REPLY_TIME,
-        props.REAL_QID,
-        props.REAL_TOPIC,
-        props.RECONSUME_TIME,
-        props.REPLY_TO_CLIENT,
-        props.RETRY_TOPIC,
-        props.SHARDING_KEY,
-        props.TAGS,
-        props.TIMER_DELAY_LEVEL,
-        props.TIMER_DELAY_MS,
-        props.TIMER_DELAY_SEC,
-        props.TIMER_DELIVER_MS,
-        props.TIMER_DEL_UNIQKEY,
-        props.TIMER_DEQUEUE_MS,
-        props.TIMER_ENQUEUE_MS,
-        props.TIMER_OUT_MS,
-        props.TIMER_ROLL_TIMES,
-        props.TRACE_CONTEXT,
-        props.TRACE_ON,
-        props.TRANSACTION_CHECK_TIMES,
-        props.TRANSACTION_ID,
-        props.TRANSFER_FLAG,
-        props.TRAN_MSG,
-        props.TRAN_PREPARED_QUEUE_OFFSET,
-        props.TTL,
-        props.UNIQ_KEY,
-        props.WAIT,
-    }
-)
-
 
 def milliseconds(timestamp: Timestamp) -> int:
     """Returns milliseconds since 1970; raises `ValueError` for what is no time between the years 1
@@ -197,7 +134,7 @@ def message_of(
     return Message(
         topic=Resource(name=topic or stored.topic),
         user_properties={
-            name: value for name, value in properties.items() if name not in RESERVED_PROPERTIES
+            name: value for name, value in properties.items() if name not in props.RESERVED
         },
         system_properties=system,
         body=body,

@@ -189,6 +189,14 @@ def test_what_cannot_be_done_says_why(world, name: str) -> None:
         assert "there is no access control yet" in outcome.err
 
 
+def test_what_cannot_be_done_asks_for_no_option_first(world) -> None:
+    for arguments in ("createUser", "createAcl -s x", "updateGlobalWhiteAddr --what"):
+        outcome = world.rmqadmin(arguments)
+        assert outcome.status == 1
+        assert "there is no access control yet" in outcome.err
+        assert outcome.err.count("\n") == 1
+
+
 def test_an_offset_is_reset_with_the_options_of_old(topic) -> None:
     world = topic
     moved = world.rmqadmin("resetOffsetByTimeOld -y -g billing -t T -s 0 --output json").json

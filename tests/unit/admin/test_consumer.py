@@ -56,6 +56,16 @@ def test_all_groups_in_short(world) -> None:
     assert world.rmqadmin("consumerProgress").lines[2][:3] == ["billing", "0", "OFFLINE"]
 
 
+def test_a_group_without_offsets_is_told_so(world) -> None:
+    world.rmqadmin("updateSubGroup -g fresh -c DefaultCluster")
+    outcome = world.rmqadmin("consumerProgress -g fresh")
+    assert outcome.status == 1
+    assert outcome.err.startswith(
+        "rmqadmin: group fresh is there, and no consumer of it has been yet, so there are no"
+        " offsets: start one"
+    )
+
+
 def test_an_unknown_group_is_a_failure(world) -> None:
     outcome = world.rmqadmin("consumerProgress", "-g", "nix")
     assert outcome.status == 1

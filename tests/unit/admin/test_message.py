@@ -183,6 +183,18 @@ def test_each_line_of_a_file_becomes_a_message(world, tmp_path) -> None:
     }
 
 
+def test_no_line_is_told(world, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    outcome = world.rmqadmin("sendMessage -t T --body-file - --lines")
+    assert (outcome.status, outcome.out) == (0, "")
+    assert outcome.err == "rmqadmin: what is piped in has no line: nothing is sent\n"
+
+
+def test_a_time_and_a_message_group_are_properties_of_senders(world) -> None:
+    for name in ("DELAY", "TIMER_DELAY_SEC", "__SHARDINGKEY"):
+        assert world.rmqadmin(f"sendMessage -t T -p x --property {name}=1").status == 0
+
+
 def test_a_line_that_cannot_be_sent_is_told_by_its_number(world, tmp_path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"one\ntwo\n\nfour\n")
@@ -200,6 +212,11 @@ def test_a_line_that_cannot_be_sent_is_told_by_its_number(world, tmp_path) -> No
         ("-p x --body-file -", "give one of -p, the body, and --body-file"),
         ("-p x --lines", "--lines is about a file"),
         ("-p x --property x", "'x': give NAME=VALUE"),
+        ("-p x --property a=1 --property a=2", "a is given twice"),
+        ("-p x --property UNIQ_KEY=c", "UNIQ_KEY is set by clients and servers: take another"),
+        ("-p x --property __transactionId__=c", "is set by clients and servers"),
+        ("-p x --property TAGS=c", "TAGS: give -c"),
+        ("-p x --property KEYS=c", "KEYS: give -k"),
         ("--body-file /no/file", "does not exist"),
     ],
 )

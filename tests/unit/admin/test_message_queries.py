@@ -84,6 +84,9 @@ def test_both_kinds_of_id_find_a_message(topic) -> None:
     decoded = world.rmqadmin(f"decodeMessageId -i {offset} --output json").json
     assert decoded["address"] == "10.0.0.3:10911"
     assert "is no offset message id" in world.rmqadmin("decodeMessageId -i nix").err
+    unique = world.rmqadmin("decodeMessageId -i 7F000001316A18B4AAC25B1C7D5A0000")
+    assert unique.status == 2
+    assert "is a unique id, which a client at 127.0.0.1 made" in unique.err
 
 
 def test_a_member_consumes_a_message_once_more(topic) -> None:

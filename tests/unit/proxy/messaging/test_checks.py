@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message.properties import RESERVED
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_group, check_topic
-from rocketmq_tw.proxy.messaging.messages import RESERVED_PROPERTIES, duration_of, timestamp_of
+from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
@@ -120,7 +121,7 @@ def test_control_characters_are_nowhere(character: str) -> None:
         assert (found, "control character" in sentence) == (code, True)
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED_PROPERTIES))
+@pytest.mark.parametrize("name", sorted(RESERVED))
 def test_properties_of_the_servers_are_refused(name: str) -> None:
     code, sentence = code_of(message(properties={name: "1"}))
     assert code == Code.ILLEGAL_MESSAGE_PROPERTY_KEY
