@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import signal
 import sys
@@ -26,6 +27,9 @@ log = Logger()
 #: twistd takes no more than a name: its options and the configuration of the process's log.
 _chosen: list[Any] = []
 
+#: The mode of files of the log, in which names of topics and clients are: the first one would have
+#: that of the user's umask, and later ones that of a daemon's.
+FILE_MODE = 0o640
 #: twistd's own name for a file, where it runs in the background and none is given.
 _FILE_NAME = "twistd.log"
 
@@ -86,8 +90,12 @@ def _unfiltered(twistd: Any, config: LogConfig) -> Any:
         sys.exit("--logfile=-: a server in the background has no standard output: give -n too")
     if path == "-" or (in_foreground and not path):
         return textFileLogObserver(sys.stdout)
+    path = path or _FILE_NAME
+    # One that is there keeps its mode, and may be a device.
+    mode = None if os.path.exists(path) else FILE_MODE & ~(twistd.get("umask") or 0)
     file = LogFile.fromFullPath(
-        path or _FILE_NAME,
+        path,
+        defaultMode=mode,
         rotateLength=config.log_file_size,
         maxRotatedFiles=config.log_files_kept,
     )

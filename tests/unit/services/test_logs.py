@@ -58,6 +58,7 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
         observer(event(LogLevel.info, text=f"line {number}"))
     files = sorted(tmp_path.iterdir(), key=lambda file: file.name)
     assert [file.name for file in files] == ["server.log", "server.log.1", "server.log.2"]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o640}
     assert "line 299" in path.read_text()
     assert all(file.stat().st_size < 2200 for file in files)
 
@@ -83,3 +84,21 @@ def test_a_server_that_runs_is_named(tmp_path: Path) -> None:
     path.write_text("no number")
     choose_pid_file(Twistd(pidfile=str(path)))
     assert path.read_text() == "no number"
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(None, 0o640), (0o022, 0o640), (0o077, 0o600)])
+def test_a_file_has_its_mode_from_the_start(tmp_path: Path, umask: int | None, mode: int) -> None:
+    path = tmp_path / "server.log"
+    twistd = Twistd(logfile=str(path), nodaemon=True, umask=umask)
+    take_over_log(twistd, LogConfig())
+    logs.make_observer()
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.touch()
+    path.chmod(0o644)
+    take_over_log(Twistd(logfile=str(path), nodaemon=True), LogConfig())
+    logs.make_observer()
+    assert path.stat().st_mode & 0o777 == 0o644
