@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 from twisted.application import service
 from twisted.internet.defer import inlineCallbacks
+from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.broker import Broker
@@ -20,11 +21,14 @@ from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.broker import BrokerService
 from rocketmq_tw.services.derived import of_broker
+from rocketmq_tw.services.failed_start import PROXY_KEYS, KeysToChange, refuse_to_start
+from rocketmq_tw.services.free_ports import check_free
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.namesrv import NamesrvService, reached_at
@@ -93,12 +97,30 @@ class StandaloneService(service.Service):
         self.name_server = NamesrvService(
             reactor, loaded, listen_port=loaded[StandaloneConfig].namesrv_listen_port
         )
+        self._reactor = reactor
+        self._host = loaded[NettyServerConfig].bind_address
+        #: All that is listened on there, with the keys for another port: one that is taken is told
+        #: before a server has said that it listens.
+        self._ports = [
+            ([loaded[StandaloneConfig].namesrv_listen_port], KeysToChange("namesrvListenPort")),
+            ([loaded[NettyServerConfig].listen_port], KeysToChange()),
+        ]
+        if proxy is not None:
+            of_proxy = proxy[ProxyConfig]
+            ports = [of_proxy.grpc_server_port, of_proxy.remoting_listen_port]
+            self._ports.append((ports, PROXY_KEYS))
         enforcing = loaded[TlsConfig].server_mode == "enforcing"
         self._tls_option = " --tls" if enforcing else ""
         self.broker = BrokerService(reactor, loaded, proxy=proxy, config_path=config_path)
 
     def startService(self) -> None:
         super().startService()
+        for ports, keys in self._ports:
+            try:
+                check_free(self._host, ports)
+            except CannotListenError as error:
+                refuse_to_start(self._reactor, error, keys)
+                return
         self.name_server.startService()
         if not self.name_server.running:
             return

@@ -1,5 +1,6 @@
 """The three servers, started and stopped as a user does."""
 
+import json
 import resource
 import signal
 import socket
@@ -188,6 +189,26 @@ def test_a_taken_port_is_named_and_what_started_is_stopped(twistd: Start, tmp_pa
             assert "Traceback" not in output
             assert not (tmp_path / "twistd.pid").exists()
             assert not (tmp_path / "data" / "store" / "abort").exists()
+
+
+def test_a_standalone_tells_of_a_taken_port_before_any_of_its_servers_begins(
+    twistd: Start, tmp_path: Path
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        proxy = tmp_path / "proxy.json"
+        proxy.write_text(json.dumps({"grpcServerPort": port, "remotingListenPort": 0}))
+        free = ("-o", "namesrvListenPort=0", "-o", "listenPort=0")
+        for command in (
+            ("rmq-standalone", *free, "-o", f"listenPort={port}"),
+            ("rmq-standalone", *free, "--enable-proxy", "-pc", str(proxy)),
+        ):
+            status, output = twistd(*command).finish()
+            assert status == 1
+            said = output.splitlines()
+            assert len(said) == 2 and f"cannot start: 127.0.0.1:{port} cannot be" in said[1], output
 
 
 def test_a_place_that_cannot_be_used_is_named_with_its_key(twistd: Start, tmp_path: Path) -> None:
