@@ -1,11 +1,15 @@
 """Our own servers as processes of a test, with the interface of the stock ones."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
 from tests.support.jars import PROJECT
 from tests.support.processes import BrokerProcess, NameServerProcess
+
+#: What a server says at any time where its machine does much else.
+SAID_UNDER_LOAD = re.compile(r"the reactor was held for |name server \S+ is (passed over|back)\b")
 
 
 def twistd_command(plugin: str, config: Path) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.jars import PROJECT
 from tests.support.ports import ReservedPort
+from tests.support.servers import SAID_UNDER_LOAD
 
 Start = Callable[..., Any]
 MOST = 5
@@ -26,7 +27,8 @@ def said(server: Any) -> list[str]:
     """The lines of its log until now."""
     lines = [line.rstrip().partition("#") for line in server.seen]
     assert not any("twisted." in name or "Factory" in text for name, _, text in lines)
-    return [text.partition("] ")[2] for _, _, text in lines if text]
+    texts = [text.partition("] ")[2] for _, _, text in lines if text]
+    return [text for text in texts if not SAID_UNDER_LOAD.match(text)]
 
 
 def check(server: Any, *patterns: str, most: int = MOST) -> None:
