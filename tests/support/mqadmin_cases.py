@@ -81,6 +81,7 @@ NO_ROCKSDB = (
     "nothing is in RocksDB: the refusal says so, where stock starts a check or writes nothing"
 )
 FAILS_ON_NEWER = "works; on stock's servers of 5.3.3 this tool of 4.9.7 has a NullPointerException"
+NOT_LIVE = "refused: it takes effect at a start; stock says success and goes on as before, or not"
 CHECKED = "refused with what the key accepts; stock says success and changes nothing"
 
 CASES: list[Case] = [
@@ -331,6 +332,51 @@ CASES: list[Case] = [
     AdminCall("examineTopicConfig $address missing"),
     AdminCall("getAllTopicConfig $address 30000", exact=True, without=_CHANGES),
     AdminCall("getAllSubscriptionGroup $address 30000", exact=True, without=_CHANGES),
+    # What stock takes and ours refuses; stock has it from now on.
+    Case("queryMsgByKey -t $topic -k key-1 -m 0", (NEW,)),
+    Case("updateTopic -b $address -t odd -r 4 -w 4 -p 9", (NEW,)),
+    Case(
+        "updateTopic -b $address -t odd -r 4 -w 4 -p 9",
+        (OLD,),
+        unlike="refused: stock makes a topic that nobody can send to or read",
+    ),
+    Case("queryCq -t $topic -q -1 -i 0"),
+    Case(
+        "queryCq -t $topic -q 0 -i -1",
+        unlike="shows no units; stock's answer has no body, and the tool a NullPointerException",
+    ),
+    Case(
+        "updateTopic -b $address -t minus -r -1 -w -1",
+        unlike="refused: stock makes a topic that nobody can send to or read",
+    ),
+    Case(
+        "updateTopic -b $address -t compacted -a +cleanup.policy=COMPACTION",
+        (NEW,),
+        unlike="refused: there are no compacted topics, and all messages would stay",
+    ),
+    *(
+        Case(line, unlike="refused: stock makes a group of a name that no client may have")
+        for line in (
+            "updateSubGroup -b $address -g ''",
+            "updateSubGroup -b $address -g 'bad group'",
+        )
+    ),
+    *(
+        Case(line, (NEW,), unlike="refused: a limit is 0 or more bytes; stock says success")
+        for line in (
+            "updateColdDataFlowCtrGroupConfig -b $address -g $group -v x",
+            "updateColdDataFlowCtrGroupConfig -b $address -g $group -v -1",
+        )
+    ),
+    Case("updateBrokerConfig -b $address -k traceOn -v ''", unlike=CHECKED),
+    Case("updateBrokerConfig -b $address -k maxMessageSize -v 5000000", unlike=NOT_LIVE),
+    Case("updateBrokerConfig -b $address -k flushDiskType -v SYNC_FLUSH", unlike=NOT_LIVE),
+    Case("updateNamesrvConfig -k listenPort -v 9999", unlike=NOT_LIVE),
+    Case("updateNamesrvConfig -k clusterTest -v true", unlike=NOT_LIVE),
+    Case(
+        "updateKvConfig -s '' -k '' -v value",
+        unlike="refused: stock keeps a value under an empty name",
+    ),
     # The last one, as lists of topics have it from now on.
     Case(
         "updateTopic -b $address -t batched -a +queue.type=BatchCQ",

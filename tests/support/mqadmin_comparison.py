@@ -137,6 +137,18 @@ def page(cases: Iterable[Case] = CASES) -> str:
 | call | mqadmin | ours, beside stock {STOCK} |
 |---|---|---|
 {rows}
+## On a slave
+The comparison has a master only. With a slave as `-b`:
+
+- `exportPopRecord` says success, as stock does: there is nothing to bring back.
+- `setConsumeMode` is refused with code 1; stock's slave takes the mode, and has its master's again
+  at the next copy.
+
+## Elsewhere stricter or milder
+- An offset that is committed (request 15, as by stock's `cloneGroupOffset`) makes its group where
+  `autoCreateSubscriptionGroup` is true; stock refuses it with 26. `rmqadmin cloneGroupOffset` to a
+  group that is not there is refused.
+
 ## Commands that are not compared here
 | command | what shows it |
 |---|---|

@@ -32,7 +32,7 @@ from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.bodies.pop import PutBack
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 
 #: Seconds between two looks for queues of orderly groups that may be forgotten.
 FORGET_SECONDS = 600.0
@@ -74,7 +74,9 @@ class Pop(Part):
         handlers = self._service.handlers
         if role.delivers:
             return handlers
-        return refusing(handlers, ResponseCode.SERVICE_NOT_AVAILABLE, not_popped(role))
+        refused = refusing(handlers, ResponseCode.SERVICE_NOT_AVAILABLE, not_popped(role))
+        # Nothing is popped for it: a slave says as a master does that there is nothing to do.
+        return {**refused, RequestCode.POP_ROLLBACK: handlers[RequestCode.POP_ROLLBACK]}
 
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.config.flush_consumer_offset_interval / 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
@@ -105,10 +105,12 @@ class Views(Part):
         if request.ext_fields.get(UNIQUE_KEY_FLAG) == "true":
             most = self._config.default_query_max_num
         found: list[int] = []
+        if most <= 0:
+            return maybeDeferred(self._found, request, header, found)
         steps = self._store.search_by_key(
             header.topic,
             header.key,
-            max(1, min(most, MAX_QUERY_MESSAGES)),
+            min(most, MAX_QUERY_MESSAGES),
             header.begin_timestamp,
             header.end_timestamp,
             found,

@@ -170,3 +170,5 @@ def test_a_read_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
 def test_there_is_no_other_store_to_roll_back() -> None:
     broker = with_messages(0)
     ok(broker.request(RemotingCommand.request(RequestCode.POP_ROLLBACK)))
+    broker.become(RoleState(Role.SLAVE, 1))
+    ok(broker.request(RemotingCommand.request(RequestCode.POP_ROLLBACK)))

@@ -83,6 +83,12 @@ def test_query_is_bounded_by_number_and_time(plane: BrokerInMemory) -> None:
     assert [message.body for message in messages_of(response.body)] == [b"0"]
 
 
+@pytest.mark.parametrize("most", [0, -1])
+def test_who_wants_no_message_gets_none(plane: BrokerInMemory, most: int) -> None:
+    response = query(plane, "all", max_num=most)
+    assert response is not None and response.code == ResponseCode.QUERY_NOT_FOUND
+
+
 def test_query_finds_nothing(plane: BrokerInMemory) -> None:
     response = query(plane, "other")
     assert response is not None and response.code == ResponseCode.QUERY_NOT_FOUND
