@@ -98,8 +98,7 @@ class World:
             broker_name="broker-a",
             broker_ip1="10.0.0.9",
             broker_ip2="10.0.0.9",
-            namesrv_addr=f"{FIRST}; {SECOND}",
-            **config,  # type: ignore[arg-type]
+            **{"namesrv_addr": f"{FIRST}; {SECOND}"} | config,  # type: ignore[arg-type]
         )
         context = TableContext(self.config, a_master(), lambda: 1_000)
         self.topics = TopicTable(MemoryStateFile(), context)
@@ -445,3 +444,9 @@ def test_a_broker_that_took_its_registration_back_is_not_known() -> None:
     world.settle(world.membership.register())
     world.settle(world.membership.unregister())
     assert world.membership.not_registered() == "no name server has taken its registration"
+
+
+def test_a_broker_without_name_servers_misses_none() -> None:
+    world = World(namesrv_addr="")
+    world.clock.advance(1000)
+    assert world.membership.not_registered() == ""
