@@ -49,6 +49,7 @@ STAYS: Mapping[str, Stays] = {
     "LazyHeap._old": Stays("as above", 2_000),
     "SubscriptionGroupTable.forbidden_table[]": Stays("what an administrator forbids a group"),
     "GroupTable._forbidden[]": Stays("what an administrator forbids a group"),
+    "MetricsLog._told": Stays("what the last lines told, 200 figures of each server", 1_000),
     "Log._tail": Stays("entries of the Raft log that members may ask for", 3 * RECENT_BYTES // 64),
     "WriteQueues._known": Stays("the routes used last", 10_000),
     "_Remembered._entries": Stays("the topics and groups used last", 2 * 20_000),
