@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from twisted.python import usage
 
 from rocketmq_tw.broker.cluster.addresses import named_config, resolve
-from rocketmq_tw.broker.role.state import configured_role
+from rocketmq_tw.broker.role.state import check_controllers_named, configured_role
 from rocketmq_tw.broker.writing.group_log import group_settings
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Derived, Loaded, Notice, load
@@ -46,6 +46,7 @@ class LocalProxyOptions(NamesrvAddressOptions):
     def check(self, loaded: Loaded) -> None:
         config, store_config = loaded[BrokerConfig], loaded[MessageStoreConfig]
         configured_role(config, store_config)
+        check_controllers_named(config)
         if store_config.enable_dledger_commit_log:
             group_settings(config, store_config)
 

@@ -15,7 +15,7 @@ from rocketmq_tw.broker.election.identity import IdentityFiles
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
-from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.role.state import Role, check_controllers_named
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -56,6 +56,7 @@ class ElectedRole(Part):
         config, host = self._config, self._host
         if not config.enable_controller_mode:
             return None
+        check_controllers_named(config)
         files = IdentityFiles(
             host.files,
             StorePaths(host.store_config).broker_identity,

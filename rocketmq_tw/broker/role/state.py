@@ -93,15 +93,19 @@ class RoleState:
         return self.broker_id
 
 
-def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> RoleState | None:
-    """Returns the role that brokerRole and brokerId give, or None where controllers or a DLedger
-    group give it; raises `ConfigError` where the keys do not fit. (Stock makes a master's id 0
-    whatever the file says.)"""
+def check_controllers_named(config: BrokerConfig) -> None:
+    """Raises `ConfigError` where controllers give the role and none is named."""
     if config.enable_controller_mode and not config.controller_addr:
         raise ConfigError(
             "enableControllerMode=true without controllerAddr: name the controllers as host:port,"
             " more separated by ;"
         )
+
+
+def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> RoleState | None:
+    """Returns the role that brokerRole and brokerId give, or None where controllers or a DLedger
+    group give it; raises `ConfigError` where the two keys do not fit. (Stock makes a master's id 0
+    whatever the file says.)"""
     if config.enable_controller_mode or store_config.enable_dledger_commit_log:
         return None
     name, broker_id = store_config.broker_role, config.broker_id

@@ -24,7 +24,7 @@ from tests.support.network import FakePeer
 from tests.support.proxy import FakeCall
 
 NAME_SERVER = "10.0.0.1:9876"
-MASTER, SLAVE = RoleState(Role.MASTER, 0), RoleState(Role.SLAVE, 1)
+MASTER = RoleState(Role.MASTER, 0)
 BODIES = [b"%d" % number for number in range(200)]
 
 
@@ -56,9 +56,13 @@ class World:
     def pass_time(self, seconds: float) -> None:
         self.clock.pump([0.1] * int(seconds * 10))
 
+    def as_slave(self, broker: BrokerInMemory) -> RoleState:
+        """Each has an id of its own, as controllers give it."""
+        return RoleState(Role.SLAVE, 2 if broker is self.first else 1)
+
     def swap(self, master: BrokerInMemory, slave: BrokerInMemory) -> None:
         """The master and the slave change their roles."""
-        master.become(SLAVE)
+        master.become(self.as_slave(master))
         self.pass_time(2)
         slave.become(MASTER)
         self.pass_time(2)
@@ -210,7 +214,7 @@ def test_a_classic_client_is_told_to_try_again_until_there_is_a_master(world: Wo
         return world.ask_classic(request).code
 
     assert send(b"0") == ResponseCode.SUCCESS
-    world.first.become(SLAVE)
+    world.first.become(world.as_slave(world.first))
     codes = {send(b"%d" % number) for number in range(1, 5)}
     assert codes <= {ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY}, codes
     world.second.become(MASTER)
