@@ -235,7 +235,11 @@ def test_bytes_that_are_no_text_are_refused(world, arguments: list[str]) -> None
 
 def test_ctrl_c_ends_with_a_status_of_its_own() -> None:
     call = ["topicList", "-n", "127.0.0.1:1", "--watch", "1"]
-    code = f"from rocketmq_tw.admin.main import main; main({call!r})"
+    # A background job of a shell ignores SIGINT, and so would what it starts.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        f" from rocketmq_tw.admin.main import main; main({call!r})"
+    )
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(
         [sys.executable, "-c", code],
