@@ -153,7 +153,6 @@ class ServerConnection(RemotingProtocol):
 
     def lose_connection(self) -> None:
         if self.connected and not self._closing:
-            self._outbox.flush()
             # A transport waits for its producer before it closes.
             self.transport.unregisterProducer()  # type: ignore[union-attr]
         super().lose_connection()

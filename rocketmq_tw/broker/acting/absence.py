@@ -44,7 +44,6 @@ class Absence(Part):
     ) -> None:
         self._config = host.config
         self._clock = host.reactor
-        self._seconds = host.reactor.seconds
         #: Seconds that a slave has to answer: if it acts, both deliver so long.
         self._patience = host.config.broker_not_active_timeout_millis / 2000
         self._role = role
@@ -67,11 +66,11 @@ class Absence(Part):
             yield Periodic("looking whether it was away", period, self._look, (Role.MASTER,))
 
     def ready(self, state: RoleState) -> None:
-        self._looked_at = now = self._seconds()
+        self._looked_at = now = self._clock.seconds()
         self._listed_at = dict.fromkeys(self._membership.group.name_servers, now)
 
     def _heard(self, answers: Mapping[str, Members | None]) -> None:
-        now, own = self._seconds(), self._role.state.broker_id
+        now, own = self._clock.seconds(), self._role.state.broker_id
         listed: set[int] = set()
         for name_server, members in answers.items():
             if members is not None and own in members:
@@ -83,7 +82,7 @@ class Absence(Part):
                 self._slaves.listed(frozenset(listed - {own}))
 
     def _look(self) -> None:
-        config, now = self._config, self._seconds()
+        config, now = self._config, self._clock.seconds()
         # A heartbeat came before, and maybe a question.
         period = config.sync_broker_member_group_period
         gone_ms = config.broker_not_active_timeout_millis - config.broker_heartbeat_interval
@@ -140,7 +139,7 @@ class Absence(Part):
                 self._come_back(f"name servers list its slaves alone, and one does not tell: {why}")
             return
         if not scope.is_over:
-            self._listed_at.update(dict.fromkeys(told, self._seconds()))
+            self._listed_at.update(dict.fromkeys(told, self._clock.seconds()))
             self._membership.release_to(told)
 
     def _has_newer(self, slave: str) -> Deferred[bool]:
