@@ -17,7 +17,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 TIMEOUT = 3.0
 
 
-class Kind(Enum):
+class ServerKind(Enum):
     """A kind of server: what it is called, the option that names it, a request that changes
     nothing and that a server of no other kind before this one answers."""
 
@@ -68,13 +68,13 @@ _FOR_CONTROLLERS = frozenset(
 _FOR_CONTAINERS = frozenset({RequestCode.ADD_BROKER, RequestCode.REMOVE_BROKER})
 
 
-def kind_for(code: int) -> Kind:
+def kind_for(code: int) -> ServerKind:
     """Returns the kind of server that is meant to answer what a command asks."""
     if code in _FOR_NAME_SERVERS:
-        return Kind.NAME_SERVER
+        return ServerKind.NAME_SERVER
     if code in _FOR_CONTROLLERS:
-        return Kind.CONTROLLER
-    return Kind.CONTAINER if code in _FOR_CONTAINERS else Kind.BROKER
+        return ServerKind.CONTROLLER
+    return ServerKind.CONTAINER if code in _FOR_CONTAINERS else ServerKind.BROKER
 
 
 @implementer(IRemotingClient)
@@ -84,7 +84,7 @@ class TellsKinds:
 
     def __init__(self, remoting: IRemotingClient) -> None:
         self._remoting = remoting
-        self._kinds: dict[str, Kind | None] = {}
+        self._kinds: dict[str, ServerKind | None] = {}
 
     def request(
         self, address: str, command: RemotingCommand, timeout: float
@@ -107,7 +107,9 @@ class TellsKinds:
     def close(self) -> Deferred[None]:
         return self._remoting.close()
 
-    async def _tell(self, address: str, wanted: Kind, response: RemotingCommand) -> RemotingCommand:
+    async def _tell(
+        self, address: str, wanted: ServerKind, response: RemotingCommand
+    ) -> RemotingCommand:
         if address not in self._kinds:
             self._kinds[address] = await self._ask(address)
         kind = self._kinds[address]
@@ -116,8 +118,8 @@ class TellsKinds:
             response.remark = f"it is {what}: {wanted.option} names a {wanted.title}"
         return response
 
-    async def _ask(self, address: str) -> Kind | None:
-        for kind in Kind:
+    async def _ask(self, address: str) -> ServerKind | None:
+        for kind in ServerKind:
             question = RemotingCommand.request(kind.question)
             try:
                 response = await self._remoting.request(address, question, TIMEOUT)

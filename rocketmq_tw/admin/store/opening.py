@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.store.places import LogPlace, owners_of_log, place_of_log
+from rocketmq_tw.admin.store.places import LogDirectory, owners_of_log, place_of_log
 from rocketmq_tw.admin.tool import fail
 from rocketmq_tw.config.load import load
 from rocketmq_tw.config.properties import ConfigError, read_properties
@@ -37,7 +37,7 @@ class Opened:
 
     store: Store
     config: MessageStoreConfig | None
-    place: LogPlace
+    place: LogDirectory
 
     @property
     def owners(self) -> list[str]:

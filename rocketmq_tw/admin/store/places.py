@@ -23,7 +23,7 @@ from rocketmq_tw.storecheck.long_file import directories
 
 
 @attrs.frozen
-class LogPlace:
+class LogDirectory:
     """Where the log of a store is: `path`, empty for its `commitlog`. `passed_over`: the log that
     the configuration names, where that is another one. `other_root`: a further store that the log
     may be of, empty without one."""
@@ -33,7 +33,9 @@ class LogPlace:
     other_root: str = ""
 
 
-def place_of_log(directory: str, config: MessageStoreConfig | None, given: str | None) -> LogPlace:
+def place_of_log(
+    directory: str, config: MessageStoreConfig | None, given: str | None
+) -> LogDirectory:
     """Returns where the log of the store in `directory` is, by --log or a configuration. Raises
     `UsageError` where that is not sure."""
     named = "" if config is None else config.store_path_commit_log
@@ -43,20 +45,20 @@ def place_of_log(directory: str, config: MessageStoreConfig | None, given: str |
         if not os.path.isdir(given):
             raise click.UsageError(f"--log: {given} is no directory")
         other_root = named_root if named and _is_same(named, given) else ""
-        return LogPlace("" if _is_same(given, own) else os.path.abspath(given), "", other_root)
+        return LogDirectory("" if _is_same(given, own) else os.path.abspath(given), "", other_root)
     if not named or _is_same(named, own):
-        return LogPlace()
+        return LogDirectory()
     if _is_below(named, named_root):
         below = os.path.relpath(os.path.realpath(named), os.path.realpath(named_root))
         named_here = os.path.join(directory, below)
         if os.path.isdir(named_here):
             is_own = _is_same(named_here, own)
-            return LogPlace("" if is_own else os.path.abspath(named_here))
+            return LogDirectory("" if is_own else os.path.abspath(named_here))
     if not _is_same(directory, named_root):
         if os.path.isdir(own) or any(
             name.startswith("dledger-") for name in directories(directory)
         ):
-            return LogPlace(passed_over=named)
+            return LogDirectory(passed_over=named)
         raise click.UsageError(
             f"{directory} has no log of its own, and -c names {named}, which is the log of the"
             f" store {named_root}: --log DIR says where the log is"
@@ -66,10 +68,10 @@ def place_of_log(directory: str, config: MessageStoreConfig | None, given: str |
             f"-c says that the log is in {named} (storePathCommitLog), and {own} has files too:"
             " --log DIR says which of them is meant"
         )
-    return LogPlace(named)
+    return LogDirectory(named)
 
 
-def owners_of_log(store: Store, place: LogPlace) -> list[str]:
+def owners_of_log(store: Store, place: LogDirectory) -> list[str]:
     """Returns the directories of other stores that the log of `store` may be of: a broker that has
     one of them open may write it."""
     root = os.path.realpath(store.root)
@@ -99,7 +101,7 @@ def _lock(root: str, what: str) -> IFile:
         fail(f"{root}/lock cannot be locked: {error.strerror}", error)
 
 
-def refuse_shared(store: Store, place: LogPlace) -> None:
+def refuse_shared(store: Store, place: LogDirectory) -> None:
     """Ends the command where a repair in place would change files of another place: links lead
     there, or the log's files have a second name."""
     root = os.path.realpath(store.root)

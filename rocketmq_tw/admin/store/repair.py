@@ -23,14 +23,14 @@ from rocketmq_tw.admin.store.opening import (
 from rocketmq_tw.admin.store.places import is_inside, locked, refuse_shared
 from rocketmq_tw.admin.store.repairing import (
     Loss,
-    Scope,
+    Rebuilding,
     config_for,
     copy_store,
     differing_queues,
     differing_size,
     loss_of_cut,
     rebuild,
-    scope_of,
+    rebuilding_of,
 )
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.store.errors import StoreError
@@ -113,13 +113,13 @@ def _repair(
     differing = "" if config is None else differing_queues(store, config, before.findings)
     if differing:
         raise click.UsageError(f"-c has {differing}")
-    scope = scope_of(store, before.findings, loss)
-    if scope is None:
+    rebuilding = rebuilding_of(store, before.findings, loss)
+    if rebuilding is None:
         lines = [opened.log_line, *before.lines, "a repair mends none of it: nothing is changed"]
         tool.show(Report({"before": before.data, "after": None, "notes": []}, lines=lines))
         raise SystemExit(1)
     if tool.dry_run:
-        _show_plan(tool, opened, before, target, scope, loss)
+        _show_plan(tool, opened, before, target, rebuilding, loss)
         return
     try:
         if target is None:
@@ -134,7 +134,7 @@ def _repair(
         notes = rebuild(
             settings,
             store.log,
-            scope,
+            rebuilding,
             cut_at=summary.damaged_at,
             mends=summary.mends,
             release=release,
@@ -171,14 +171,14 @@ def _show_plan(
     opened: Opened,
     before: Checked,
     target: str | None,
-    scope: Scope,
+    rebuilding: Rebuilding,
     loss: Loss | None,
 ) -> None:
     """Shows what a repair would do: `--dry-run`."""
     store, summary = opened.store, before.summary
     where = store.root if target is None else f"a copy in {target}"
     end = summary.log_end
-    built = "queues, index and checkpoint" if scope.queues else "index and checkpoint"
+    built = "queues, index and checkpoint" if rebuilding.queues else "index and checkpoint"
     plan = [f"{where} would be repaired, its {built} built again from the log"]
     if summary.mends:
         plan.append(f"{len(summary.mends)} records would get the place that their units have")

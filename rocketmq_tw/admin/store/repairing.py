@@ -126,20 +126,20 @@ def config_for(
 
 
 @attrs.frozen
-class Scope:
+class Rebuilding:
     """What a repair takes away, so that the recovery builds it again: the queues, or not. The index
     goes always, as a recovery puts the last message into one that it keeps a second time."""
 
     queues: bool
 
 
-def scope_of(store: Store, findings: Findings, loss: Loss | None) -> Scope | None:
+def rebuilding_of(store: Store, findings: Findings, loss: Loss | None) -> Rebuilding | None:
     """Returns what is to be built again; None where a repair mends nothing of what was found."""
     found = findings.mendable
     is_cut = loss is not None or bool(findings.kinds["checkpoint-ahead"])
     queues = is_cut or bool(found["consumequeue"] or found["consumequeue_ext"])
     is_any = queues or bool(found[store.log.directory] or found["index"] or found["checkpoint"])
-    return Scope(queues) if is_any else None
+    return Rebuilding(queues) if is_any else None
 
 
 @attrs.frozen
@@ -183,20 +183,20 @@ def _files_behind(log: LongFile, cut_at: int) -> list[int]:
 def rebuild(
     config: MessageStoreConfig,
     log: LongFile,
-    scope: Scope,
+    rebuilding: Rebuilding,
     *,
     cut_at: int | None,
     mends: Sequence[Mend],
     release: Callable[[], object],
 ) -> list[str]:
-    """Gives the records of `mends` their places, and builds what is in `scope` again from the log,
-    which ends in front of its first damage then; no file of it that starts at or behind `cut_at` is
-    kept. Returns notes of what was changed. Raises `StoreError` and `OSError`.
+    """Gives the records of `mends` their places, and builds what is in `rebuilding` again from the
+    log, which ends in front of its first damage then; no file of it that starts at or behind
+    `cut_at` is kept. Returns notes of what was changed. Raises `StoreError` and `OSError`.
 
     What queues have of messages in front of the log, as where they end, stays. The store's lock is
     the caller's until `release`, after which the recovery takes it.
     """
-    _take_away(config, log, scope, cut_at)
+    _take_away(config, log, rebuilding, cut_at)
     notes = _mend_records(log, cut_at, mends)
     release()
     store = MessageStore(config, PosixFiles(), wall_clock_ms)
@@ -205,7 +205,9 @@ def rebuild(
     return [*notes, *report.notes, "index and checkpoint are built again"]
 
 
-def _take_away(config: MessageStoreConfig, log: LongFile, scope: Scope, cut_at: int | None) -> None:
+def _take_away(
+    config: MessageStoreConfig, log: LongFile, rebuilding: Rebuilding, cut_at: int | None
+) -> None:
     """Removes what is to be built again."""
     root, files = config.store_path_root_dir, PosixFiles()
     former = read_checkpoint(files, f"{root}/checkpoint")
@@ -218,7 +220,7 @@ def _take_away(config: MessageStoreConfig, log: LongFile, scope: Scope, cut_at: 
     with open(f"{root}/abort", "w") as abort:
         abort.write(str(os.getpid()))
     size = config.mapped_file_size_consume_queue
-    for topic in directories(f"{root}/consumequeue") if scope.queues else ():
+    for topic in directories(f"{root}/consumequeue") if rebuilding.queues else ():
         for queue in directories(f"{root}/consumequeue/{topic}"):
             # What is no queue is not ours.
             if queue.isascii() and queue.isdigit():

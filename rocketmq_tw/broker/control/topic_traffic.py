@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rocketmq_tw.broker.stats.traffic import DEAD, GROUP_GET, Traffic
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.writing.incoming import Incoming, Kind
+from rocketmq_tw.broker.writing.incoming import Incoming, TopicAndType
 from rocketmq_tw.metrics.instruments import Metric, counter, truth
 
 
@@ -33,7 +33,7 @@ class TopicTraffic:
             labels = {} if key is None else self._pair_labels(key)
             yield counter("rocketmq_send_to_dlq_messages_total", messages, labels)
 
-    def _kind_labels(self, kind: Kind) -> dict[str, str]:
+    def _kind_labels(self, kind: TopicAndType) -> dict[str, str]:
         return {"message_type": kind.type.lower(), **self._labels(kind.topic)}
 
     def _pair_labels(self, key: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from rocketmq_tw.broker.writing.commit import STORED, Done
-from rocketmq_tw.broker.writing.incoming import Kind
+from rocketmq_tw.broker.writing.incoming import TopicAndType
 from rocketmq_tw.message.types import MESSAGE_TYPES
 from rocketmq_tw.metrics.instruments import Histogram, Metric, truth
 from rocketmq_tw.store.interface import Appended
@@ -21,7 +21,9 @@ class MessageSizes:
 
     def __init__(self, is_system: Callable[[str], bool]) -> None:
         self._is_system = is_system
-        self._sizes: Histogram[Kind] = Histogram("rocketmq_message_size", _BOUNDS, self._labels_of)
+        self._sizes: Histogram[TopicAndType] = Histogram(
+            "rocketmq_message_size", _BOUNDS, self._labels_of
+        )
 
     def metrics(self) -> Iterable[Metric]:
         """Returns the histogram, in bytes."""
@@ -29,9 +31,11 @@ class MessageSizes:
 
     def forget(self, topics: Iterable[str]) -> None:
         """Ends the series of topics that were removed."""
-        self._sizes.forget(Kind(topic, type_) for topic in topics for type_ in MESSAGE_TYPES)
+        self._sizes.forget(
+            TopicAndType(topic, type_) for topic in topics for type_ in MESSAGE_TYPES
+        )
 
-    def measuring(self, done: Done, kind: Kind, messages: int) -> Done:
+    def measuring(self, done: Done, kind: TopicAndType, messages: int) -> Done:
         """Returns `done` for an append of so many messages of a kind, which is then measured."""
 
         def measured(code: ResponseCode, appended: Appended) -> None:
@@ -42,7 +46,7 @@ class MessageSizes:
 
         return measured
 
-    def _labels_of(self, kind: Kind | None) -> Mapping[str, str]:
+    def _labels_of(self, kind: TopicAndType | None) -> Mapping[str, str]:
         if kind is None:
             return {}
         is_system = truth(self._is_system(kind.topic))

@@ -24,7 +24,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.announcements import Reply
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
 from rocketmq_tw.broker.writing.commit import STORED, Done
-from rocketmq_tw.broker.writing.incoming import GIVEN_BACK, Kind
+from rocketmq_tw.broker.writing.incoming import GIVEN_BACK, TopicAndType
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.config.broker import BrokerConfig
@@ -183,7 +183,7 @@ class SendRequests:
             messages,
         )
         if self._sizes is not None and type_ is not None:
-            done = self._sizes.measuring(done, Kind(message.topic, type_), messages)
+            done = self._sizes.measuring(done, TopicAndType(message.topic, type_), messages)
         self._commit.append(message, done, batch=batch, wait=props.waits_for_store(properties))
         self._checks.in_flight += len(request.body)
 

@@ -32,7 +32,7 @@ MAX_SERIES = 10_000
 GIVEN_BACK = (RETRY_PREFIX, DLQ_PREFIX)
 
 
-class Kind(NamedTuple):
+class TopicAndType(NamedTuple):
     """A topic, and a type of `MESSAGE_TYPES`."""
 
     topic: str
@@ -61,12 +61,12 @@ class Incoming:
             for totals in self._totals.values():
                 totals.pop(topic, None)
 
-    def totals(self) -> Iterator[tuple[Kind | None, int, int]]:
+    def totals(self) -> Iterator[tuple[TopicAndType | None, int, int]]:
         """Yields messages and bytes of each topic and type; last those of None, for what has no
         series of its own, where there are any."""
         for type_, totals in self._totals.items():
             for topic, (messages, size) in list(totals.items()):
-                yield Kind(topic, type_), messages, size
+                yield TopicAndType(topic, type_), messages, size
         messages, size = self._others
         if messages:
             yield None, messages, size
