@@ -169,7 +169,7 @@ class RouteTable:
             return
         smallest = smallest_id(addresses)
         if group.enable_acting_master and smallest != MASTER_ID:
-            self._in_slices(self.set_writable(broker_name, False)[1])
+            self._in_slices(self._close_for_writes(broker_name))
         if group.enable_acting_master and smallest not in (None, smallest_before):
             self._on_min_id_change(
                 MinIdChange(broker_name, dict(addresses), offline_address=address)
@@ -425,6 +425,15 @@ class RouteTable:
         change = _give_read_and_write if writable else _take_write
         steps = self.queues.change_permission(broker_name, change, changed)
         return self.queues.count_of(broker_name), steps
+
+    def _close_for_writes(self, broker_name: str) -> Iterator[None]:
+        """Takes the write permission of all topics of a group without a master; ends early where the
+        master is back, whose topics have their own permissions then."""
+        for _ in self.set_writable(broker_name, False)[1]:
+            yield
+            group = self._brokers.get(broker_name)
+            if group is None or MASTER_ID in group.broker_addrs:
+                return
 
     def overrule(self, broker_name: str) -> None:
         """Makes the next registration of a broker of this name count as changed, so that its topics
