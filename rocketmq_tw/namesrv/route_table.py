@@ -427,8 +427,8 @@ class RouteTable:
         return self.queues.count_of(broker_name), steps
 
     def _close_for_writes(self, broker_name: str) -> Iterator[None]:
-        """Takes the write permission of all topics of a group without a master; ends early where the
-        master is back, whose topics have their own permissions then."""
+        """Takes the write permission of all topics of a group without a master; ends early where
+        the master is back, with its topics' own permissions."""
         for _ in self.set_writable(broker_name, False)[1]:
             yield
             group = self._brokers.get(broker_name)
