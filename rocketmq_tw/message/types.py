@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
 from rocketmq_tw.message.properties import (
     DELAY,
+    REAL_TOPIC,
     SHARDING_KEY,
     TIMER_PROPERTIES,
     TRAN_MSG,
@@ -29,6 +30,8 @@ MIXED_TYPE = "MIXED"
 UNSPECIFIED_TYPE = "UNSPECIFIED"
 #: Types that stand for all; a topic without the attribute takes all too.
 _ANY = frozenset({MIXED_TYPE, UNSPECIFIED_TYPE})
+#: Of a message that another broker sends on: which type it had was checked there.
+_PASSED_ON = frozenset({TRANSFER_FLAG, REAL_TOPIC})
 
 
 def message_type(properties: Mapping[str, str]) -> str:
@@ -57,9 +60,9 @@ def check_message_type(topic: TopicConfig, properties: Mapping[str, str]) -> Non
     """Raises `RequestError` where the topic takes another kind of messages (its attribute
     `message.type`, with `enableTopicMessageTypeCheck`). Stock's brokers keep the attribute and take
     anything; its proxies refuse as is done here. Topics of retries and dead letters, and messages
-    that another broker passed on, are not checked."""
+    that another broker passed on or had waiting, are not checked."""
     wanted = (topic.attributes or {}).get(MESSAGE_TYPE)
-    if wanted is None or wanted in _ANY or TRANSFER_FLAG in properties:
+    if wanted is None or wanted in _ANY or not _PASSED_ON.isdisjoint(properties):
         return
     if not has_type(topic.topic_name):
         return

@@ -24,7 +24,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.layout import V6_FLAGS
 from rocketmq_tw.message.model import TRANSACTION_PREPARED, StoredMessage, transaction_value
-from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.room import MOST_SENT
 from rocketmq_tw.store.interface import Appended
@@ -221,6 +221,10 @@ class EscapeBridge:
             flag=message.flag,
             properties=join_properties(properties).decode(),
             reconsume_times=message.reconsume_times,
+            # Who gave it back said that it comes again, and may have more tries than others.
+            max_reconsume_times=(
+                message.reconsume_times + 1 if message.topic.startswith(RETRY_PREFIX) else None
+            ),
             broker_name=queue.broker_name,
         )
 

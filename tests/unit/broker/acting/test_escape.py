@@ -9,12 +9,15 @@ from twisted.internet.defer import succeed
 
 from rocketmq_tw.broker.acting.part import Acting
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
+from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketmq_tw.wire.permissions import READ, WRITE
 from tests.support.broker import BrokerInMemory, ok
+from tests.support.network import FakePeer
 from tests.support.sim.acting import ActingCluster
 from tests.support.stores import make_message
 
@@ -27,6 +30,13 @@ def two_groups(**settings: object) -> ActingCluster:
         master.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
     cluster.run(8)
     return cluster
+
+
+def lose_master(cluster: ActingCluster) -> None:
+    """Kills the master of a once its slave has all of its log, and waits until that acts."""
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1))
 
 
 def bodies(cluster: ActingCluster, name: str) -> list[bytes]:
@@ -122,3 +132,41 @@ def test_its_own_group_is_never_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slave.broker[BrokerClient], "find_route", lambda *_: succeed(route))
     with pytest.raises(RequestError, match="no other group has a master"):
         cluster.result(slave.broker[Acting].bridge.put(make_message(b"x")))
+
+
+def test_what_is_tried_more_often_than_others_comes_again() -> None:
+    """Consumers say how often with each message that they give back; a send to the retry topic has
+    the group's own limit, 16, where it says nothing."""
+    cluster = two_groups()
+    master = cluster.broker("a", 0)
+    for name in "ab":
+        cluster.broker(name, 0).subscribe("G", FakePeer())
+    sent = ok(master.send(b"often", reconsume_times=20))
+    header = ConsumerSendMsgBackRequestHeader(
+        offset=int(sent["msgId"][-16:], 16), group="G", delay_level=3, max_reconsume_times=40
+    )
+    request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+    cluster.run(1)
+    ok(master.request(request))
+    lose_master(cluster)
+    cluster.run(15)
+    again = cluster.broker("b", 0).consume(retry_topic("G"))
+    assert [(each.body, each.reconsume_times) for each in again] == [(b"often", 21)]
+
+
+def test_brokers_that_check_the_type_take_what_waited() -> None:
+    """A delayed message that has come due is no delayed one any more."""
+    cluster = two_groups(enable_topic_message_type_check=True)
+    for name in "ab":
+        cluster.broker(name, 0).add_topic(
+            "Delays", write_queue_nums=4, read_queue_nums=4, attributes={"+message.type": "DELAY"}
+        )
+    cluster.run(1)
+    master = cluster.broker("a", 0)
+    due = str(master.now_ms() + 8_000)
+    for body, properties in ((b"level", {"DELAY": "2"}), (b"timed", {"TIMER_DELIVER_MS": due})):
+        ok(master.send(body, topic="Delays", properties=properties))
+    lose_master(cluster)
+    cluster.run(15)
+    came = [message.body for message in cluster.broker("b", 0).consume("Delays")]
+    assert sorted(came) == [b"level", b"timed"]
