@@ -36,7 +36,9 @@ class NearbyBrokers:
 
     def write_queues(self, broker_name: str, topic: str) -> int:
         broker = self._find(broker_name)
-        found = None if broker is None else broker[Tables].topics.get(topic)
+        if broker is None or topic in broker[Tables].mappings:
+            return 0
+        found = broker[Tables].topics.get(topic)
         return found.write_queue_nums if found is not None and found.perm & WRITE else 0
 
     def ask(self, broker_name: str, request: RemotingCommand) -> Deferred[RemotingCommand] | None:

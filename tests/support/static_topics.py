@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -31,6 +32,27 @@ TOPIC = "Static"
 
 def item(gen: int, broker: str, queue_id: int = 0, logic: int = 0) -> LogicQueueMappingItem:
     return LogicQueueMappingItem(gen=gen, queue_id=queue_id, bname=broker, logic_offset=logic)
+
+
+def static_topic(
+    broker: BrokerInMemory, queues: Sequence[int], total: int = 4
+) -> RemotingCommand | None:
+    """The broker gets these logic queues of the topic, in as many physical ones."""
+    name = broker.config.broker_name
+    detail = TopicQueueMappingDetail(
+        topic=TOPIC,
+        total_queues=total,
+        bname=name,
+        epoch=1_000,
+        hosted_queues={logic: [item(0, name, at)] for at, logic in enumerate(queues)},
+    )
+    return broker.request(
+        RemotingCommand.request(
+            RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
+            topic_header(TOPIC, len(queues), force=False),
+            encode_body(detail),
+        )
+    )
 
 
 class StaticCluster:

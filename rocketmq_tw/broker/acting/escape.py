@@ -29,6 +29,7 @@ from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.room import MOST_SENT
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -142,11 +143,15 @@ class EscapeBridge:
 
     async def _queues(self, message: StoredMessage) -> Sequence[MessageQueue]:
         """A queue of each other broker that may take the message, the one to try first first."""
-        found = await self._queues_of(message.topic, message)
-        if not found:
+        topic, number = message.topic, max(message.queue_id, 0)
+        route = await self._brokers.find_route(topic)
+        found = self._others(topic, route, number)
+        is_static = route is not None and bool(route.topic_queue_mapping_by_broker)
+        if not found and not is_static:
             # No other broker has the topic yet: it makes it as for a producer.
-            found = await self._queues_of(self._config.broker_cluster_name, None)
-        return self._in_order(message.topic, found)
+            cluster = self._config.broker_cluster_name
+            found = self._others(cluster, await self._brokers.find_route(cluster), 0)
+        return self._in_order(topic, found)
 
     def _in_order(self, topic: str, found: Mapping[str, MessageQueue]) -> Sequence[MessageQueue]:
         """The queues of brokers by name, masters of the same container first."""
@@ -169,18 +174,25 @@ class EscapeBridge:
         """Names of other groups that have a master in the same container."""
         return set(self._neighbours.masters()) - {self._config.broker_name}
 
-    async def _queues_of(
-        self, topic: str, message: StoredMessage | None
+    def _others(
+        self, topic: str, route: TopicRouteData | None, number: int
     ) -> dict[str, MessageQueue]:
-        """Returns broker name -> the queue that takes the message; queue 0 where there is none
-        yet."""
-        route = await self._brokers.find_route(topic)
-        by_broker: dict[str, list[MessageQueue]] = {}
-        for queue in () if route is None else publish_queues(topic, route):
+        """Returns broker name -> its queue of this number, or another one where it has fewer."""
+        if route is None:
+            return {}
+        by_broker: dict[str, list[int]] = {}
+        for queue in publish_queues(topic, route):
             if queue.broker_name != self._config.broker_name:
-                by_broker.setdefault(queue.broker_name, []).append(queue)
-        number = 0 if message is None else max(message.queue_id, 0)
-        return {name: queues[number % len(queues)] for name, queues in by_broker.items()}
+                by_broker.setdefault(queue.broker_name, []).append(queue.queue_id)
+        for name, info in (route.topic_queue_mapping_by_broker or {}).items():
+            if name in by_broker:
+                # Of a static topic a broker takes messages for the logic queues that it leads.
+                by_broker[name] = sorted(info.curr_id_map)
+        return {
+            name: MessageQueue(topic=topic, broker_name=name, queue_id=ids[number % len(ids)])
+            for name, ids in by_broker.items()
+            if ids
+        }
 
     async def _send(self, message: StoredMessage, queue: MessageQueue) -> PutResult:
         header = self._header(message, queue)

@@ -19,7 +19,7 @@ class INeighbours(Interface):
 
     def write_queues(broker_name: str, topic: str) -> int:
         """Returns how many queues of a topic a master in this process has to write to; 0 where it
-        has none, or is in another process."""
+        has none, or is in another process, and of static topics, whose routes tell."""
 
     def ask(broker_name: str, request: RemotingCommand) -> Deferred[RemotingCommand] | None:
         """Has a master in this process answer a request, without the network: a refusal is an

@@ -8,7 +8,9 @@ import pytest
 from twisted.internet.defer import succeed
 
 from rocketmq_tw.broker.acting.part import Acting
+from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
+from rocketmq_tw.container.neighbours import NearbyBrokers
 from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -19,6 +21,8 @@ from rocketmq_tw.wire.permissions import READ, WRITE
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.network import FakePeer
 from tests.support.sim.acting import ActingCluster
+from tests.support.static_topics import TOPIC as STATIC
+from tests.support.static_topics import static_topic
 from tests.support.stores import make_message
 
 
@@ -170,3 +174,44 @@ def test_brokers_that_check_the_type_take_what_waited() -> None:
     cluster.run(15)
     came = [message.body for message in cluster.broker("b", 0).consume("Delays")]
     assert sorted(came) == [b"level", b"timed"]
+
+
+@pytest.mark.parametrize("is_near", [False, True])
+def test_a_static_topic_s_messages_go_to_logic_queues_of_the_other_broker(is_near: bool) -> None:
+    """Its own are led by the master that is lost."""
+    cluster, nearby = ActingCluster(), list[Broker]()
+    cluster.neighbours["a", 1] = NearbyBrokers(cluster.network.clock, nearby)
+    for name, queues in (("a", (0, 1)), ("b", (2, 3))):
+        static_topic(cluster.start_group(name), queues)
+    cluster.run(8)
+    if is_near:
+        nearby.append(cluster.broker("b", 0).broker)
+    for number in range(8):
+        master = cluster.broker("a", 0)
+        ok(
+            master.send(
+                b"%d" % number, topic=STATIC, queue_id=number % 2, properties={"DELAY": "2"}
+            )
+        )
+    lose_master(cluster)
+    cluster.run(15)
+    read = [cluster.broker("b", 0).consume(STATIC, queue) for queue in range(2)]
+    assert [[message.body for message in queue] for queue in read] == [
+        [b"0", b"2", b"4", b"6"],
+        [b"1", b"3", b"5", b"7"],
+    ]
+
+
+def test_a_static_topic_of_the_lost_master_alone_waits_for_it() -> None:
+    """A plain topic of that name elsewhere would be read by nobody."""
+    cluster = two_groups()
+    master = cluster.broker("a", 0)
+    ok(static_topic(master, (0, 1), total=2))
+    cluster.run(1)
+    ok(master.send(b"x", topic=STATIC, properties={"DELAY": "2"}))
+    lose_master(cluster)
+    cluster.run(15)
+    assert cluster.broker("b", 0).topics.get(STATIC) is None
+    cluster.start("a", 0)
+    cluster.run(15)
+    assert [each.body for each in cluster.broker("a", 0).consume(STATIC)] == [b"x"]
