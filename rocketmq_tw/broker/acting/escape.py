@@ -46,7 +46,8 @@ class EscapeBridge:
     """Puts messages into a living master of another group, those of a topic into one and the same
     while it lives: check points and acknowledgements of pops have to meet there, and messages of
     one queue stay in order. A
-    master of the same container comes first, and without the network where it is in this process.
+    master of the same container comes first, and without the network where it is in this process;
+    without enableRemoteEscape there is no other.
 
     A put that failed in the middle may be stored by that master, and is tried at another one: each
     message escapes at least once.
@@ -67,7 +68,7 @@ class EscapeBridge:
     def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
         """See `IMessageSink`; `wait` has no meaning, since the other broker answers once it keeps
         its promises. Fails with SYSTEM_BUSY where no broker takes the message now."""
-        if not self._config.enable_remote_escape:
+        if not self._config.enable_remote_escape and not self._other_masters():
             return fail(
                 RequestError(
                     ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -177,13 +178,17 @@ class EscapeBridge:
     def _others(
         self, topic: str, route: TopicRouteData | None, number: int
     ) -> dict[str, MessageQueue]:
-        """Returns broker name -> its queue of this number, or another one where it has fewer."""
+        """Returns the name of each broker to which messages may go -> its queue of this number, or
+        another one where it has fewer."""
         if route is None:
             return {}
+        own, near = self._config.broker_name, self._other_masters()
+        may_go_far = self._config.enable_remote_escape
         by_broker: dict[str, list[int]] = {}
         for queue in publish_queues(topic, route):
-            if queue.broker_name != self._config.broker_name:
-                by_broker.setdefault(queue.broker_name, []).append(queue.queue_id)
+            name = queue.broker_name
+            if name in near or (may_go_far and name != own):
+                by_broker.setdefault(name, []).append(queue.queue_id)
         for name, info in (route.topic_queue_mapping_by_broker or {}).items():
             if name in by_broker:
                 # Of a static topic a broker takes messages for the logic queues that it leads.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from rocketmq_tw.broker.assembly.neighbours import INeighbours
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.container.neighbours import NamedNeighbours, NearbyBrokers
@@ -22,8 +24,8 @@ SENT = [b"%d" % number for number in range(40)]
 class Groups(ActingCluster):
     """Groups a, b and c; the slave of a has `neighbours`, and would choose c without."""
 
-    def __init__(self, neighbours: INeighbours | None = None) -> None:
-        super().__init__()
+    def __init__(self, neighbours: INeighbours | None = None, **settings: object) -> None:
+        super().__init__(settings=settings)
         self.nearby: list[Broker] = []
         shared = NearbyBrokers(self.network.clock, self.nearby)
         self.neighbours["a", 1] = neighbours or shared
@@ -95,6 +97,29 @@ def test_without_a_master_nearby_another_one_takes_over() -> None:
     cluster.run(60)
     assert cluster.bodies("c") | first == Counter(SENT)
     assert cluster.sends["c"] >= 20
+
+
+@pytest.mark.parametrize("how", ["together", "separate"])
+@pytest.mark.parametrize("has_topic", [True, False])
+def test_a_container_needs_no_key_for_what_stays_in_it(how: str, has_topic: bool) -> None:
+    named = NamedNeighbours()
+    named.names = ["a", "b"]
+    cluster = Groups(named if how == "separate" else None, enable_remote_escape=False)
+    near = cluster.broker("b", 0)
+    if how == "together":
+        cluster.nearby.append(near.broker)
+    topic = "Topic" if has_topic else "Other"
+    for name in "ac":
+        cluster.broker(name, 0).add_topic("Other", read_queue_nums=4, write_queue_nums=4)
+    ok(cluster.broker("a", 0).send(b"x", topic=topic, properties={"DELAY": "2"}))
+    cluster.lose_master()
+    cluster.run(10)
+    assert b"x" in [each.body for each in near.consume(topic, 0)]
+    cluster.nearby.clear()
+    named.names = ["a"]
+    cluster.run(40)
+    assert cluster.bodies("b") - Counter([b"x"]) == Counter(SENT[:20]), "those of before"
+    assert not cluster.sends["c"]
 
 
 def test_a_topic_that_the_master_nearby_has_not_goes_where_it_is() -> None:
