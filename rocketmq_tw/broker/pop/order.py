@@ -154,6 +154,17 @@ class OrderBook(WriteBehindTable):
                     del queues[queue_id]
                     self._dirty = True
 
+    def forget_consumed(self, committed: Callable[[str, str, int], int]) -> Iterator[None]:
+        """Forgets pops of which all is in front of `committed(group, topic, queue_id)`, where the
+        group goes on: it was acknowledged at another broker. A step for each group."""
+        for key, queues in list(self._table.items()):
+            yield
+            topic, group = split_key(key)
+            for queue_id, info in list(queues.items()):
+                if info.offsets and _popped_offsets(info)[-1] < committed(group, topic, queue_id):
+                    del queues[queue_id]
+                    self._dirty = True
+
     def forget_unused(self, is_there: Callable[[str, str, int], bool]) -> Iterator[None]:
         """Forgets queues that nobody consumed for a day, and those for which `is_there(topic,
         group, queue_id)` is false; a step for some of them, between which the table may change."""

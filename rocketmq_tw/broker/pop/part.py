@@ -95,12 +95,15 @@ class Pop(Part):
             # The offsets are as they were at the end, or an administrator wrote others.
             self._tables.offsets.as_of.place = None
 
-    def enter(self, state: RoleState) -> None:
+    def enter(self, state: RoleState) -> Deferred[Any] | None:
         if state.role is Role.SLAVE:
             # Of the time when it was the master; it would hold queues back if it were that again.
             self.order.clear_all()
         elif state.role is Role.MASTER:
             self._service.positions.are_known = False
+            # A slave that acted may have gone on behind what this master had given out.
+            return self._host.in_slices(self.order.forget_consumed(self._tables.offsets.query))
+        return None
 
     def ready(self, state: RoleState) -> None:
         if state.role is Role.MASTER:

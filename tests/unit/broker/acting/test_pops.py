@@ -11,6 +11,7 @@ import pytest
 from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.pop.reviving import Reviving
+from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import join_properties
@@ -271,6 +272,25 @@ def test_an_orderly_group_goes_on_behind_what_it_committed() -> None:
     cluster.start("a", 0)
     cluster.run_until(lambda: not cluster.acts("a", 1))
     assert not slave.broker[Pop].order.encode().count(b"popTime")
+
+
+@pytest.mark.parametrize("acknowledged", [2, 1])
+def test_a_master_that_is_back_hides_nothing_of_what_an_orderly_group_consumed(
+    acknowledged: int,
+) -> None:
+    """It had given out two messages, for a long time yet."""
+    cluster, _ = two_groups(64, total_replicas=2)
+    members = Members(cluster)
+    fields = {"order": True, "queue_id": 0, "max_msg_nums": 2, "invisible_time": 600_000}
+    members.pop(cluster.broker("a", 0), **fields)
+    slave = lose_master(cluster)
+    members.ack(slave, *members.pop(slave, **fields)[:acknowledged])
+    cluster.start("a", 0)
+    cluster.run_until(lambda: cluster.role("a", 0) is Role.MASTER)
+    cluster.run(1)
+    found = members.pop(cluster.broker("a", 0), **fields)
+    # The second one is still being consumed where it was not acknowledged.
+    assert [message.queue_offset for message in found] == ([2, 3] if acknowledged == 2 else [])
 
 
 def test_messages_that_escaped_count_as_in_flight() -> None:
