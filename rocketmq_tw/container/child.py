@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
 import select
 import signal
+import sys
 from threading import Thread
 from typing import Any
 
@@ -30,6 +32,8 @@ from rocketmq_tw.container.messages import (
 )
 from rocketmq_tw.container.neighbours import NamedNeighbours
 
+#: Of Linux: the signal that a process gets when its parent ends.
+_PR_SET_PDEATHSIG = 1
 #: Seconds that the process may take to stop before the container has said how many.
 STOP_SECONDS = 60.0
 
@@ -46,7 +50,7 @@ def read_settings(descriptor: int = ORDERS) -> list[Setting]:
 class Supervision(LineOnlyReceiver):
     """Hears the container, and stops this process cleanly once it is gone or says so by closing the
     pipe. A process that does not stop in time is killed by its own alarm: a container that is gone
-    kills nobody."""
+    kills nobody. One that somebody has paused goes on when the container ends."""
 
     delimiter = b"\n"
     MAX_LENGTH = MAX_LINE
@@ -63,6 +67,7 @@ class Supervision(LineOnlyReceiver):
         the container's, which stops its brokers itself."""
         with contextlib.suppress(PermissionError):
             os.setsid()
+        _go_on_with_end_of_parent()
         self._is_connected = True
         # Not on the reactor's thread, which may be what hangs.
         Thread(target=self._limit_stop, args=(os.dup(ORDERS),), daemon=True).start()
@@ -105,3 +110,11 @@ class Supervision(LineOnlyReceiver):
                 os.write(REPORTS, encode_line(report))
             except OSError as error:
                 log.warn("the container cannot be told: {why}", why=error.strerror)
+
+
+def _go_on_with_end_of_parent() -> None:
+    """Has a pause of this process (SIGSTOP) end when its parent does: it would keep its port and
+    its store from the next container. Without effect where the system is not Linux."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)

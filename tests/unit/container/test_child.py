@@ -6,7 +6,10 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
+
+from tests.support.wait import wait_until
 
 #: Obeys a container, whose orders come with standard input, and then does what `{hang}` says.
 _CHILD = """
@@ -18,6 +21,15 @@ supervision = child.Supervision(reactor)
 supervision.begin()
 supervision.lineReceived(b'{{"stop_timeout_millis": {limit}}}')
 {hang}
+"""
+
+
+#: Starts a child as a container does, and does nothing more.
+_CONTAINER = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {child!r}], stdin=subprocess.PIPE)
+print(child.pid, flush=True)
+time.sleep(600)
 """
 
 
@@ -51,3 +63,26 @@ def test_it_ends_with_its_container(hang: str, limit: int, status: int) -> None:
         child.kill()
         child.wait()
         child.stdout.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells of a parent's end")
+def test_one_that_is_paused_ends_with_a_killed_container() -> None:
+    program = _CHILD.format(hang="supervision.serves('here')\nreactor.run()", limit=600_000)
+    container = subprocess.Popen(
+        [sys.executable, "-c", _CONTAINER.format(child=program)], stdout=subprocess.PIPE
+    )
+    child = None
+    try:
+        assert container.stdout is not None
+        child = psutil.Process(int(container.stdout.readline()))
+        assert b"here" in container.stdout.readline()
+        child.suspend()
+        wait_until(lambda: child.status() == psutil.STATUS_STOPPED, "it is paused")
+        container.kill()
+        child.wait(timeout=60)
+    finally:
+        container.kill()
+        container.wait()
+        container.stdout.close()
+        if child is not None and child.is_running():
+            child.kill()
