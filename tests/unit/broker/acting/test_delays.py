@@ -93,6 +93,17 @@ def test_what_the_master_delivered_and_did_not_tell_is_not_sent_again() -> None:
     assert came(cluster, "a", 1) and came(cluster, "b"), "some before, some behind"
 
 
+@pytest.mark.parametrize("ahead_ms", [-5_000, -500, 500, 5_000])
+def test_what_was_sent_last_is_delayed_however_clocks_differ(ahead_ms: int) -> None:
+    cluster = cluster_of("a", "b")
+    cluster.broker("a", 1).shift_ms = ahead_ms
+    send(cluster, "a", range(4), 3)
+    sent_at = cluster.clock.seconds()
+    lose_master(cluster, "a")
+    cluster.run_until(lambda: came(cluster, "b"))
+    assert cluster.clock.seconds() - sent_at == pytest.approx(20 - ahead_ms / 1_000, abs=0.5)
+
+
 def test_a_slave_that_acts_again_sends_nothing_again() -> None:
     cluster = cluster_of("a", "b")
     sent = send(cluster, "a", range(40), 2)
