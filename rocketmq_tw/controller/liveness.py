@@ -103,9 +103,10 @@ class BrokerLiveness:
     def _is_at_home(self, key: ReplicaKey, peer: IPeer) -> bool:
         return is_same_host(self._registered_at(key), peer.address)
 
-    def owns(self, peer: IPeer, key: ReplicaKey) -> bool:
-        """Whether the heartbeats of a broker come over the connection of `peer`."""
-        return key in self._live.owned_by(peer)
+    def speaks_for(self, peer: IPeer, key: ReplicaKey) -> bool:
+        """Whether the heartbeats of a broker come from the host of `peer`."""
+        owner = self._live.owner(key)
+        return owner is not None and is_same_host(owner.address, peer.address)
 
     def scan(self) -> None:
         """Takes out the brokers that were silent for too long."""

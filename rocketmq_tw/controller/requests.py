@@ -10,7 +10,13 @@ from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.events import UpdateBrokerAddress
 from rocketmq_tw.controller.core.live_brokers import ReplicaKey
-from rocketmq_tw.controller.core.requests import Parse, read_requests, register, write_requests
+from rocketmq_tw.controller.core.requests import (
+    Parse,
+    alter,
+    read_requests,
+    register,
+    write_requests,
+)
 from rocketmq_tw.controller.core.state import Group
 from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.controller.liveness import BrokerLiveness
@@ -84,6 +90,7 @@ class ControllerRequests:
         for code, parse in write_requests(self._config).items():
             handlers[code] = self._handler(parse, is_write=True)
         handlers[RequestCode.CONTROLLER_REGISTER_BROKER] = self.register
+        handlers[RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET] = self.alter
         elect = handlers[RequestCode.CONTROLLER_ELECT_MASTER]
         handlers[RequestCode.CONTROLLER_ELECT_MASTER] = self._of_its_own_epoch(elect)
         for code, is_order in _ORDERS.items():
@@ -117,6 +124,13 @@ class ControllerRequests:
         """1003."""
         return self._handler(
             lambda command: register(command, host_of(peer.address)), is_write=True
+        )(request, peer)
+
+    def alter(self, request: RemotingCommand, peer: IPeer) -> Any:
+        """1001."""
+        return self._handler(
+            lambda command: alter(command, lambda group: self.is_from_master(group, peer)),
+            is_write=True,
         )(request, peer)
 
     def _handler(self, parse: Parse, *, is_write: bool) -> Handler:
@@ -197,12 +211,12 @@ class ControllerRequests:
         return group is not None and self.is_from_master(group, peer)
 
     def is_from_master(self, group: Group, peer: IPeer) -> bool:
-        """Returns whether `peer` is the master of a group."""
+        """Returns whether `peer` is the master of a group, by its host."""
         if group.sync.master is None:
             return False
         address = group.table.address(group.sync.master)
         key = ReplicaKey(group.cluster, group.name, group.sync.master)
-        return is_same_host(address or "", peer.address) or self._liveness.owns(peer, key)
+        return is_same_host(address or "", peer.address) or self._liveness.speaks_for(peer, key)
 
     def _noted(self, handler: Handler, is_order: Callable[[RemotingCommand], bool]) -> Handler:
         """Returns `handler`, which says in the log who asked for what `is_order` tells of."""

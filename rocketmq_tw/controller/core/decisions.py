@@ -4,6 +4,8 @@ The checks, their order and their codes are stock's; docs/formats/controller.md 
 refuse more. Nothing here changes the state: its events do, once the Raft group has them.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from rocketmq_tw.controller.core.election import BrokerLife, elect
@@ -288,8 +290,10 @@ def alter_sync_state_set(
     request: AlterSyncStateSetRequestHeader,
     asked: SyncStateSetBody,
     life: BrokerLife,
+    speaks_for_master: Callable[[Group], bool] = lambda group: True,
 ) -> Decision:
-    """1001: takes the SyncStateSet that a master proposes."""
+    """1001: takes the SyncStateSet that a master proposes. `speaks_for_master` tells whether who
+    asks is the master of a group: whoever is added without having all messages may be elected."""
     group, wanted = state.group(request.broker_name), frozenset(asked.sync_state_set)
     if group is None:
         refused: tuple[int, str] | None = (
@@ -298,6 +302,12 @@ def alter_sync_state_set(
         )
     else:
         refused = _refused_set(group, request, asked.sync_state_set_epoch, wanted, life)
+        if refused is None and not speaks_for_master(group):
+            refused = (
+                ResponseCode.CONTROLLER_INVALID_MASTER,
+                f"the master {group.sync.master} of {group.name} is at"
+                f" {group.table.address(group.sync.master)}, and only it says who is in sync",
+            )
     if refused is not None or group is None:
         assert refused is not None
         code, remark = refused

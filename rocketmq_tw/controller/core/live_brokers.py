@@ -1,7 +1,7 @@
 """The books on heartbeats: which brokers are alive, and how far their logs are."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Set
+from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -183,10 +183,6 @@ class LiveBrokers(Generic[Owner]):
     def owns_any(self, owner: Owner) -> bool:
         """Returns whether a broker belongs to this connection."""
         return owner in self._owned
-
-    def owned_by(self, owner: Owner) -> Set[ReplicaKey]:
-        """Returns the brokers that belong to this connection."""
-        return self._owned.get(owner, frozenset())
 
     def counts(self) -> Counter[tuple[str, str]]:
         """Returns how many brokers are alive, by cluster and name."""

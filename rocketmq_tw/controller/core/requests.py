@@ -10,7 +10,7 @@ from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core import decisions, reads
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.election import BrokerLife
-from rocketmq_tw.controller.core.state import ControllerState
+from rocketmq_tw.controller.core.state import ControllerState, Group
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -44,7 +44,7 @@ def write_requests(config: ControllerConfig) -> dict[int, Parse]:
         return make_election(header, config)
 
     return {
-        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: _alter,
+        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: alter,
         RequestCode.CONTROLLER_ELECT_MASTER: elect,
         RequestCode.CONTROLLER_REGISTER_BROKER: register,
         RequestCode.CLEAN_BROKER_DATA: _clean,
@@ -68,11 +68,16 @@ def make_election(header: ElectMasterRequestHeader, config: ControllerConfig) ->
     )
 
 
-def _alter(command: RemotingCommand) -> Decide:
+def alter(
+    command: RemotingCommand, speaks_for_master: Callable[[Group], bool] = lambda group: True
+) -> Decide:
+    """1001; see `decisions.alter_sync_state_set`."""
     header = command.header(AlterSyncStateSetRequestHeader)
     _check_size(command, MAX_SET_BYTES)
     wanted = decode_request(SyncStateSetBody, command.body)
-    return lambda state, life: decisions.alter_sync_state_set(state, header, wanted, life)
+    return lambda state, life: decisions.alter_sync_state_set(
+        state, header, wanted, life, speaks_for_master
+    )
 
 
 def register(command: RemotingCommand, host: str = "") -> Decide:

@@ -19,6 +19,7 @@ from rocketmq_tw.controller.core.events import encode_event
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers
 from rocketmq_tw.controller.core.state import ControllerState, Group, SyncState
 from rocketmq_tw.controller.decider import Decider
+from rocketmq_tw.controller.requests import ControllerRequests
 from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
@@ -81,6 +82,7 @@ def takes_sets_of_former_masters(patch: pytest.MonkeyPatch) -> None:
     accepts(
         patch, ResponseCode.CONTROLLER_INVALID_MASTER, ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH
     )
+    patch.setattr(ControllerRequests, "is_from_master", lambda *_: True)
 
 
 def decides_before_its_log_is_applied(patch: pytest.MonkeyPatch) -> None:

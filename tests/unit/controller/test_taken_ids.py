@@ -240,3 +240,45 @@ def test_a_broker_is_at_home_where_it_has_spoken_for_long() -> None:
     assert not beat("10.9.0.2")
     live.lose("10.9.0.2")
     assert not beat("10.0.0.1"), "where it is registered"
+
+
+def test_only_the_master_says_who_is_in_sync(
+    controllers: Controllers, three: list[AskingBroker], stranger: Process
+) -> None:
+    """A stranger took one that has all messages out of the set, and had another one elected."""
+    before = sync(controllers)
+    with capturedLogs() as logs, pytest.raises(Exception, match=r"10\.0\.0\.1:10911") as refusal:
+        controllers.result(
+            stranger.client.alter_sync_state_set("g", 1, before.master_epoch, [1, 3], before.epoch)
+        )
+    assert refusal.value.code == ResponseCode.CONTROLLER_INVALID_MASTER
+    assert any(STRANGER in formatEvent(event) for event in logs)
+    assert sync(controllers).members == {1, 2, 3}
+    # Nor before it is elected, by words that wait for their turn behind the election.
+    turn = controllers.take_turn("g")
+    three[0].die()
+    early = stranger.client.alter_sync_state_set(
+        "g", 2, before.master_epoch + 1, [2, 3], before.epoch + 1
+    )
+    early.addErrback(lambda failure: failure.value.code)
+    controllers.run(0.1)
+    turn.callback(None)
+    assert controllers.result(early) == ResponseCode.CONTROLLER_INVALID_MASTER
+    controllers.run_until(lambda: sync(controllers).master == 2)
+    assert sync(controllers).members == {2}
+
+
+def test_a_master_behind_another_address_says_who_is_in_sync(controllers: Controllers) -> None:
+    """It is known by where its heartbeats come from, also over another connection."""
+    controllers.leader()
+    behind, again = Process(controllers, "10.9.0.1", 1), Process(controllers, "10.9.0.1", 1)
+    behind.address = "10.0.0.1:10911"
+    controllers.result(behind.client.apply_broker_id("C", "g", 1, "10.0.0.1:10911;1"))
+    behind.register()
+    behind.beat(offset=9)
+    controllers.result(behind.client.elect_master("C", "g", 1))
+    AskingBroker(controllers, 2).come_up()
+    state = sync(controllers)
+    alter = again.client.alter_sync_state_set("g", 1, state.master_epoch, [1, 2], state.epoch)
+    controllers.result(alter)
+    assert sync(controllers).members == {1, 2}
