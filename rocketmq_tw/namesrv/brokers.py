@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -114,11 +115,13 @@ class Holder(NamedTuple):
 
 
 class FormerHolder(NamedTuple):
-    """A broker that is gone, when it was heard of last, and its epoch of the controllers."""
+    """A broker that is gone, when it was heard of last, its epoch of the controllers, and the host
+    that registered it."""
 
     address: str
     heard_at: int
     epoch: int
+    host: str
 
 
 class FormerHolders:
@@ -126,19 +129,32 @@ class FormerHolders:
     took them meanwhile. A stranger that waits for a broker's restart must not keep it out."""
 
     def __init__(self) -> None:
-        #: By name and id; the first that left last.
+        #: By name and id; the last that left last.
         self._left: dict[tuple[str, int], FormerHolder] = {}
+        self._of_host: Counter[str] = Counter()
 
-    def left(self, name: str, broker_id: int, address: str, heard_at: int, epoch: int = 0) -> None:
-        """Notes that a broker is gone; one that only had the place of a former one is not noted."""
+    def left(self, name: str, broker_id: int, holder: FormerHolder) -> None:
+        """Notes that a broker is gone; one that only had the place of a former one is not noted.
+        Where there are too many, one of the host that has most of them is forgotten."""
         key = name, broker_id
         former = self._left.get(key)
-        if former is not None and heard_at - former.heard_at <= RETURN_MS:
+        if former is not None and holder.heard_at - former.heard_at <= RETURN_MS:
             return
-        self._left.pop(key, None)
-        self._left[key] = FormerHolder(address, heard_at, epoch)
-        while len(self._left) > MAX_FORMER or heard_at - self._oldest() > RETURN_MS:
-            del self._left[next(iter(self._left))]
+        self._forget(key)
+        self._left[key] = holder
+        self._of_host[holder.host] += 1
+        while holder.heard_at - self._oldest() > RETURN_MS:
+            self._forget(next(iter(self._left)))
+        if len(self._left) > MAX_FORMER:
+            ((host, _),) = self._of_host.most_common(1)
+            self._forget(next(key for key, one in self._left.items() if one.host == host))
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        former = self._left.pop(key, None)
+        if former is not None:
+            self._of_host[former.host] -= 1
+            if not self._of_host[former.host]:
+                del self._of_host[former.host]
 
     def _oldest(self) -> int:
         """Returns when the first of them was heard of last."""
@@ -158,7 +174,7 @@ class FormerHolders:
         """Notes that a broker is registered."""
         former = self._left.get((name, broker_id))
         if former is not None and former.address == address:
-            del self._left[name, broker_id]
+            self._forget((name, broker_id))
 
 
 class MinIdChange(NamedTuple):

@@ -11,6 +11,7 @@ from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.namesrv.brokers import (
     MAX_EPOCH_STEP,
     BrokerKey,
+    FormerHolder,
     FormerHolders,
     Holder,
     LiveBroker,
@@ -72,7 +73,10 @@ class RouteTable:
         self._on_min_id_change = on_min_id_change
         self._clusters: dict[str, set[str]] = {}
         self._brokers: dict[str, BrokerData] = {}
+        #: The last that registered last.
         self._live: dict[BrokerKey, LiveBroker] = {}
+        #: How many of them each host registered.
+        self._of_host: Counter[str] = Counter()
         #: Broker name -> clusters that it was registered for.
         self._clusters_of: dict[str, set[str]] = {}
         self._former = FormerHolders()
@@ -98,7 +102,9 @@ class RouteTable:
         addresses = {} if group is None else group.broker_addrs
         holder = self._live.get(BrokerKey(new.cluster, addresses.get(new.broker_id, "")))
         if holder is not None and self._is_outdated(new, holder, now_ms):
-            self._forget_live(new.key)
+            outdated = self._live.get(new.key)
+            # With its place under another id: nobody else would ever take that back.
+            self._forget([] if outdated is None else [outdated])
             return MasterAddresses(), iter(())
         self._check_room(new, addresses)
         former = self._live.get(new.key)
@@ -143,6 +149,7 @@ class RouteTable:
             owner=new.owner,
             host=new.host,
         )
+        self._of_host[new.host] += 1
         if smallest_before is not None and MASTER_ID <= new.broker_id < smallest_before:
             self._on_min_id_change(
                 MinIdChange(new.broker_name, dict(addresses), ha_address=new.ha_address)
@@ -160,8 +167,8 @@ class RouteTable:
         for broker_id in [known for known, its in addresses.items() if its == address]:
             del addresses[broker_id]
             if gone is not None:
-                heard_at, epoch = gone.last_update, gone.epoch
-                self._former.left(broker_name, broker_id, address, heard_at, epoch)
+                holder = FormerHolder(address, gone.last_update, gone.epoch, gone.host)
+                self._former.left(broker_name, broker_id, holder)
             self._give_back(broker_name, broker_id, addresses)
         if not addresses:
             del self._brokers[broker_name]
@@ -231,13 +238,13 @@ class RouteTable:
 
     def make_room(self, new: Registration) -> LiveBroker | None:
         """Forgets, and returns, the newest slave of the host that has most members of a full group,
-        where that of `new` has fewer: nobody fills a group for others. None where there is room, or
-        there can be none."""
+        or the newest broker of the host that has most of all where there are as many as there may
+        be; where that of `new` has fewer: nobody fills a group, or all of them, for others. None
+        where there is room, or there can be none."""
         group = self._brokers.get(new.broker_name)
-        if group is None or new.broker_id in group.broker_addrs:
-            return None
-        if len(group.broker_addrs) < MAX_MEMBERS:
-            return None
+        is_known = group is not None and new.broker_id in group.broker_addrs
+        if group is None or is_known or len(group.broker_addrs) < MAX_MEMBERS:
+            return self._make_room_among_all(new)
         clusters = self._clusters_of[new.broker_name]
         slaves = [
             live
@@ -249,6 +256,16 @@ class RouteTable:
         if hosts[new.host] + 1 >= most:
             return None
         (gone,) = self._forget([next(live for live in reversed(slaves) if live.host == host)])
+        return gone
+
+    def _make_room_among_all(self, new: Registration) -> LiveBroker | None:
+        if new.key in self._live or len(self._live) < MAX_BROKERS:
+            return None
+        ((host, most),) = self._of_host.most_common(1)
+        if self._of_host[new.host] + 1 >= most:
+            return None
+        newest_first = reversed(self._live.values())
+        (gone,) = self._forget([next(live for live in newest_first if live.host == host)])
         return gone
 
     def at_address(self, new: Registration, now_ms: int) -> LiveBroker | None:
@@ -295,7 +312,11 @@ class RouteTable:
         if holder is None or holder == new.address:
             return
         live = self._at(holder, self._clusters_of[new.broker_name])
-        if live is not None and live.epoch == new.epoch == 0:
+        if live is None or live.broker_name != new.broker_name:
+            # The address is another one's in another cluster.
+            return
+        if live.epoch == new.epoch == 0:
+            self._forget_displaced(live)
             live.displaced_from = new.broker_id
             self._displaced[new.broker_name, new.broker_id] = live.key
 
@@ -375,15 +396,22 @@ class RouteTable:
     def _forget_live(self, key: BrokerKey) -> LiveBroker | None:
         live = self._live.pop(key, None)
         if live is not None:
-            if live.displaced_from is not None:
-                place = live.broker_name, live.displaced_from
-                if self._displaced.get(place) == key:
-                    del self._displaced[place]
+            self._of_host[live.host] -= 1
+            if not self._of_host[live.host]:
+                del self._of_host[live.host]
+            self._forget_displaced(live)
             keys = self._owned[live.owner]
             del keys[key]
             if not keys:
                 del self._owned[live.owner]
         return live
+
+    def _forget_displaced(self, live: LiveBroker) -> None:
+        """Forgets that an id was taken from a broker, which it would get back."""
+        if live.displaced_from is not None:
+            place = live.broker_name, live.displaced_from
+            if self._displaced.get(place) == live.key:
+                del self._displaced[place]
 
     def _forget_name(self, broker_name: str) -> None:
         self._overruled.discard(broker_name)

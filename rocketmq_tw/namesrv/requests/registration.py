@@ -204,8 +204,8 @@ class RegistrationRequests:
         displaced = self._table.make_room(new)
         if displaced is not None:
             self.log.error(
-                "group {name} is full, and most of it was registered from {host}: {displaced} makes"
-                " room for {address}",
+                "there is no more room for {name}, and most brokers were registered from {host}:"
+                " {displaced} makes room for {address}",
                 name=new.broker_name,
                 host=displaced.host,
                 displaced=displaced.key.address,

@@ -114,6 +114,26 @@ def test_an_older_controller_epoch_at_another_address_is_passed_over(namesrv: An
     assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10921"}}
 
 
+def test_a_member_whose_registration_is_passed_over_leaves_nothing(make_namesrv: Any) -> None:
+    """Its place under another id stayed for good, and while it had the smallest one no slave acted
+    for the master."""
+    namesrv = make_namesrv(support_acting_master=True)
+    master, slave, late = FakePeer(), FakePeer(), FakePeer()
+    acting = {"enableActingMaster": "true"}
+    namesrv.register(peer=master, state_version=6, **acting)
+    namesrv.register(broker_id=2, port=10931, peer=slave, state_version=6, **acting)
+    namesrv.register(broker_id=1, port=10921, peer=late, state_version=5, **acting)
+    assert namesrv.register(port=10921, peer=late, state_version=5, **acting).code == 0
+    found = {"0": "127.0.0.1:10911", "2": "127.0.0.1:10931"}
+    assert namesrv.addresses("T1") == {"broker-a": found}
+    late.lose()
+    namesrv.sent.clear()
+    master.lose()
+    assert {fields["minBrokerId"] for _, fields in namesrv.sent} == {"2"}
+    slave.lose()
+    assert namesrv.server.table.broker_names() == []
+
+
 def test_topics_that_a_broker_no_longer_has(make_namesrv: Any) -> None:
     keeping, deleting = make_namesrv(), make_namesrv(delete_topic_with_broker_registration=True)
     for namesrv in (keeping, deleting):
@@ -663,3 +683,29 @@ def test_nobody_fills_a_group_for_its_members(namesrv: Any, monkeypatch: Any) ->
     assert "10.0.0.66" in formatEvent(event)
     found = namesrv.addresses("T1")["broker-a"]
     assert found["0"] == "10.0.0.1:10911" and found["8"] == "10.0.0.2:10911" and len(found) == 6
+
+
+def test_nobody_fills_the_name_server_for_others(namesrv: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(route_table, "MAX_BROKERS", 6)
+    namesrv.register(peer=FakePeer("10.0.0.1:40000"), **OWNER)
+    stranger = FakePeer("10.0.0.66:40000")
+    for number in range(1, 6):
+        namesrv.register(f"stranger-{number}", port=20000 + number, peer=stranger)
+    with pytest.raises(RequestError, match="6 brokers"):
+        namesrv.register("stranger-6", port=20006, peer=stranger)
+    with capturedLogs() as events:
+        namesrv.register("broker-b", peer=FakePeer("10.0.0.2:1"), **OTHER)
+    (event,) = [event for event in events if event["log_level"].name == "error"]
+    assert "10.0.0.66" in formatEvent(event)
+    names = set(namesrv.server.table.broker_names())
+    assert {"broker-a", "broker-b"} < names and len(names) == 6 and "stranger-5" not in names
+    # Hosts that have as few as others keep theirs.
+    for number in range(3, 7):
+        host = f"10.0.0.{number}"
+        fields = {"brokerAddr": f"{host}:10911", "haServerAddr": f"{host}:10912"}
+        peer = FakePeer(f"{host}:1")
+        if number == 6:
+            with pytest.raises(RequestError, match="6 brokers"):
+                namesrv.register(host, peer=peer, **fields)
+        else:
+            namesrv.register(host, peer=peer, **fields)
