@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 
-from rocketmq_tw.broker.pop.check_points import CheckPointKey, PoppedQueue, popped_offsets
+from rocketmq_tw.broker.pop.check_points import (
+    FOREVER_MS,
+    CheckPointKey,
+    PoppedQueue,
+    popped_offsets,
+)
 from rocketmq_tw.runtime.lazy_heap import LEAST_KEPT, LazyHeap, most_kept
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
@@ -64,11 +69,6 @@ class PendingCheckPoint:
         self.is_reviving = False
         #: The offsets of messages that are on their way to the retry topic.
         self.under_way: set[int] = set()
-
-    @property
-    def due_ms(self) -> int:
-        """When its messages are visible again, in ms."""
-        return self.point.pop_time + self.point.invisible_time
 
 
 class InFlight:
@@ -183,10 +183,12 @@ class PendingCheckPoints:
         first_place: int = NOWHERE,
         *,
         is_local: bool = True,
+        latest_ms: int = FOREVER_MS,
     ) -> None:
-        """Takes in a check point; `is_local`: its messages are of this broker's queues. Each counts
-        for itself, also where one of the same key waits: behind a reset or a crash a queue may be
-        popped again in the same millisecond, and what cannot be revived is stored again."""
+        """Takes in a check point; `is_local`: its messages are of this broker's queues; they are
+        visible again at its time, or at `latest_ms` where that is earlier. Each counts for itself,
+        also where one of the same key waits: behind a reset or a crash a queue may be popped again
+        in the same millisecond, and what cannot be revived is stored again."""
         pending = PendingCheckPoint(key, point, revive_offset, is_local=is_local)
         if pending.waiting:
             former = pending.former = self._by_key.get(key)
@@ -198,7 +200,7 @@ class PendingCheckPoints:
             if len(self._in_order) > self._most_in_order:
                 self._in_order = deque(filter(_waits, self._in_order))
                 self._most_in_order = most_kept(self._in_order)
-            self._by_time.push(pending.due_ms, pending)
+            self._by_time.push(min(point.pop_time + point.invisible_time, latest_ms), pending)
             if first_place != NOWHERE:
                 self._by_place.push(first_place, pending)
             self._in_flight.enter(pending)

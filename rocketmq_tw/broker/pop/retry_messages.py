@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.pop.check_points import new_check_point
 from rocketmq_tw.broker.pop.remote_messages import RemoteMessages, Unreachable
+from rocketmq_tw.broker.pop.revive_queues import LATER_SECONDS
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.config.broker import BrokerConfig
@@ -25,9 +26,6 @@ from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 from rocketmq_tw.wire.permissions import READ, WRITE
 
 _RETRY_QUEUES = 1
-#: Seconds until a check point whose messages cannot be reached is due again, by how often it was
-#: tried; the last one holds for all further times.
-LATER_SECONDS = (10, 20, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
 
 log = Logger()
 

@@ -43,6 +43,9 @@ BATCH_BYTES = 1 << 20
 GRACE_MS = 2_000
 #: Milliseconds until a revival that failed is tried again.
 RETRY_MS = 1_000
+#: Seconds until a check point whose messages cannot be reached is due again, by how often it was
+#: tried; the last one holds for all further times.
+LATER_SECONDS = (10, 20, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
 #: Messages on their way to retry topics at once, of one revive queue.
 MOST_REVIVING = 256
 
@@ -76,6 +79,7 @@ class ReviveQueues:
     ) -> None:
         self._now_ms = host.now_ms
         self._in_slices = host.in_slices
+        self._config = host.config
         self._broker_name = host.config.broker_name
         self._store = store
         self._offsets = offsets
@@ -216,7 +220,14 @@ class ReviveQueues:
                 # The oldest one that was popped: what a filter left out may lie in front of it.
                 first = min(popped_offsets(point), default=0)
                 place = next(place_of(self._store, point.topic, point.queue_id, first), NOWHERE)
-            books.add(key, point, head.queue_offset, place, is_local=is_here)
+            latest_ms = head.store_timestamp + self._longest_ms
+            books.add(key, point, head.queue_offset, place, is_local=is_here, latest_ms=latest_ms)
+
+    @property
+    def _longest_ms(self) -> int:
+        """Returns for how long a check point may hide messages once it is stored: anybody may send
+        one, and what is hidden for years would keep the whole log."""
+        return max(self._config.max_invisible_time_mills, LATER_SECONDS[-1] * 1000)
 
     # Reviving
 

@@ -12,8 +12,10 @@ from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.pops import Popper, pass_time
+from tests.support.pops import REVIVE, Popper, pass_time
 
 HOUR = 3600
 FILE = 8192
@@ -185,3 +187,43 @@ def test_a_level_that_is_no_more_delivers_what_it_has() -> None:
     after.clock.advance(61 * HOUR)
     pass_time(after, 3)
     assert [message.body for message in after.consume()] == [b"waits"]
+
+
+@pytest.mark.parametrize("name", ["broker-a", "another"])
+def test_a_check_point_that_anybody_sent_keeps_the_log_for_so_long_only(name: str) -> None:
+    """Of a message that is hidden for a hundred years."""
+    broker = make_broker(file_reserved_time=1)
+    fill(broker)
+    ok(broker.send(b"hidden"))
+    Popper(broker)
+    waits_in = broker.store.end_offset // FILE * FILE
+    years_ms = 100 * 365 * 24 * HOUR * 1000
+    point = PopCheckPoint(
+        broker_name=name,
+        group="G",
+        topic="Topic",
+        offset_diffs=[0],
+        count=1,
+        pop_time=broker.now_ms(),
+        invisible_time=years_ms,
+        revive_time=broker.now_ms() + years_ms,
+    )
+    ok(broker.send(encode_body(point), topic=REVIVE, properties={"TAGS": "ck"}))
+    fill(broker)
+    pass_hours(broker, 7 * 24 - 1)
+    fill(broker, 1)
+    clean(broker)
+    assert broker.store.min_physical_offset == waits_in
+    pass_hours(broker, 2)
+    pass_time(broker, 5)
+    popper = Popper(broker)
+    popped = popper.pop()
+    # Nobody had popped it; of another broker's message a later check point is made.
+    assert [each.body for each in popped] == [b"hidden"] * (2 if name == "broker-a" else 1)
+    popper.ack(*popped)
+    pass_time(broker, 5)
+    fill(broker)
+    pass_hours(broker, 2)
+    fill(broker, 1)
+    clean(broker)
+    assert broker.store.min_physical_offset > waits_in + FILE
