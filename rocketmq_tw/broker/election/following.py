@@ -106,6 +106,8 @@ class ControllerFollower:
         #: The epoch that it is about to begin as the master, and the last one that it never will.
         self._entering_epoch: int | None = None
         self._given_up_epoch: int | None = None
+        #: The epoch in which this broker, whose disk is too full, saw others that could lead.
+        self._with_room: tuple[int, set[int]] | None = None
         self._failures = 0
         #: Until this time of the clock, in seconds, the controllers are known to know the broker.
         self._registered_until = 0.0
@@ -181,8 +183,7 @@ class ControllerFollower:
         me = self._identity
         if me is None:
             return None
-        told: BrokerReplicasInfo = yield self._leader.sync_state_data([me.broker_name])
-        group = told.replicas_info_table.get(me.broker_name, ReplicasInfo())
+        group = yield self._replicas(me)
         known = {
             (one.broker_id, one.broker_address)
             for one in (*group.in_sync_replicas, *group.not_in_sync_replicas)
@@ -190,6 +191,14 @@ class ControllerFollower:
         }
         others = frozenset(each for each in known if each[0] != me.broker_id)
         return others if len(others) < len(known) else None
+
+    def _replicas(self, me: Identity) -> Deferred[ReplicasInfo]:
+        """Fires with all brokers of the group, none where the controllers do not know it."""
+
+        def read(told: BrokerReplicasInfo) -> ReplicasInfo:
+            return told.replicas_info_table.get(me.broker_name, ReplicasInfo())
+
+        return self._leader.sync_state_data([me.broker_name]).addCallback(read)
 
     @inlineCallbacks
     def _renounce(self, me: Identity) -> Generator[Any, Any, None]:
@@ -245,6 +254,23 @@ class ControllerFollower:
         else:
             yield self._follow(me, group)
             yield self._check_is_known(me, group)
+            if self._candidacy.leads_full:
+                yield self._look_for_room(me, group.master_epoch)
+
+    @inlineCallbacks
+    def _look_for_room(self, me: Identity, epoch: int) -> Generator[Any, Any, None]:
+        """Makes room for another member in sync that lives: whose disk is too full sends no
+        heartbeats while another one leads. What was seen once may be one that has not heard yet who
+        does."""
+        replicas = yield self._replicas(me)
+        others = {one.broker_id for one in replicas.in_sync_replicas if one.alive} - {me.broker_id}
+        former, self._with_room = self._with_room, (epoch, others)
+        if former is not None and former[0] == epoch and former[1] & others:
+            log.warn(
+                "another member of the group has room: this broker leaves it the master's role"
+            )
+            self._with_room = None
+            self._candidacy.another_leads()
 
     @inlineCallbacks
     def _check_is_known(self, me: Identity, group: GroupState) -> Generator[Any, Any, None]:

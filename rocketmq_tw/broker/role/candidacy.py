@@ -31,7 +31,7 @@ class Candidacy:
 
     A disk that is too full keeps it out for `ROOM_PATIENCE` only, if the group has no master
     meanwhile: one that refuses messages still serves readers. Since the next member may be as full,
-    it then stays until another one leads or the disk has room.
+    it then stays until another one leads or could, or the disk has room.
     """
 
     def __init__(self, clock: IReactorTime, health: Health, role: RoleHolder) -> None:
@@ -64,13 +64,19 @@ class Candidacy:
             return health.fails_to_write if is_master else health.unfit_to_lead
         return health.cannot_write if is_master else health.cannot_lead
 
+    @property
+    def leads_full(self) -> bool:
+        """Whether this broker is the master though its disk is too full."""
+        return self._stands_full and self._role.is_master and bool(self._health.cannot_write)
+
     def nobody_leads(self) -> None:
         """The group is seen without a master."""
         if self._is_only_full and not self._stands_full:
             self._patience_over.set_if_unset(ROOM_PATIENCE)
 
     def another_leads(self) -> None:
-        """The group is seen with another broker as its master."""
+        """The group is seen with another broker as its master, or with one that has room and waits
+        to be it."""
         self._patience_over.cancel()
         self._stands_full = False
         self._look()

@@ -239,6 +239,29 @@ def test_a_group_of_full_disks_has_a_master_after_a_restart() -> None:
     assert queues.perm == permissions.READ
 
 
+def test_a_full_master_makes_room_for_who_has_room() -> None:
+    """It was elected while all were full; then somebody frees room, elsewhere."""
+    group = in_sync(2)
+    for number in (1, 2):
+        fill(group, number)
+        group.kill(number)
+    for number in (1, 2):
+        group.start(number)
+    group.run_until(group.masters, SOON)
+    (full,) = group.masters()
+    group.run(20)
+    other = 3 - full
+    group.processes[other].files.capacity = 1 << 40
+    group.run_until(lambda: group.masters() == [other], 2 * SOON)
+    group.send(other, b"goes on")
+    group.run_until(lambda: b"goes on" in group.acknowledged, SOON)
+    epoch = group.brokers[other].broker.role.state.epoch
+    group.run(60)
+    assert group.masters() == [other] == [leader_of(group)]
+    assert group.brokers[other].broker.role.state.epoch == epoch
+    assert group.bodies(other) == [b"kept", b"goes on"]
+
+
 def test_a_full_disk_that_has_room_again_takes_messages_again() -> None:
     group = in_sync(1)
     fill(group, 1)
