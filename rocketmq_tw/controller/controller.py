@@ -81,8 +81,11 @@ class Controller:
         client: IRemotingClient,
         in_thread: InThread,
         random: Random | None = None,
+        *,
+        hears_strangers: bool = True,
     ) -> None:
-        """`live_config` has `config` and what else administrators may read and change."""
+        """`live_config` has `config` and what else administrators may read and change;
+        `hears_strangers`: not only brokers of the cluster are heard as brokers."""
         self._config = config
         self.machine = ControllerMachine()
         self.node = RaftNode(
@@ -96,7 +99,10 @@ class Controller:
         )
         self._waking_time = WakingTime(clock)
         self.live: LiveBrokers[IPeer] = LiveBrokers(
-            self._waking_time.now_ms, self._is_registered, self._registered_at
+            self._waking_time.now_ms,
+            self._is_registered,
+            self._registered_at,
+            hears_strangers=hears_strangers,
         )
         self.decider = Decider(clock, self.node, self.machine, self.live, config)
         notifier = RoleNotifier(client, self.live)

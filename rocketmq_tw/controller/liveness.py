@@ -90,7 +90,7 @@ class BrokerLiveness:
             peer.when_lost(self._lost)
         if is_new:
             self.log.info("{broker} is alive: {standing}", broker=key, standing=standing)
-            if self._live.speaks_from_elsewhere(*key):
+            if self._live.hears_strangers and self._live.speaks_from_elsewhere(*key):
                 self.log.error(
                     "{broker} is registered at {registered}, and {peer} says that it is alive: it"
                     " is elected only where nobody else is there",
@@ -102,6 +102,11 @@ class BrokerLiveness:
 
     def _is_at_home(self, key: ReplicaKey, peer: IPeer) -> bool:
         return is_same_host(self._registered_at(key), peer.address)
+
+    @property
+    def hears_strangers(self) -> bool:
+        """See `BrokerLife`."""
+        return self._live.hears_strangers
 
     def speaks_for(self, peer: IPeer, key: ReplicaKey) -> bool:
         """Whether the heartbeats of a broker come from the host of `peer`."""

@@ -194,7 +194,17 @@ class ControllerRequests:
         """Says that a member that is in sync was registered at another host."""
         group = self._decider.machine.state.group(event.broker_name)
         home = None if group is None else group.sync.moved.get(event.broker_id)
-        if home is not None:
+        if home is not None and not self._liveness.hears_strangers:
+            self.log.info(
+                "{peer} registers broker {number} of {name}, which is in sync, at {address}; it was"
+                " at {home}",
+                peer=peer.address,
+                number=event.broker_id,
+                name=event.broker_name,
+                address=event.broker_address,
+                home=home,
+            )
+        elif home is not None:
             self.log.error(
                 "{peer} registers broker {number} of {name}, which is in sync, at {address}; it was"
                 " at {home}. Until its master says again that it is in sync it is elected only"

@@ -124,6 +124,7 @@ class ControllerService(service.Service):
                 store,
                 self._client,
                 in_thread,
+                hears_strangers=not net.cluster_addresses.strip(),
             )
             controller.start(self._server)
         except (

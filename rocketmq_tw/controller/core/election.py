@@ -18,7 +18,10 @@ class CandidateStanding(NamedTuple):
 
 
 class BrokerLife(Protocol):
-    """Which brokers are alive at the moment of a decision, by their heartbeats."""
+    """Which brokers are alive at the moment of a decision, by their heartbeats. `hears_strangers`:
+    anybody may speak for a broker, and not the cluster's own hosts only."""
+
+    hears_strangers: bool
 
     def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
         """Returns None for a broker that is not alive."""
@@ -61,9 +64,6 @@ def elect(
     others was a moment ago.
     """
 
-    def is_doubtful(broker_id: int) -> bool:
-        return broker_id in moved or life.speaks_from_elsewhere(cluster, name, broker_id)
-
     def is_awaited(broker_id: int) -> bool:
         gone_ms = life.gone_ms(cluster, name, broker_id)
         return gone_ms is not None and gone_ms < WAIT_FOR_KNOWN_MS
@@ -78,7 +78,11 @@ def elect(
             if designated in alive:
                 return designated
             continue
-        known = {key: one for key, one in alive.items() if not is_doubtful(key)}
+        known = {
+            key: one
+            for key, one in alive.items()
+            if not is_doubtful(life, cluster, name, key, moved)
+        }
         others = [key for key in circle if key not in alive and key not in moved]
         if alive and not known and any(map(is_awaited, others)):
             return None
@@ -88,6 +92,16 @@ def elect(
         if known:
             return min(known, key=lambda broker_id: (*_rank(known[broker_id]), broker_id))
     return None
+
+
+def is_doubtful(
+    life: BrokerLife, cluster: str, name: str, broker_id: int, moved: Container[int]
+) -> bool:
+    """Returns whether a broker that is alive may be a stranger with the id of one that was down:
+    it is one of `moved`, or speaks from elsewhere."""
+    if not life.hears_strangers:
+        return False
+    return broker_id in moved or life.speaks_from_elsewhere(cluster, name, broker_id)
 
 
 def _rank(standing: CandidateStanding) -> tuple[int, int, int]:

@@ -70,8 +70,12 @@ class LiveBrokers(Generic[Owner]):
         now_ms: Callable[[], int],
         is_known: Callable[[ReplicaKey], bool],
         registered_at: Callable[[ReplicaKey], str] = lambda key: "",
+        *,
+        hears_strangers: bool = True,
     ) -> None:
-        """`registered_at` returns the address, `host:port`, that a broker is registered with."""
+        """`registered_at` returns the address, `host:port`, that a broker is registered with; for
+        `hears_strangers` see `BrokerLife`."""
+        self.hears_strangers = hears_strangers
         self._now_ms = now_ms
         self._is_known = is_known
         self._registered_at = registered_at

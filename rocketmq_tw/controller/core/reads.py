@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from rocketmq_tw.controller.core.decisions import Decision, is_alive, sync_state_set
-from rocketmq_tw.controller.core.election import BrokerLife
+from rocketmq_tw.controller.core.election import BrokerLife, is_doubtful
 from rocketmq_tw.controller.core.state import FIRST_BROKER_ID, ControllerState, Group
 from rocketmq_tw.wire.bodies.controller import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo
 from rocketmq_tw.wire.codes import ResponseCode
@@ -97,7 +97,4 @@ def groups_to_reelect(state: ControllerState, life: BrokerLife) -> Iterator[str]
 
 
 def _is_doubtful(life: BrokerLife, group: Group, broker_id: int) -> bool:
-    """Returns whether a broker that is alive is so by the word of another host only."""
-    if broker_id in group.sync.moved:
-        return True
-    return life.speaks_from_elsewhere(group.cluster, group.name, broker_id)
+    return is_doubtful(life, group.cluster, group.name, broker_id, group.sync.moved)

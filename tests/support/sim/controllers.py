@@ -73,6 +73,7 @@ class ControllerProcess(Process):
             clock.client(),
             threads,
             Random(self.simulation.chance.randrange(1 << 30)),
+            hears_strangers=not self._cluster_addresses,
         )
         if self._on_apply is not None:
             self._observe(controller, self._on_apply)

@@ -47,6 +47,8 @@ ELECT = RequestCode.CONTROLLER_ELECT_MASTER
 class Alive:
     """Who is alive, by id, at the addresses of `state_of`."""
 
+    hears_strangers = True
+
     def __init__(self, **standings: tuple[int, int, int]) -> None:
         self.standings = {
             int(name[1:]): CandidateStanding(*values) for name, values in standings.items()

@@ -13,6 +13,7 @@ from rocketmq_tw.controller.decider import ControllerMachine
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 from tests.support.sim.controllers import PEERS, AskingBroker, Controllers
+from tests.unit.controller.conftest import group_of_three
 
 STRANGER = "10.66.0.1"
 HUGE = 10**15
@@ -282,3 +283,35 @@ def test_a_master_behind_another_address_says_who_is_in_sync(controllers: Contro
     alter = again.client.alter_sync_state_set("g", 1, state.master_epoch, [1, 2], state.epoch)
     controllers.result(alter)
     assert sync(controllers).members == {1, 2}
+
+
+def test_where_only_the_cluster_is_heard_a_broker_that_moved_is_elected_as_all_others() -> None:
+    """A pod has another address whenever it is started again."""
+    controllers = Controllers(cluster_addresses="10.0.0.0/8")
+    three = group_of_three(controllers)
+    three[1].die()
+    pod = Process(controllers, "10.7.0.9")
+    with capturedLogs() as logs:
+        pod.register()
+        pod.beat(offset=9)
+    texts = [formatEvent(event) for event in logs]
+    assert any("10.7.0.9" in text and "10.0.0.2" in text for text in texts)
+    assert not [event for event in logs if event["log_level"].name == "error"]
+    assert sync(controllers).moved == {2: three[1].address}
+    three[0].die()
+    controllers.run_until(lambda: sync(controllers).master == 2)
+    # Nor does it lose the role to one that never moved.
+    controllers.run(30)
+    assert sync(controllers).master == 2
+
+
+def test_where_only_the_cluster_is_heard_nobody_waits_for_the_others() -> None:
+    controllers = Controllers(cluster_addresses="10.0.0.0/8")
+    three = group_of_three(controllers)
+    for broker in three[1:]:
+        broker.die()
+    pod = Process(controllers, "10.7.0.9")
+    pod.register()
+    pod.beat()
+    three[0].die()
+    controllers.run_until(lambda: sync(controllers).master == 2, 2.0)
