@@ -8,6 +8,7 @@ last was asked for.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from secrets import token_hex
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IReactorTime
 
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.shared_results import SharedResults
 from rocketmq_tw.runtime.slices import Slices
@@ -28,12 +31,14 @@ from rocketmq_tw.wire.headers.tables import TablePartRequestHeader, TablePartRes
 PART_BYTES = 4 << 20
 #: Seconds without a question after which the rest of a table is forgotten.
 KEPT_SECONDS = 30.0
-#: Tables that are kept for those who have not all of them, and bytes of all; the oldest gives way.
+#: Tables that are kept for those who have not all of them, and bytes of all. The oldest of the host
+#: that has most gives way: anybody may ask for one and leave it.
 MOST_KEPT, MOST_KEPT_BYTES = 8, 512 << 20
 
 
 class _Kept(NamedTuple):
     body: bytes
+    host: str
     forget: Alarm
 
 
@@ -52,11 +57,15 @@ class WholeTables:
         self._kept: dict[str, _Kept] = {}
 
     def answer(
-        self, request: RemotingCommand, table: str, prepare: Callable[[], Callable[[], bytes]]
+        self,
+        request: RemotingCommand,
+        peer: IPeer,
+        table: str,
+        prepare: Callable[[], Callable[[], bytes]],
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Fires with the response to `request` that has the whole of `table`, or the part that is
-        asked for: what `prepare` returns makes its bytes, in a thread. Fails with what these
-        functions raise; raises `RequestError` where the rest of a table is forgotten."""
+        """Fires with the response to `request` of `peer` that has the whole of `table`, or the part
+        that is asked for: what `prepare` returns makes its bytes, in a thread. Fails with what
+        these functions raise; raises `RequestError` where the rest of a table is forgotten."""
         asked = request.header(TablePartRequestHeader)
         start = asked.part_from
         if asked.part_of is not None:
@@ -65,7 +74,7 @@ class WholeTables:
         def first(body: bytes) -> RemotingCommand:
             if start is None or len(body) <= self._part_bytes:
                 return request.response(body=body)
-            return self._next(request, self._keep(body), 0)
+            return self._next(request, self._keep(body, host_of(peer.address)), 0)
 
         return self._shared.get(table, lambda: self._in_thread(prepare())).addCallback(first)
 
@@ -74,15 +83,25 @@ class WholeTables:
         for name in list(self._kept):
             self._forget(name)
 
-    def _keep(self, body: bytes) -> str:
+    def _keep(self, body: bytes, host: str) -> str:
         while self._kept and (
             len(self._kept) >= MOST_KEPT
             or sum(len(kept.body) for kept in self._kept.values()) + len(body) > MOST_KEPT_BYTES
         ):
-            self._forget(next(iter(self._kept)))
+            self._make_room(len(body), host)
         name = token_hex(8)
-        self._kept[name] = _Kept(body, Alarm(self._clock, lambda: self._forget(name)))
+        self._kept[name] = _Kept(body, host, Alarm(self._clock, lambda: self._forget(name)))
         return name
+
+    def _make_room(self, size: int, host: str) -> None:
+        """Forgets a table, for one of `size` bytes that `host` asks for."""
+        held: Counter[str] = Counter()
+        for kept in self._kept.values():
+            held[kept.host] += len(kept.body)
+        if host in held:
+            held[host] += size
+        ((greediest, _),) = held.most_common(1)
+        self._forget(next(name for name, kept in self._kept.items() if kept.host == greediest))
 
     def _next(self, request: RemotingCommand, name: str, start: int) -> RemotingCommand:
         kept = self._kept.get(name)

@@ -205,7 +205,7 @@ class AssignmentRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 402: the modes of all groups, for slaves."""
-        return self._whole.answer(request, "modes", self._modes.encoded)
+        return self._whole.answer(request, peer, "modes", self._modes.encoded)
 
     def _mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
         """Returns the mode that was set for the topic and group, or the default; retry topics are

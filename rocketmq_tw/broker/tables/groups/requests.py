@@ -132,7 +132,9 @@ class GroupRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """201: all groups, as slaves and tools copy them."""
         groups = self._groups
-        return self._whole.answer(request, "groups", lambda: partial(groups.encode, groups.table()))
+        return self._whole.answer(
+            request, peer, "groups", lambda: partial(groups.encode, groups.table())
+        )
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """352: one group; one that may be made by its first use is made."""

@@ -125,7 +125,7 @@ class OffsetRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """43: all offsets, as they are in the file."""
-        return self._whole.answer(request, "offsets", self._offsets.encoder)
+        return self._whole.answer(request, peer, "offsets", self._offsets.encoder)
 
     def _logic(
         self, header: QueryConsumerOffsetRequestHeader | UpdateConsumerOffsetRequestHeader

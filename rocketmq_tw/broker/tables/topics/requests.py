@@ -290,7 +290,7 @@ class TopicViewRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """21: all topics and how static ones lie on this broker, as slaves and tools copy them."""
-        return self._whole.answer(request, "topics", self._encoder)
+        return self._whole.answer(request, peer, "topics", self._encoder)
 
     def _encoder(self) -> Callable[[], bytes]:
         table = self._topics.table()

@@ -20,6 +20,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.tables import TablePartRequestHeader
 from tests.support.broker import BrokerInMemory, fired
 from tests.support.master_and_slaves import MasterAndSlaves, Slave
+from tests.support.network import FakePeer
 
 PAIRS = 120_000
 #: Bytes of a frame of the small groups here.
@@ -176,6 +177,25 @@ def test_tables_that_are_kept_have_so_many_bytes(monkeypatch: pytest.MonkeyPatch
     for wanted in (1, 2, 2, 2):
         assert master.request(request(RequestCode.GET_ALL_CONSUMER_OFFSET, part_from=0))
         assert len(master.broker[Tables].whole._kept) == wanted
+
+
+def test_nobody_keeps_a_slave_from_the_rest_of_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By asking for the first parts of many, of which the oldest gave way."""
+    monkeypatch.setattr(whole_tables, "PART_BYTES", 4096)
+    master = BrokerInMemory()
+    fill_offsets(master)
+    slave, stranger = FakePeer("10.0.0.2:4"), FakePeer("10.66.0.1:4")
+    whole, code = master.offsets.encoder()(), RequestCode.GET_ALL_CONSUMER_OFFSET
+    first = master.request(request(code, part_from=0), slave)
+    assert first is not None
+    got, name = first.body, first.ext_fields["partOf"]
+    while len(got) < len(whole):
+        for _ in range(MOST_KEPT + 1):
+            assert master.request(request(code, part_from=0), stranger)
+        answer = master.request(request(code, part_from=len(got), part_of=name), slave)
+        assert answer is not None and answer.code == ResponseCode.SUCCESS, answer
+        got += answer.body
+    assert got == whole
 
 
 def test_a_small_table_comes_as_ever() -> None:
