@@ -106,11 +106,8 @@ class SlaveMetadata(Part):
         # Before this broker makes versions of its own.
         if self._topics_until is None:
             self._topics_until = known_until(self.topics.data_version)
-            place = self.topics.as_of.place
-            if place is not None and place > self._store.end_offset:
-                # A loss of power took what it counts, and other records take these places.
-                self.topics.as_of.cut(self._store.end_offset)
-                self.topics.keep_place().addErrback(reported)
+            # A loss of power may have taken what the place counts.
+            self._end_place_at_log()
 
     def ready(self, state: RoleState) -> None:
         if not state.role.delivers:
@@ -151,12 +148,21 @@ class SlaveMetadata(Part):
     def forget(self) -> None:
         """Forgets what the former master said: there is another one now, and a copy that is under
         way ends."""
+        self._end_place_at_log()
         self._master.end()
         self._master = Scope()
         self._waiting = None
         self._former = _NOTHING
         self._lost = {}
         self._tells_place = False
+
+    def _end_place_at_log(self) -> None:
+        """Has the table be as of no place behind the end of this log: other records take these
+        places, of topics that it does not count."""
+        as_of, end = self.topics.as_of, self._store.end_offset
+        if as_of.is_kept and as_of.place is not None and as_of.place > end:
+            as_of.cut(end)
+            self.topics.keep_place().addErrback(reported)
 
     def is_unserved(self, topic: str) -> bool:
         """Returns whether the master has the topic and this broker leaves it out for its kind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.part import COPY_SECONDS
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
@@ -199,3 +200,21 @@ def test_what_the_master_deleted_or_made_smaller_stays_so() -> None:
     assert new.topics.get("Deleted") is None
     config = new.topics.get("Topic")
     assert config is not None and config.read_queue_nums == 2
+
+
+def test_what_the_former_master_told_of_messages_that_never_came_counts_no_more() -> None:
+    """Stock's tells of its log up to the end; the next master has other messages there."""
+    group, slave = copied()
+    topics = slave.plane.topics
+    # It was told that, and the master died before these messages were sent to anybody.
+    topics.as_of.place = slave.plane.store.end_offset + 100_000
+    fired(topics.keep_place())
+    end = slave.plane.store.end_offset
+    group.stop()
+    slave.part.learned(Master("10.0.0.3:10911", ""))
+    assert topics.as_of.place == end
+    slave.plane.put("Made", b"of the next master")
+    slave.stop()
+    new = BrokerInMemory(slave.plane.files, clock=group.clock, **group.store)
+    new.clock.advance(0.1)
+    assert new.topics.get("Made") is not None
