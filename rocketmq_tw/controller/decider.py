@@ -1,7 +1,9 @@
 """The controller's decisions, one after the other: each looks at a state that has the events of all
 earlier ones about its group. It is the state of the machine that the Raft group feeds."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 from twisted.internet.defer import (
@@ -26,20 +28,25 @@ from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotError
-from rocketmq_tw.runtime.fairness import SerialQueue
+from rocketmq_tw.runtime.fairness import FairSerialQueue
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds that a request waits for its decision, as in stock.
 DECISION_TIMEOUT = 5.0
-#: Decisions that wait for their turn, and as many reads that wait for a majority.
-MAX_WAITING = 1024
+#: Decisions that wait for their turn, and as many reads that wait for a majority; and so many of
+#: them that one host may have.
+MAX_WAITING, MAX_OF_A_HOST = 1024, 512
+#: Who asks for a decision that the controller makes by itself: it finds room however many wait.
+ITSELF = ""
 
 _CODES = {
     Code.NOT_LEADER: ResponseCode.CONTROLLER_NOT_LEADER,
     Code.LEADER_PENDING_FULL: ResponseCode.SYSTEM_BUSY,
     Code.LEADER_TRANSFERRING: ResponseCode.SYSTEM_BUSY,
 }
+
+T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(ControllerState).decode
@@ -87,6 +94,36 @@ def _state_of(data: bytes) -> ControllerState:
         raise SnapshotError(str(error)) from error
 
 
+class _Waiting:
+    """How many requests wait for `what`, of each host."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._of_host: Counter[str] = Counter()
+        self._count = 0
+
+    def enter(self, host: str) -> Callable[[T], T]:
+        """Counts a request until what is returned is called; raises `RequestError` where there are
+        too many."""
+        is_full = self._count >= MAX_WAITING or self._of_host[host] >= MAX_OF_A_HOST
+        if is_full and host != ITSELF:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"too many requests wait for {self._what}: send it again later",
+            )
+        self._count += 1
+        self._of_host[host] += 1
+
+        def leave(result: T) -> T:
+            self._count -= 1
+            self._of_host[host] -= 1
+            if not self._of_host[host]:
+                del self._of_host[host]
+            return result
+
+        return leave
+
+
 class Decider:
     """Decides where this member leads and has applied all that its predecessors left.
 
@@ -109,10 +146,10 @@ class Decider:
         self._node = node
         self._life = life
         self._config = config
-        self._turns = SerialQueue[str]()
+        self._turns = FairSerialQueue[str, str]()
         #: Up to this index the log may have entries whose decision has timed out or failed.
         self._doubtful_end = -1
-        self._waiting = self._reading = 0
+        self._waiting, self._reading = _Waiting("a decision"), _Waiting("an answer")
         self._ready_term: int | None = None
         node.role_listeners.append(self._role_changed)
 
@@ -121,31 +158,22 @@ class Decider:
         """Whether decisions are made here now."""
         return self._node.is_leader and self._ready_term == self._node.core.term
 
-    def decide(self, name: str, make: Decide) -> "Deferred[Decision]":
-        """Fires with the decision on the group of this name once its events are applied; one
-        without events once it is certain that no other leader could have decided meanwhile. Those
-        on different groups do not wait for each other: no event of one group touches another."""
+    def decide(self, name: str, make: Decide, host: str = ITSELF) -> "Deferred[Decision]":
+        """Fires with the decision on the group of this name, which `host` asks for, once its events
+        are applied; one without events once it is certain that no other leader could have decided
+        meanwhile. Those on one group are made in turn for all hosts that ask, and do not wait for
+        those on others: no event of one group touches another."""
         self._check_leads()
-        if self._waiting >= MAX_WAITING:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                "too many requests wait for a decision: send it again later",
-            )
-        self._waiting += 1
-        return self._within_time(self._in_turn(name, make)).addBoth(self._decided)
+        leave = self._waiting.enter(host)
+        return self._within_time(self._in_turn(name, make, host)).addBoth(leave)
 
-    def read(self, make: Decide) -> "Deferred[Decision]":
-        """Fires with the decision on a request that only looks: it sees all that was answered
-        before it came."""
+    def read(self, make: Decide, host: str = ITSELF) -> "Deferred[Decision]":
+        """Fires with the decision on a request of `host` that only looks: it sees all that was
+        answered before it came."""
         self._check_leads()
-        if self._reading >= MAX_WAITING:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                "too many requests wait for an answer: send it again later",
-            )
-        self._reading += 1
+        leave = self._reading.enter(host)
         reading = Deferred.fromCoroutine(self._read(make))
-        return self._within_time(reading).addBoth(self._has_read)
+        return self._within_time(reading).addBoth(leave)
 
     def _check_leads(self) -> None:
         if not self.leads:
@@ -153,8 +181,8 @@ class Decider:
             known = "no leader is known" if leader is None else f"{leader} leads the controllers"
             raise RequestError(ResponseCode.CONTROLLER_NOT_LEADER, f"not the leader: {known}")
 
-    def _in_turn(self, name: str, make: Decide) -> "Deferred[Decision]":
-        return self._turns.run(name, lambda: Deferred.fromCoroutine(self._decide(make)))
+    def _in_turn(self, name: str, make: Decide, host: str) -> "Deferred[Decision]":
+        return self._turns.run(name, host, lambda: Deferred.fromCoroutine(self._decide(make)))
 
     async def _decide(self, make: Decide) -> Decision:
         core = self._node.core
@@ -203,14 +231,6 @@ class Decider:
     def _within_time(self, deciding: "Deferred[Decision]") -> "Deferred[Decision]":
         deciding.addTimeout(DECISION_TIMEOUT, self._clock)
         return deciding.addErrback(self._refused)
-
-    def _decided(self, result: object) -> object:
-        self._waiting -= 1
-        return result
-
-    def _has_read(self, result: object) -> object:
-        self._reading -= 1
-        return result
 
     def _refused(self, failure: Failure) -> Decision:
         error = failure.value

@@ -95,7 +95,8 @@ class Elections:
         request = ElectMasterRequestHeader(broker_name=name)
         for attempt in range(1, self._config.elect_master_max_retry_count + 1):
             try:
-                decision = await self._decider.decide(name, make_election(request, self._config))
+                election = make_election(request, self._config)
+                decision = await self._decider.decide(name, election)
             except RequestError as error:
                 self.log.warn(
                     "{name}: attempt {attempt} at an election: {reason}",

@@ -138,10 +138,12 @@ class ControllerRequests:
             make = parse(request)
             # Nothing of the body is needed any more, and the answer may take its time.
             request.body = b""
+            host = host_of(peer.address)
             if is_write:
-                deciding = self._decider.decide(request.ext_fields.get("brokerName", ""), make)
+                name = request.ext_fields.get("brokerName", "")
+                deciding = self._decider.decide(name, make, host)
             else:
-                deciding = self._decider.read(make)
+                deciding = self._decider.read(make, host)
             return deciding.addCallback(self._answer, request, peer)
 
         return handle

@@ -3,8 +3,8 @@
 Everything here takes a clock or a reactor as an argument and knows nothing of RocketMQ.
 
 Public: `PeriodicCall` (`periodic.py`), `Alarm` (`alarm.py`), `Slices` (`slices.py`), `FairQueue`,
-`SerialQueue` and `SerialTurns` (`fairness.py`), `SharedResults` (`shared_results.py`), `Listeners`
-(`listeners.py`), `Waiters` (`waiters.py`), `Scope` (`scope.py`), `IReactorTurns` and `turns_of`
-(`turns.py`), `InThread` and `in_pool` (`threads.py`), `WakingTime` (`waking_time.py`) and
-`wall_clock_ms` (`clock.py`).
+`SerialQueue`, `SerialTurns` and `FairSerialQueue` (`fairness.py`), `SharedResults`
+(`shared_results.py`), `Listeners` (`listeners.py`), `Waiters` (`waiters.py`), `Scope` (`scope.py`),
+`IReactorTurns` and `turns_of` (`turns.py`), `InThread` and `in_pool` (`threads.py`), `WakingTime`
+(`waking_time.py`) and `wall_clock_ms` (`clock.py`).
 """

@@ -13,6 +13,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 K = TypeVar("K", bound=Hashable)
+S = TypeVar("S", bound=Hashable)
 
 
 def _directly(work: Callable[[], None]) -> None:
@@ -176,25 +177,46 @@ class SerialQueue(Generic[K]):
 
 
 class SerialTurns(Generic[K]):
-    """Does one piece of work at a time, one of each source after the other."""
+    """Does one piece of work at a time, one of each source after the other. `idle` is called when
+    nothing is under way or waits any more."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle: Callable[[], object] = lambda: None) -> None:
         self._one = Serial()
+        self._idle = idle
         self._waiting: dict[K, deque[Callable[[], Any]]] = {}
 
     def run(self, source: K, work: Callable[[], Any]) -> Deferred[Any]:
         """Fires with what `work` returns, called behind all else of `source`, when it has its
-        turn."""
-        done: Deferred[Any] = Deferred()
+        turn. Where it is cancelled, work that waits is not called, and work under way is
+        cancelled."""
+        under_way: list[Deferred[Any]] = []
 
         def piece() -> Deferred[Any]:
-            return maybeDeferred(work).addBoth(done.callback)
+            under_way.append(maybeDeferred(work))
+            return under_way[0].addBoth(done.callback)
 
+        def give_up(_: Deferred[Any]) -> None:
+            if under_way:
+                under_way[0].cancel()
+                return
+            mine = self._waiting[source]
+            mine.remove(piece)
+            if not mine:
+                del self._waiting[source]
+
+        done: Deferred[Any] = Deferred(give_up)
         self._waiting.setdefault(source, deque()).append(piece)
-        self._one.run(self._next)
+        self._one.run(self._next).addCallback(self._ended)
         return done
 
+    def _ended(self, _: None) -> None:
+        if not self._one.is_busy:
+            self._idle()
+
     def _next(self) -> Any:
+        if not self._waiting:
+            # What waited was given up.
+            return None
         source = next(iter(self._waiting))
         mine = self._waiting.pop(source)
         piece = mine.popleft()
@@ -254,3 +276,18 @@ class FewAtOnce(Generic[K]):
         if isinstance(result, Failure):
             self.log.failure("work for {thing}", failure=result, thing=thing)
         self._go_on()
+
+
+class FairSerialQueue(Generic[K, S]):
+    """Work on one thing is done one piece after the other, of each source in turn: nobody waits
+    behind all that another one has asked for. Things do not wait for each other."""
+
+    def __init__(self) -> None:
+        self._busy: dict[K, SerialTurns[S]] = {}
+
+    def run(self, thing: K, source: S, work: Callable[[], Any]) -> Deferred[Any]:
+        """Fires as `SerialTurns.run` does."""
+        turns = self._busy.get(thing)
+        if turns is None:
+            turns = self._busy[thing] = SerialTurns(lambda: self._busy.pop(thing))
+        return turns.run(source, work)

@@ -100,7 +100,7 @@ def decides_before_its_log_is_applied(patch: pytest.MonkeyPatch) -> None:
 
 
 def decides_out_of_turn(patch: pytest.MonkeyPatch) -> None:
-    def decide(decider: Decider, name: str, make: Any) -> Deferred[Decision]:
+    def decide(decider: Decider, name: str, make: Any, host: str) -> Deferred[Decision]:
         return Deferred.fromCoroutine(decider._decide(make))
 
     patch.setattr(Decider, "_in_turn", decide)

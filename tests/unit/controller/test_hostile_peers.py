@@ -20,7 +20,8 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.controller import ElectMasterResponseHeader
-from tests.support.sim.controllers import CLUSTER, AskingBroker, Controllers
+from tests.support.sim.controllers import CLUSTER, PEERS, AskingBroker, Controllers
+from tests.unit.controller.conftest import group_of_three
 
 Make = Callable[..., Controllers]
 
@@ -125,6 +126,67 @@ def test_a_group_of_thousands_is_not_told_all_at_once(monkeypatch: pytest.Monkey
     assert len(set(client.asked)) == 10
     # Of each one only the newest news waits.
     assert len(client.asked) - client.given_up == 10
+
+
+def test_decisions_that_anybody_asks_for_hold_up_no_election(
+    controllers: Controllers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An election that met too many of them was tried again five seconds later, and met the
+    next."""
+    three = group_of_three(controllers)
+    monkeypatch.setattr(decider, "MAX_WAITING", 2)
+    turn = controllers.take_turn("other")
+    stranger = AskingBroker(controllers, 9, "other")
+    answers: list[Any] = []
+    for _ in range(3):
+        stranger.client.elect_master(CLUSTER, "other", 9).addBoth(answers.append)
+    controllers.run(0.1)
+    (refused,) = answers
+    assert refused.value.code == ResponseCode.SYSTEM_BUSY
+    three[0].die()
+    group = controllers.leader().machine.state.group("g")
+    assert group is not None
+    controllers.run_until(lambda: group.sync.master == 2, 2.0)
+    turn.callback(None)
+
+
+def test_nobody_waits_behind_all_that_another_host_asks_about_its_group(
+    controllers: Controllers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand decisions on a group, one after the other, and its next master waited for all."""
+    monkeypatch.setattr(decider, "MAX_OF_A_HOST", 100)
+    three = group_of_three(controllers)
+    leader = controllers.leader()
+    decided: list[str] = []
+    decide = leader.decider._decide
+
+    async def noted(make: Any) -> Decision:
+        decision = await decide(make)
+        decided.append(str(decision.code))
+        return decision
+
+    monkeypatch.setattr(leader.decider, "_decide", noted)
+    turn = controllers.take_turn("g")
+    stranger = controllers.network.client("10.66.0.1")
+    refused: list[RemotingCommand] = []
+    for _ in range(120):
+        command = RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER)
+        command.ext_fields = {"clusterName": CLUSTER, "brokerName": "g", "brokerId": "9"}
+        asking = stranger.request(PEERS[controllers.leader_id()], command, 9)
+        asking.addCallbacks(
+            lambda answer: answer.code == ResponseCode.SYSTEM_BUSY and refused.append(answer),
+            lambda _: None,
+        )
+    controllers.run(0.1)
+    assert len(refused) == 20
+    three[0].die()
+    registering = three[1].client.register_broker(CLUSTER, "g", 2, three[1].address)
+    controllers.run(0.1)
+    turn.callback(None)
+    controllers.result(registering)
+    assert leader.machine.state.sync_states["g"].master == 2
+    # The election and what the next master asks, with one of the stranger's between them.
+    assert decided.count("0") == 2 and decided[:4].count("0") == 2
 
 
 def test_reads_that_wait_have_an_end(

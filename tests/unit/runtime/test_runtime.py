@@ -18,6 +18,7 @@ from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.fairness import (
     Coalesced,
     FairQueue,
+    FairSerialQueue,
     FewAtOnce,
     Serial,
     SerialQueue,
@@ -387,6 +388,22 @@ def test_work_that_fails_in_its_turn_holds_nobody_up() -> None:
         )
         turns.run("b", lambda number=number: number).addCallback(ended.append)  # type: ignore[misc]
     assert ended == [each for number in range(2000) for each in (ZeroDivisionError, number)]
+
+
+def test_work_that_is_given_up_takes_no_turn() -> None:
+    queue, begun = FairSerialQueue[str, str](), list[str]()
+    first: Deferred[None] = Deferred()
+    under_way = queue.run("thing", "a", lambda: first)
+    waiting = [
+        queue.run("thing", source, lambda source=source: begun.append(source))  # type: ignore[misc]
+        for source in ("a", "b", "c", "b")
+    ]
+    others = queue.run("other", "a", lambda: "at once")
+    assert others.result == "at once"
+    for each in (waiting[0], waiting[1], under_way):
+        each.addErrback(lambda failure: failure.trap(CancelledError))
+        each.cancel()
+    assert begun == ["b", "c"] and not queue._busy
 
 
 def test_work_of_one_source_is_serial_and_of_two_is_not() -> None:
