@@ -165,6 +165,7 @@ class Acting(Part):
                 return
             log.info("no master lives, and this broker has the smallest id: it acts for the master")
             self._replicas.hold_tables()
+            self._replicas.close_silent_link()
             yield self._changes.change(attrs.evolve(state, role=Role.ACTING_MASTER))
         elif state.role is Role.ACTING_MASTER and not self._may_act(smallest):
             log.info(

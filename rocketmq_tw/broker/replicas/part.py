@@ -282,6 +282,12 @@ class Replicas(Part):
         """Lets a slave copy its master's tables again."""
         self._tables_held = False
 
+    def close_silent_link(self) -> None:
+        """Closes a slave's link with a master that it takes for gone. Where only what the master
+        sends is lost, that one would go on counting this broker as one that follows it."""
+        if self.slave is not None:
+            self.slave.close_silent_link()
+
     def _announced(self, usual: Handler, request: RemotingCommand, peer: IPeer) -> Any:
         """906 of a master that is about to be back: this broker acts for it no more, and follows it
         from now on."""

@@ -142,6 +142,9 @@ class TableCopier:
         """Returns whether the master has said something over its link in the last `within_ms`."""
         return False
 
+    def close_silent_link(self) -> None:
+        """Closes the link with a master that says nothing; it is made anew by and by."""
+
     def runtime_info(self) -> HARuntimeInfo:
         """Returns what request 907 tells of the link."""
         return HARuntimeInfo()
@@ -232,6 +235,11 @@ class MasterFollower(TableCopier):
         connection = self.client.connection
         link = None if connection is None or not self.client.linked else connection.link
         return link is not None and self.client.now_ms() - link.last_read < within_ms
+
+    def close_silent_link(self) -> None:
+        """See `TableCopier`."""
+        if self.client.connection is not None:
+            self.client.connection.close("the master is silent, and this broker acts for it")
 
     def runtime_info(self) -> HARuntimeInfo:
         """Returns what request 907 tells of the link."""

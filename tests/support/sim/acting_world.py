@@ -26,7 +26,7 @@ from tests.support.network import Trouble
 from tests.support.sim.acting import BEAT_MS, NOT_ACTIVE_MS, SCAN_MS, ActingCluster
 from tests.support.sim.brokers import BrokerProcess, Sender
 from tests.support.sim.checks import Broken
-from tests.support.sim.simulation import Process
+from tests.support.sim.simulation import Process, reproducible
 
 GROUPS = ("a", "b", "c")
 TOPIC, QUEUES, CONSUMERS = "Topic", 4, "G"
@@ -318,11 +318,12 @@ class Outcome(NamedTuple):
 def simulate(seed: int, trace: list[str] | None = None) -> Outcome:
     """Lives through one seed."""
     broken = ""
-    world = ActingWorld(seed, trace)
-    try:
-        world.live()
-    except Broken as error:
-        broken = f"seed {seed}: {error}"
+    with reproducible(seed):
+        world = ActingWorld(seed, trace)
+        try:
+            world.live()
+        except Broken as error:
+            broken = f"seed {seed}: {error}"
     repeated = sum(number > 1 for number in world.read.values())
     return Outcome(
         seed, broken, len(world.acknowledged), repeated, world.acts, world.longest_overlap

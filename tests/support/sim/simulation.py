@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from random import Random
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.wire import command
 from tests.support.broker import Threads
 from tests.support.network import MemoryNetwork, Weather
 from tests.support.sim.clock import EventClock, ProcessClock
@@ -19,6 +24,19 @@ from tests.support.sim.clock import EventClock, ProcessClock
 T = TypeVar("T")
 #: Seconds between two looks at a condition.
 STEP = 0.005
+
+
+@contextmanager
+def reproducible(seed: int) -> Iterator[None]:
+    """What is chosen by chance follows from the seed, whatever the process did before."""
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        # The numbers of requests go into their length, and so on into everything.
+        with patch.object(command, "_next_opaque", count(1).__next__):
+            yield
+    finally:
+        random.setstate(state)
 
 
 class SlowThreads(Threads):

@@ -4,20 +4,16 @@ every call that the clock makes.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.client.controller import ControllerClient
-from rocketmq_tw.wire import command
 from tests.support.network import Trouble
 from tests.support.sim.brokers import CLUSTER, NAME, BrokerProcess
 from tests.support.sim.checks import Broken, ControllerChecks, Decided, GroupChecks
@@ -32,7 +28,7 @@ from tests.support.sim.disks import (
     spoil_for_good,
     struck_kinds,
 )
-from tests.support.sim.simulation import Process, Simulation
+from tests.support.sim.simulation import Process, Simulation, reproducible
 
 STEPS = 14
 #: Seconds within which a group that nothing happens to any more must be well.
@@ -427,15 +423,9 @@ def simulate(
     """One schedule, told in `trace`. Raises `Broken` with the seed in its text."""
     world = World(seed, disks_fail=disks_fail)
     world.trace = [] if trace is None else trace
-    # What brokers choose for themselves.
-    state = random.getstate()
-    random.seed(seed)
     try:
-        # The numbers of requests go into their length, and so on into everything.
-        with patch.object(command, "_next_opaque", count(1).__next__):
+        with reproducible(seed):
             world.live(steps)
     except Broken as broken:
         raise Broken(f"seed {seed}: {broken}") from broken
-    finally:
-        random.setstate(state)
     return world
