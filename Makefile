@@ -95,10 +95,11 @@ servers: jars
 crash: $(STAMP)-test
 	$(BIN)/python -m pytest $(WAITING) tests/crash
 
-#: make jars     fetch the stock jars through Maven, and stock's gRPC clients
+#: make jars     fetch the stock jars through Maven, and stock's gRPC clients; archive the classes
 jars: $(STAMP)-test
 	$(BIN)/python -m tests.support.jars
 	$(BIN)/python -m tests.support.grpc_clients
+	$(BIN)/python -m tests.support.class_archives
 
 #: make interop  the stock jars against ours, both ways
 interop: jars

@@ -31,7 +31,7 @@ from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.cluster import OURS, make_broker, make_name_server
 from tests.support.hosts import Host, HostNetwork, can_enter_own_network, enter_own_network
-from tests.support.jars import driver_classpath
+from tests.support.jars import driver_class_path
 from tests.support.java_client import JavaClients
 from tests.support.load import send_request, send_until_accepted
 from tests.support.processes import BrokerProcess, NameServerProcess, ServerFailed, ServerProcess
@@ -252,7 +252,7 @@ def main() -> int:
     if not can_enter_own_network():
         parser.error("needs unshare, nsenter and ip, and a kernel that lets you make namespaces")
     # What is downloaded must be there before nothing but the servers is on the network.
-    driver_classpath(STOCK)
+    driver_class_path(STOCK)
     enter_own_network(_MODULE, sys.argv[1:])
     seed = options.seed if options.seed is not None else random.randrange(1 << 30)
     home = Path(tempfile.mkdtemp(prefix="rmq-acting-"))

@@ -32,7 +32,7 @@ from tests.support.controlled import ControlledGroup
 from tests.support.controllers import STOCK_VERSION, running_controllers
 from tests.support.elected_brokers import STOCK_IS_STUCK
 from tests.support.hosts import HostNetwork, can_enter_own_network, enter_own_network
-from tests.support.jars import driver_classpath
+from tests.support.jars import driver_class_path
 from tests.support.java_client import JavaClients
 from tests.support.outage_cell import kinds, make_rounds, run_cell
 from tests.support.outages import Outage
@@ -188,7 +188,7 @@ def main() -> int:
     if options.directory is not None:
         options.directory.mkdir(parents=True, exist_ok=True)
     # What is downloaded must be there before nothing but the servers is on the network.
-    driver_classpath(STOCK_VERSION)
+    driver_class_path(STOCK_VERSION)
     enter_own_network(_MODULE, sys.argv[1:])
     status: int = options.run(options)
     return status

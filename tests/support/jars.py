@@ -36,6 +36,10 @@ _OPEN_PACKAGES = (
 )
 
 
+#: The option that names an archive of classes.
+SHARED_ARCHIVE = "-XX:SharedArchiveFile="
+
+
 class DriverRefused(Exception):
     """javac refused a program of the tests."""
 
@@ -64,6 +68,20 @@ def java_command(heap_mb: int, tls_mode: str = "disabled") -> list[str]:
     return command
 
 
+def archive_of(jars: Path) -> Path:
+    """The archive of the classes that programs of a directory of jars load, which need not be
+    there: see `tests.support.class_archives`."""
+    return jars.parent / "archive" / "classes.jsa"
+
+
+def class_path(jars: Path, *more: Path) -> list[str]:
+    """The options of a JVM that give it a directory of jars, then `more` directories of classes. An
+    archive of classes counts only where the class path begins as the one that it was made with."""
+    archive = archive_of(jars)
+    shared = [f"{SHARED_ARCHIVE}{archive}"] if archive.exists() else []
+    return [*shared, "-cp", ":".join([f"{jars}/*", *map(str, more)])]
+
+
 def stock_jars(version: str, profile: str | None = None) -> Path:
     """The directory with the jars of `version`; the first caller downloads them.
 
@@ -79,12 +97,12 @@ def stock_jars(version: str, profile: str | None = None) -> Path:
     return jars
 
 
-def driver_classpath(version: str) -> str:
-    """The class path of the tests' Java driver, compiled against the clients of `version`."""
+def driver_class_path(version: str) -> list[str]:
+    """The class path of the tests' Java driver, compiled against the clients of `version`, as
+    options of a JVM."""
     jars = stock_jars(version)
-    if version.startswith("4."):
-        return f"{compiled(version, DRIVER_SOURCES, jars)}:{jars}/*"
-    return f"{compiled(version, DRIVER_SOURCES, jars, POP_SOURCES)}:{jars}/*"
+    sources = [DRIVER_SOURCES] if version.startswith("4.") else [DRIVER_SOURCES, POP_SOURCES]
+    return class_path(jars, compiled(version, sources[0], jars, *sources[1:]))
 
 
 def compiled(name: str, sources: Path, jars: Path, *more: Path) -> Path:

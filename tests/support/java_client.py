@@ -12,7 +12,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any
 
-from tests.support.jars import driver_classpath, java_command
+from tests.support.jars import driver_class_path, java_command
 from tests.support.stock import ATTEMPTS, UNANSWERED
 from tests.support.wait import LIMIT, PeerFailed, wait_until
 
@@ -47,8 +47,7 @@ class JavaClients:
             f"-Drocketmq.home.dir={home}",
             "-Drocketmq.client.rebalance.waitInterval=500",
             "-Drocketmq.client.rebalance.minInterval=200",
-            "-cp",
-            driver_classpath(version),
+            *driver_class_path(version),
             "Driver",
         ]
         with self._log.open("ab") as log:

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.support.jars import java_command, stock_jars
+from tests.support.jars import class_path, java_command, stock_jars
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.wait import LIMIT, PeerFailed
 
@@ -59,8 +59,7 @@ def stock_java(
         "-XX:MaxDirectMemorySize=512m",
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
-        "-cp",
-        f"{stock_jars(version, profile)}/*",
+        *class_path(stock_jars(version, profile)),
         main_class,
     ]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketmq_tw.wire.codes import ResponseCode
-from tests.support.jars import stock_jars
+from tests.support.jars import SHARED_ARCHIVE, stock_jars
 from tests.support.load import send_request
 from tests.support.ports import ReservedPort
 from tests.support.processes import BrokerProcess, NameServerProcess, ServerProcess
@@ -46,7 +46,9 @@ _TEST_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemory
 def as_in_production(command: list[str], heap_mb: int) -> list[str]:
     """The command of a test's JVM with the collector and compilers that a user runs."""
     kept = [
-        word for word in command if word not in _TEST_JVM and not word.startswith(("-Xms", "-Xmx"))
+        word
+        for word in command
+        if word not in _TEST_JVM and not word.startswith(("-Xms", "-Xmx", SHARED_ARCHIVE))
     ]
     return [kept[0], f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m", *_JVM, *kept[1:]]
 
