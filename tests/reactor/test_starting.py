@@ -18,7 +18,7 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
 from tests.support.load import send_request
-from tests.support.ports import ReservedPort
+from tests.support.ports import BrokerPorts
 from tests.support.remoting import Connection
 
 
@@ -45,26 +45,26 @@ async def test_a_sender_that_comes_while_a_configured_role_is_entered_is_answere
     from twisted.internet import reactor
 
     Slow.entering = Deferred()
-    port = ReservedPort()
+    ports = BrokerPorts()
     broker = BrokerInMemory(
         clock=reactor,  # type: ignore[arg-type]
-        address=port.address,
+        address=ports.listen.address,
         started=False,
         kinds=[*PARTS, Slow],
     )
     started = broker.broker.start()
     while not broker.broker.addresses.port:
         await deferLater(reactor, 0.01)
-    answer = deferToThread(ask, port.address)
+    answers = [deferToThread(ask, port.address) for port in (ports.listen, ports.vip)]
     await deferLater(reactor, 0.2)
-    assert not answer.called and not started.called
+    assert not any(answer.called for answer in answers) and not started.called
     Slow.entering.callback(None)
     await started
     try:
-        assert (await answer).code == ResponseCode.SUCCESS
+        assert [(await answer).code for answer in answers] == [ResponseCode.SUCCESS] * 2
     finally:
         await broker.broker.stop()
-        port.release()
+        ports.release()
 
 
 @pytest_twisted.ensureDeferred

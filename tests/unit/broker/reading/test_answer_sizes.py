@@ -165,21 +165,34 @@ def test_a_peek() -> None:
         assert ok(answer)["restNum"] == "4"
 
 
-def test_a_query_by_key() -> None:
-    broker = with_messages([MIB] * 6, queues=1)
+def queried(broker: BrokerInMemory, key: str, *, is_id: bool = False) -> int:
+    """How many messages the answer to a query has."""
     header = QueryMessageRequestHeader(
-        topic="Topic", key="all", max_num=32, begin_timestamp=0, end_timestamp=1 << 60
+        topic="Topic", key=key, max_num=64, begin_timestamp=0, end_timestamp=1 << 60
     )
-    answer = broker.request(RemotingCommand.request(RequestCode.QUERY_MESSAGE, header))
+    request = RemotingCommand.request(RequestCode.QUERY_MESSAGE, header)
+    if is_id:
+        request.ext_fields["_UNIQUE_KEY_QUERY"] = "true"
+    answer = broker.request(request)
     assert answer is not None
-    assert len(messages_of(answer.body)) == 3
+    found = len(messages_of(answer.body))
+    assert len(answer.body) <= MOST or found == 1
+    return found
+
+
+def test_a_query_by_key() -> None:
+    assert queried(with_messages([MIB] * 6, queues=1), "all") == 3
 
 
 def test_a_query_by_key_of_messages_that_are_larger() -> None:
-    broker = with_messages([10 * MIB] * 2, queues=1)
-    header = QueryMessageRequestHeader(
-        topic="Topic", key="all", max_num=32, begin_timestamp=0, end_timestamp=1 << 60
-    )
-    answer = broker.request(RemotingCommand.request(RequestCode.QUERY_MESSAGE, header))
-    assert answer is not None
-    assert len(messages_of(answer.body)) == 1
+    assert queried(with_messages([10 * MIB] * 2, queues=1), "all") == 1
+
+
+@pytest.mark.parametrize(("size", "most"), [(MIB, 3), (10 * MIB, 1)])
+def test_a_query_by_an_id_that_many_messages_have(size: int, most: int) -> None:
+    """No request names several ids: this one answers with all that have one, as those do that were
+    sent again."""
+    broker = with_messages([], queues=1)
+    for _ in range(6):
+        ok(broker.send(bytes(size), properties={"UNIQ_KEY": "sent-again"}))
+    assert queried(broker, "sent-again", is_id=True) == most
