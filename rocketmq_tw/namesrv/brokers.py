@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -17,14 +16,6 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Milliseconds of silence after which a broker that names no time-out of its own is gone.
 DEFAULT_HEARTBEAT_TIMEOUT = 120_000
-#: Milliseconds for which a broker that is gone may take its place back, and how many of them are
-#: remembered.
-RETURN_MS = 600_000
-MAX_FORMER = 20_000
-#: By how much the controllers' epoch of a place may grow from one address to the next. Each
-#: election adds one, and some may pass while a name server hears of none; what a stranger makes up
-#: must not make all epochs to come count as old.
-MAX_EPOCH_STEP = 100
 #: A name beyond this is no file's name either; "%RETRY%" with the longest group fits.
 MAX_REGISTERED_NAME = 255
 
@@ -100,81 +91,6 @@ class LiveBroker:
         """Returns whether the broker's time-out has passed since it was heard of; `now_ms` is the
         time."""
         return self.last_update + self.heartbeat_timeout < now_ms
-
-
-class Holder(NamedTuple):
-    """A living broker that has the name and id which another one asks for.
-
-    `gives_way`: the other one may have them. It is of the group, of this one's host, and changes
-    its id; it has the next epoch of the controllers that this one has one of; or it had them a
-    short time ago.
-    """
-
-    address: str
-    gives_way: bool
-
-
-class FormerHolder(NamedTuple):
-    """A broker that is gone, when it was heard of last, its epoch of the controllers, and the host
-    that registered it."""
-
-    address: str
-    heard_at: int
-    epoch: int
-    host: str
-
-
-class FormerHolders:
-    """Who had a name and id last and is gone: for `RETURN_MS` it gets them back from others that
-    took them meanwhile. A stranger that waits for a broker's restart must not keep it out."""
-
-    def __init__(self) -> None:
-        #: By name and id; the last that left last.
-        self._left: dict[tuple[str, int], FormerHolder] = {}
-        self._of_host: Counter[str] = Counter()
-
-    def left(self, name: str, broker_id: int, holder: FormerHolder) -> None:
-        """Notes that a broker is gone; one that only had the place of a former one is not noted.
-        Where there are too many, one of the host that has most of them is forgotten."""
-        key = name, broker_id
-        former = self._left.get(key)
-        if former is not None and holder.heard_at - former.heard_at <= RETURN_MS:
-            return
-        self._forget(key)
-        self._left[key] = holder
-        self._of_host[holder.host] += 1
-        while holder.heard_at - self._oldest() > RETURN_MS:
-            self._forget(next(iter(self._left)))
-        if len(self._left) > MAX_FORMER:
-            ((host, _),) = self._of_host.most_common(1)
-            self._forget(next(key for key, one in self._left.items() if one.host == host))
-
-    def _forget(self, key: tuple[str, int]) -> None:
-        former = self._left.pop(key, None)
-        if former is not None:
-            self._of_host[former.host] -= 1
-            if not self._of_host[former.host]:
-                del self._of_host[former.host]
-
-    def _oldest(self) -> int:
-        """Returns when the first of them was heard of last."""
-        return next(iter(self._left.values())).heard_at
-
-    def of(self, name: str, broker_id: int, now_ms: int) -> FormerHolder | None:
-        """Returns who had the name and id a short time ago and is gone."""
-        former = self._left.get((name, broker_id))
-        return former if former and now_ms - former.heard_at <= RETURN_MS else None
-
-    def may_return(self, name: str, broker_id: int, address: str, now_ms: int) -> bool:
-        """Returns whether this address had the name and id a short time ago."""
-        former = self.of(name, broker_id, now_ms)
-        return former is not None and former.address == address
-
-    def came(self, name: str, broker_id: int, address: str) -> None:
-        """Notes that a broker is registered."""
-        former = self._left.get((name, broker_id))
-        if former is not None and former.address == address:
-            self._forget((name, broker_id))
 
 
 class MinIdChange(NamedTuple):

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.namesrv.broker_ids import BrokerIds, BrokerPlace, Holder
 from rocketmq_tw.namesrv.brokers import (
-    MAX_EPOCH_STEP,
     BrokerKey,
-    FormerHolder,
-    FormerHolders,
-    Holder,
     LiveBroker,
     MasterAddresses,
     MinIdChange,
     Registration,
     smallest_id,
 )
+from rocketmq_tw.namesrv.living_brokers import LivingBrokers, newest_of_crowd
 from rocketmq_tw.namesrv.topic_queues import (
     QUEUE_BYTES,
     TopicQueues,
@@ -73,18 +69,10 @@ class RouteTable:
         self._on_min_id_change = on_min_id_change
         self._clusters: dict[str, set[str]] = {}
         self._brokers: dict[str, BrokerData] = {}
-        #: The last that registered last.
-        self._live: dict[BrokerKey, LiveBroker] = {}
-        #: How many of them each host registered.
-        self._of_host: Counter[str] = Counter()
+        self._living = LivingBrokers()
+        self._ids = BrokerIds(self._living)
         #: Broker name -> clusters that it was registered for.
         self._clusters_of: dict[str, set[str]] = {}
-        self._former = FormerHolders()
-        #: Connection -> the brokers that registered over it.
-        self._owned: dict[Any, dict[BrokerKey, None]] = {}
-        #: Name and id -> the living broker that had them and did not answer when another one asked
-        #: for them, while a former holder has them.
-        self._displaced: dict[tuple[str, int], BrokerKey] = {}
         #: Names whose topics' permissions were changed, until a broker of that name registers next.
         self._overruled: set[str] = set()
         self.queues = TopicQueues()
@@ -100,14 +88,14 @@ class RouteTable:
         """
         group = self._brokers.get(new.broker_name)
         addresses = {} if group is None else group.broker_addrs
-        holder = self._live.get(BrokerKey(new.cluster, addresses.get(new.broker_id, "")))
-        if holder is not None and self._is_outdated(new, holder, now_ms):
-            outdated = self._live.get(new.key)
+        holder = self._living.get(BrokerKey(new.cluster, addresses.get(new.broker_id, "")))
+        if holder is not None and self._ids.is_outdated(new, holder, now_ms):
+            outdated = self._living.get(new.key)
             # With its place under another id: nobody else would ever take that back.
             self._forget([] if outdated is None else [outdated])
             return MasterAddresses(), iter(())
         self._check_room(new, addresses)
-        former = self._live.get(new.key)
+        former = self._living.get(new.key)
         if former is not None and former.broker_name != new.broker_name:
             # An address has one name; nobody else would ever take the former one back.
             self.unregister(new.cluster, new.address, former.broker_name)
@@ -125,20 +113,16 @@ class RouteTable:
         # A slave that became master keeps its address: one address has one id.
         for broker_id, address in list(addresses.items()):
             if address == new.address and broker_id != new.broker_id:
-                del addresses[broker_id]
-                self._give_back(new.broker_name, broker_id, addresses)
+                self._ids.give_up(new.broker_name, broker_id, addresses)
         is_first = not addresses.get(new.broker_id)
-        self._displace(new, addresses.get(new.broker_id))
-        addresses[new.broker_id] = new.address
-        self._former.came(new.broker_name, new.broker_id, new.address)
+        self._ids.take(new, addresses, self._clusters_of[new.broker_name])
         is_changed = (
             is_first
             or new.broker_name in self._overruled
             or self.data_version(*new.key) != new.topics.data_version
         )
         self._forget_live(new.key)
-        self._owned.setdefault(new.owner, {})[new.key] = None
-        live = self._live[new.key] = LiveBroker(
+        live = LiveBroker(
             key=new.key,
             broker_name=new.broker_name,
             last_update=now_ms,
@@ -149,7 +133,7 @@ class RouteTable:
             owner=new.owner,
             host=new.host,
         )
-        self._of_host[new.host] += 1
+        self._living.put(live)
         if smallest_before is not None and MASTER_ID <= new.broker_id < smallest_before:
             self._on_min_id_change(
                 MinIdChange(new.broker_name, dict(addresses), ha_address=new.ha_address)
@@ -165,11 +149,7 @@ class RouteTable:
         addresses = group.broker_addrs
         smallest_before = smallest_id(addresses)
         for broker_id in [known for known, its in addresses.items() if its == address]:
-            del addresses[broker_id]
-            if gone is not None:
-                holder = FormerHolder(address, gone.last_update, gone.epoch, gone.host)
-                self._former.left(broker_name, broker_id, holder)
-            self._give_back(broker_name, broker_id, addresses)
+            self._ids.give_up(broker_name, broker_id, addresses, gone)
         if not addresses:
             del self._brokers[broker_name]
             self._forget_name(broker_name)
@@ -184,56 +164,48 @@ class RouteTable:
 
     def lose(self, owner: object) -> list[LiveBroker]:
         """Forgets, and returns, the brokers of a connection that is gone."""
-        return self._forget([self._live[key] for key in self._owned.get(owner, ())])
+        return self._forget(self._living.of(owner))
 
     def expire(self, now_ms: int) -> list[LiveBroker]:
         """Forgets, and returns, the brokers that were silent for too long."""
-        return self._forget([live for live in self._live.values() if live.is_silent(now_ms)])
+        return self._forget(self._living.silent(now_ms))
 
     def heartbeat(self, cluster: str, address: str, now_ms: int) -> None:
         """Notes a sign of life; a broker that is not registered changes nothing by it."""
-        live = self._live.get(BrokerKey(cluster, address))
+        live = self._living.get(BrokerKey(cluster, address))
         if live is not None:
             live.last_update = now_ms
 
     def living(self, cluster: str, address: str) -> LiveBroker | None:
         """Returns the broker that is registered at this address; None where there is none."""
-        return self._live.get(BrokerKey(cluster, address))
+        return self._living.get(BrokerKey(cluster, address))
 
     def data_version(self, cluster: str, address: str) -> DataVersion | None:
         """Returns the version of the topics that a broker registered; None: it has not."""
-        live = self._live.get(BrokerKey(cluster, address))
+        live = self._living.get(BrokerKey(cluster, address))
         return None if live is None else live.data_version
 
     def holder(self, new: Registration, now_ms: int) -> Holder | None:
         """Returns the other living broker that has the name and id of `new`; None where there is
         none, or where its controller epoch is newer, which `register` judges."""
-        live = self._holder_of(new.broker_name, new.broker_id, new.address, now_ms)
-        if live is None or self._is_outdated(new, live, now_ms):
+        group = self._brokers.get(new.broker_name)
+        if group is None:
             return None
-        members = self._brokers[new.broker_name].broker_addrs.values()
-        epoch = self._epoch_of(live, new.broker_id, now_ms)
-        may = new.address in members and new.host == live.host
-        may = may or 0 < epoch < new.epoch <= epoch + MAX_EPOCH_STEP
-        may = may or self._former.may_return(new.broker_name, new.broker_id, new.address, now_ms)
-        return Holder(live.key.address, gives_way=may)
+        clusters = self._clusters_of[new.broker_name]
+        return self._ids.holder(new, group.broker_addrs, clusters, now_ms)
 
-    def contested(
-        self, name: str, broker_id: int, address: str, host: str, now_ms: int
-    ) -> LiveBroker | None:
-        """Returns the living broker of another host that has the name and id to which a member of
-        the group, at `address`, changes; None where there is none, where the epochs of controllers
-        judge between the two, or where the member had them before."""
-        live = self._holder_of(name, broker_id, address, now_ms)
-        if live is None or live.host == host or self._epoch_of(live, broker_id, now_ms):
+    def contested(self, member: BrokerPlace, now_ms: int) -> LiveBroker | None:
+        """Returns the living broker whose id a member of its group changes to and may not have;
+        None where there is none. See `BrokerIds.contested`."""
+        group = self._brokers.get(member.broker_name)
+        if group is None:
             return None
-        if address not in self._brokers[name].broker_addrs.values():
-            return None
-        return None if self._former.may_return(name, broker_id, address, now_ms) else live
+        clusters = self._clusters_of[member.broker_name]
+        return self._ids.contested(member, group.broker_addrs, clusters, now_ms)
 
     def silence(self, silent: LiveBroker) -> None:
         """Forgets a broker that does not answer, where it is registered as it was."""
-        if self._live.get(silent.key) is silent:
+        if self._living.get(silent.key) is silent:
             self._forget([silent])
 
     def make_room(self, new: Registration) -> LiveBroker | None:
@@ -249,87 +221,24 @@ class RouteTable:
         slaves = [
             live
             for broker_id, address in group.broker_addrs.items()
-            if broker_id != MASTER_ID and (live := self._at(address, clusters)) is not None
+            if broker_id != MASTER_ID and (live := self._living.at(address, clusters)) is not None
         ]
-        hosts = Counter(live.host for live in slaves)
-        host, most = hosts.most_common(1)[0] if hosts else ("", 0)
-        if hosts[new.host] + 1 >= most:
-            return None
-        (gone,) = self._forget([next(live for live in reversed(slaves) if live.host == host)])
-        return gone
+        return self._displace(newest_of_crowd(slaves, new.host))
 
     def _make_room_among_all(self, new: Registration) -> LiveBroker | None:
-        if new.key in self._live or len(self._live) < MAX_BROKERS:
+        if new.key in self._living or len(self._living) < MAX_BROKERS:
             return None
-        ((host, most),) = self._of_host.most_common(1)
-        if self._of_host[new.host] + 1 >= most:
-            return None
-        newest_first = reversed(self._live.values())
-        (gone,) = self._forget([next(live for live in newest_first if live.host == host)])
-        return gone
+        return self._displace(self._living.newest_of_crowd(new.host))
+
+    def _displace(self, live: LiveBroker | None) -> LiveBroker | None:
+        self._forget([] if live is None else [live])
+        return live
 
     def at_address(self, new: Registration, now_ms: int) -> LiveBroker | None:
         """Returns what is registered at the address of `new` and alive, in its cluster or under its
         name; None where nothing is."""
         clusters = [new.cluster, *self._clusters_of.get(new.broker_name, ())]
-        return self._living_at(new.address, clusters, now_ms)
-
-    def _holder_of(self, name: str, broker_id: int, address: str, now_ms: int) -> LiveBroker | None:
-        """Returns the living broker that has a name and id, where it is not the one at
-        `address`."""
-        group = self._brokers.get(name)
-        holder = None if group is None else group.broker_addrs.get(broker_id)
-        if holder is None or holder == address:
-            return None
-        return self._living_at(holder, self._clusters_of[name], now_ms)
-
-    def _living_at(self, address: str, clusters: Iterable[str], now_ms: int) -> LiveBroker | None:
-        live = self._at(address, clusters)
-        return live if live and not live.is_silent(now_ms) else None
-
-    def _at(self, address: str, clusters: Iterable[str]) -> LiveBroker | None:
-        known = (self._live.get(BrokerKey(cluster, address)) for cluster in clusters)
-        return next((live for live in known if live), None)
-
-    def _is_outdated(self, new: Registration, holder: LiveBroker, now_ms: int) -> bool:
-        """Whether the epoch of `new` is over, as that of another one at its place says. A former
-        holder without an epoch is of a group without controllers, where none says so."""
-        name, broker_id = new.broker_name, new.broker_id
-        if holder.key == new.key or new.epoch >= self._epoch_of(holder, broker_id, now_ms):
-            return False
-        return new.epoch != 0 or not self._former.may_return(name, broker_id, new.address, now_ms)
-
-    def _epoch_of(self, holder: LiveBroker, broker_id: int, now_ms: int) -> int:
-        """Returns the epoch of the controllers at which the holder of a place counts. One that is
-        far ahead of the former holder's is no election's, and makes no other one count as old."""
-        former = self._former.of(holder.broker_name, broker_id, now_ms)
-        if former is None or former.address == holder.key.address:
-            return holder.epoch
-        return holder.epoch if holder.epoch <= former.epoch + MAX_EPOCH_STEP else former.epoch
-
-    def _displace(self, new: Registration, holder: str | None) -> None:
-        """Notes whose place `new` takes, where no epoch of controllers is the reason."""
-        if holder is None or holder == new.address:
-            return
-        live = self._at(holder, self._clusters_of[new.broker_name])
-        if live is None or live.broker_name != new.broker_name:
-            # The address is another one's in another cluster.
-            return
-        if live.epoch == new.epoch == 0:
-            self._forget_displaced(live)
-            live.displaced_from = new.broker_id
-            self._displaced[new.broker_name, new.broker_id] = live.key
-
-    def _give_back(self, name: str, broker_id: int, addresses: dict[int, str]) -> None:
-        """Gives a free id to the living broker that had it before, and has said nothing since: a
-        former holder took it, and let it go."""
-        key = self._displaced.pop((name, broker_id), None)
-        live = None if key is None else self._live.get(key)
-        if live is None or live.displaced_from != broker_id or live.broker_name != name:
-            return
-        if live.key.address not in addresses.values():
-            live.displaced_from = None
-            addresses[broker_id] = live.key.address
+        return self._living.living_at(new.address, clusters, now_ms)
 
     def _check_room(self, new: Registration, addresses: dict[int, str]) -> None:
         if new.broker_id not in addresses and len(new.topics.topic_config_table) == 1:
@@ -339,7 +248,7 @@ class RouteTable:
                 f"broker {new.broker_name} {new.broker_id} sends one topic and is not registered:"
                 " register with all topics first",
             )
-        if new.key not in self._live and len(self._live) >= MAX_BROKERS:
+        if new.key not in self._living and len(self._living) >= MAX_BROKERS:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{MAX_BROKERS} brokers are registered already"
             )
@@ -385,7 +294,7 @@ class RouteTable:
         master = addresses.get(MASTER_ID)
         if new.broker_id == MASTER_ID or master is None:
             return MasterAddresses()
-        live = self._live.get(BrokerKey(new.cluster, master))
+        live = self._living.get(BrokerKey(new.cluster, master))
         return MasterAddresses() if live is None else MasterAddresses(master, live.ha_address)
 
     def _forget(self, gone: list[LiveBroker]) -> list[LiveBroker]:
@@ -394,24 +303,10 @@ class RouteTable:
         return gone
 
     def _forget_live(self, key: BrokerKey) -> LiveBroker | None:
-        live = self._live.pop(key, None)
+        live = self._living.remove(key)
         if live is not None:
-            self._of_host[live.host] -= 1
-            if not self._of_host[live.host]:
-                del self._of_host[live.host]
-            self._forget_displaced(live)
-            keys = self._owned[live.owner]
-            del keys[key]
-            if not keys:
-                del self._owned[live.owner]
+            self._ids.forget_displaced(live)
         return live
-
-    def _forget_displaced(self, live: LiveBroker) -> None:
-        """Forgets that an id was taken from a broker, which it would get back."""
-        if live.displaced_from is not None:
-            place = live.broker_name, live.displaced_from
-            if self._displaced.get(place) == live.key:
-                del self._displaced[place]
 
     def _forget_name(self, broker_name: str) -> None:
         self._overruled.discard(broker_name)
@@ -471,7 +366,7 @@ class RouteTable:
 
     def is_overruled(self, cluster: str, address: str) -> bool:
         """Whether the topics of a broker have other permissions than it said last."""
-        live = self._live.get(BrokerKey(cluster, address))
+        live = self._living.get(BrokerKey(cluster, address))
         return live is not None and live.broker_name in self._overruled
 
     def collect_route(self, topic: str, route: TopicRouteData) -> Iterator[None]:
@@ -494,7 +389,7 @@ class RouteTable:
 
     def _add_filter_servers(self, broker: BrokerData, servers: dict[str, list[str]]) -> None:
         for address in broker.broker_addrs.values():
-            live = self._live.get(BrokerKey(broker.cluster or "", address))
+            live = self._living.get(BrokerKey(broker.cluster or "", address))
             if live is not None and live.filter_servers:
                 servers[address] = list(live.filter_servers)
 
@@ -519,7 +414,7 @@ class RouteTable:
             if number % _STEP == _STEP - 1:
                 yield
                 if (
-                    self._live.get(new.key) is not live
+                    self._living.get(new.key) is not live
                     or addresses.get(new.broker_id) != new.address
                     or not self._speaks_for_its_name(new, addresses)
                 ):

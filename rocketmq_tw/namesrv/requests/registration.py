@@ -8,10 +8,10 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger, LogLevel
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.namesrv.broker_ids import BrokerPlace, Holder
 from rocketmq_tw.namesrv.brokers import (
     DEFAULT_HEARTBEAT_TIMEOUT,
     BrokerKey,
-    Holder,
     LiveBroker,
     Registration,
     check_address,
@@ -131,13 +131,9 @@ class RegistrationRequests:
     def _contested(self, header: RegisterBrokerRequestHeader, peer: IPeer) -> LiveBroker | None:
         if not self._config.refuse_taken_broker_ids:
             return None
-        return self._table.contested(
-            header.broker_name,
-            header.broker_id,
-            header.broker_addr,
-            host_of(peer.address),
-            self._now_ms(),
-        )
+        host = host_of(peer.address)
+        place = BrokerPlace(header.broker_name, header.broker_id, header.broker_addr, host)
+        return self._table.contested(place, self._now_ms())
 
     @inlineCallbacks
     def _take_contested(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocketmq_tw.namesrv import brokers
-from rocketmq_tw.namesrv.brokers import RETURN_MS, FormerHolder, FormerHolders
+from rocketmq_tw.namesrv import broker_ids
+from rocketmq_tw.namesrv.broker_ids import RETURN_MS, FormerHolder, FormerHolders
 from tests.support.tables import tables_of
 
 ADDRESS = "10.0.0.1:10911"
@@ -25,7 +25,7 @@ def test_former_holders_are_forgotten_once_they_may_not_return() -> None:
 
 def test_nobody_makes_the_others_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """And takes the place of one that is only started again."""
-    monkeypatch.setattr(brokers, "MAX_FORMER", 10)
+    monkeypatch.setattr(broker_ids, "MAX_FORMER", 10)
     former = FormerHolders()
     former.left("broker-a", 0, gone(1))
     for number in range(100):

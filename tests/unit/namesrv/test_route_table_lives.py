@@ -14,6 +14,7 @@ from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.errors import RequestError
+from tests.support.tables import tables_of
 
 
 class Life:
@@ -41,8 +42,8 @@ class Life:
             table.lose(chance.choice(self.owners))
         elif action < 0.9:
             table.expire(self.now)
-        elif table._live:
-            table.silence(chance.choice(list(table._live.values())))
+        elif len(table._living):
+            table.silence(chance.choice(list(table._living._by_key.values())))
 
     def register(self, cluster: str, name: str, address: str) -> None:
         chance, owner = self.chance, self.chance.randrange(len(self.owners))
@@ -77,12 +78,13 @@ class Life:
         for name, group in table._brokers.items():
             for address in group.broker_addrs.values():
                 known = [
-                    table._live.get(BrokerKey(cluster, address))
+                    table._living.get(BrokerKey(cluster, address))
                     for cluster in table._clusters_of[name]
                 ]
                 assert any(live and live.broker_name == name for live in known), (name, address)
-        for (name, broker_id), key in table._displaced.items():
-            live = table._live[key]
+        for (name, broker_id), key in table._ids._displaced.items():
+            live = table._living.get(key)
+            assert live is not None
             assert (live.broker_name, live.displaced_from) == (name, broker_id)
 
 
@@ -95,5 +97,6 @@ def test_who_has_a_place_is_alive(seed: int, monkeypatch: pytest.MonkeyPatch) ->
         life.step()
         life.check()
     life.table.expire(life.now + 1_000_000)
-    for kept in ("_brokers", "_live", "_owned", "_of_host", "_displaced", "_clusters_of"):
-        assert not getattr(life.table, kept), kept
+    rooms = ("RouteTable.", "LivingBrokers.", "BrokerIds.")
+    kept = {name for name, count in tables_of(life.table).items() if count}
+    assert not {name for name in kept if name.startswith(rooms)}
