@@ -271,7 +271,8 @@ def _as_sent(half: Half) -> StoredMessage:
 
 def _as_committed(half: Half) -> StoredMessage:
     """Returns the message that `half` becomes, as a producer would send it: what it is to wait for
-    it waits for at the other broker."""
+    it waits for at the other broker. It says that it is passed on: its type, which that one may
+    check, was checked when it was sent."""
     properties = {
         name: value for name, value in half.properties.items() if name not in _BROKERS_OWN
     }
@@ -280,7 +281,7 @@ def _as_committed(half: Half) -> StoredMessage:
     return msgspec.structs.replace(
         message,
         sys_flag=message.sys_flag & ~TRANSACTION_ROLLBACK,
-        properties=join_properties(properties),
+        properties=join_properties(properties | {props.TRANSFER_FLAG: "true"}),
         prepared_transaction_offset=0,
         parsed=None,
     )

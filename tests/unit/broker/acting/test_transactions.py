@@ -161,6 +161,29 @@ def test_a_decision_about_one_that_did_not_move_is_carried_out(decision: int) ->
     assert halves(other)[b"y"] == 1
 
 
+@pytest.mark.parametrize("properties", [{}, {"DELAY": "1"}, {"__SHARDINGKEY": "k"}])
+def test_a_commit_before_it_moved_is_taken_where_topics_are_typed(
+    properties: dict[str, str],
+) -> None:
+    """The other broker looks at the type of what is sent, and this is a half message no more."""
+    cluster = ActingCluster(
+        settings={"enable_topic_message_type_check": True, "enable_mixed_message_type": True}
+    )
+    typed: Any = {"attributes": {"+message.type": "TRANSACTION"}}
+    for name in ("a", "b"):
+        cluster.start_group(name).add_topic("Topic", **typed)
+    cluster.run(8)
+    sent = begin(cluster.broker("a", 0), b"x", **properties)
+    refusing = refuse_all(cluster, "a", b"x")
+    slave = lose_master(cluster, "a")
+    cluster.run(2.5)
+    refusing.refused = set()
+    answer = decide(cluster, slave, end_request(sent, COMMIT))
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    cluster.run(5)
+    assert came(cluster, "b") == Counter([b"x"]) and not halves(cluster.broker("b", 0))
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 def test_what_is_refused_for_a_while_moves_later(at_once: bool) -> None:
     cluster = cluster_of("a", "b")
