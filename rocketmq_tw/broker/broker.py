@@ -48,6 +48,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.config.heartbeats import check_heartbeats
 from rocketmq_tw.metrics.instruments import Metric, labelled
 from rocketmq_tw.net.interfaces import RequestCheck
 from rocketmq_tw.net.server_metrics import MetricsLog
@@ -135,6 +136,9 @@ class Broker:
     def start(self) -> Generator[Any, Any, None]:
         """Fails with what the configuration, the store or a port refuses; then `stop` cleans up."""
         state = configured_role(self.config, self._host.store_config)
+        warning = check_heartbeats(self.config)
+        if warning:
+            log.warn("{text}", text=warning)
         ip1 = self.config.broker_ip1
         self.addresses.ip = yield self._host.in_thread(lambda: resolve(ip1))
         yield self._life.start()

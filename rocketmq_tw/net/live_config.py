@@ -7,8 +7,10 @@ controller. What a key accepts, and whether it may change at all, stands at its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
+import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -18,6 +20,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import Change, NotChangeable, apply_changes, plan_changes
 from rocketmq_tw.config.container import BrokerContainerConfig
 from rocketmq_tw.config.controller import ControllerConfig
+from rocketmq_tw.config.heartbeats import check_heartbeats
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.properties import (
     ConfigError,
@@ -68,12 +71,16 @@ class ConfigRules:
     shows_paths: bool
     #: The response code for a value that a key does not accept.
     wrong_value: ResponseCode
+    #: Returns what to warn of where values of several keys hardly fit, or an empty text; raises
+    #: `ConfigError` where they do not.
+    check: Callable[[Any], str] = lambda config: ""
 
 
 BROKER_RULES = ConfigRules(
     frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"}),
     shows_paths=True,
     wrong_value=ResponseCode.INVALID_PARAMETER,
+    check=check_heartbeats,
 )
 CONTAINER_RULES = ConfigRules(
     frozenset({"brokerConfigPaths", "configBlackList", "rocketmqHome"}),
@@ -131,6 +138,7 @@ class LiveConfig:
     def _update(self, body: bytes, peer: IPeer) -> Deferred[None]:
         changes = self._plan(body)
         self._check_who_asks(changes, peer)
+        warning = self._check_together(changes)
         texts = {change.key.name: change.text for change in changes}
 
         def written(_: None) -> None:
@@ -141,6 +149,8 @@ class LiveConfig:
                 peer=peer.address,
                 changes=", ".join(said) or "nothing",
             )
+            if warning:
+                log.warn("{text}", text=warning)
 
         return self._write(texts).addCallback(written)
 
@@ -161,6 +171,20 @@ class LiveConfig:
             return plan_changes(self._configs, wanted, self._blocked())
         except NotChangeable as error:
             raise RequestError(ResponseCode.NO_PERMISSION, f"{error} ({WHERE_LISTED})") from error
+        except ConfigError as error:
+            raise RequestError(self._rules.wrong_value, str(error)) from error
+
+    def _check_together(self, changes: Sequence[Change]) -> str:
+        """Returns what to warn of once the changes are made; raises `RequestError` where they do
+        not fit the other keys."""
+        config, check = self._config, self._rules.check
+        own = {each.key.attribute: each.value for each in changes if each.config is config}
+        if not own:
+            return ""
+        try:
+            warning = check(msgspec.structs.replace(config, **own))
+            # What a start or a former change has warned of is no news.
+            return "" if warning == check(config) else warning
         except ConfigError as error:
             raise RequestError(self._rules.wrong_value, str(error)) from error
 

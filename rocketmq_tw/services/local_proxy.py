@@ -11,6 +11,7 @@ from rocketmq_tw.broker.cluster.addresses import named_config, resolve
 from rocketmq_tw.broker.role.state import check_controllers_named, configured_role
 from rocketmq_tw.broker.writing.group_log import group_settings
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.heartbeats import check_heartbeats
 from rocketmq_tw.config.load import Derived, Loaded, Notice, load
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import Setting
@@ -47,6 +48,7 @@ class LocalProxyOptions(NamesrvAddressOptions):
         config, store_config = loaded[BrokerConfig], loaded[MessageStoreConfig]
         configured_role(config, store_config)
         check_controllers_named(config)
+        check_heartbeats(config)
         if store_config.enable_dledger_commit_log:
             group_settings(config, store_config)
 

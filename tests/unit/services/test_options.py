@@ -144,6 +144,11 @@ ENFORCING = ("-o", "tls.server.mode=enforcing", "-o", "tls.test.mode.enable=fals
         (broker.Options, ("-o", "brokerIP1=nowhere.invalid"), "nowhere.invalid is not known"),
         (broker.Options, ("-o", "enableControllerMode=true"), "without controllerAddr"),
         (
+            standalone.Options,
+            ("-o", "enableSlaveActingMaster=true", "-o", "brokerHeartbeatInterval=10000"),
+            "brokerHeartbeatInterval=10000 with brokerNotActiveTimeoutMillis=10000: the broker",
+        ),
+        (
             broker.Options,
             ("-o", "enableDLegerCommitLog=true", "-o", "dLegerPeers=n0-127.0.0.1:1",
              "-o", "dLegerGroup=g", "-o", "dLegerSelfId=n7"),

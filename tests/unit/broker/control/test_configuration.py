@@ -58,6 +58,40 @@ def test_a_forbidden_change_changes_nothing(
 
 
 @pytest.mark.parametrize(
+    ("mode", "gone_after"),
+    [
+        ("enable_slave_acting_master", "brokerNotActiveTimeoutMillis"),
+        ("enable_controller_mode", "controllerHeartBeatTimeoutMills"),
+    ],
+)
+def test_heartbeats_have_room_in_the_time_after_which_a_broker_is_gone(
+    mode: str, gone_after: str
+) -> None:
+    keys = {mode: True, "controller_addr": "127.0.0.1:1", "broker_heartbeat_interval": 4_000}
+    with capturedLogs() as logs:
+        broker = BrokerInMemory(broker=keys)
+
+        def warnings() -> list[str]:
+            found = [text for text in map(formatEvent, logs) if "is more than a third of" in text]
+            logs.clear()
+            return found
+
+        assert len(warnings()) == 1, "a start warns"
+        broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"traceOn=false")
+        broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerHeartbeatInterval=3000")
+        assert not warnings(), "the first has nothing to do with it, the second is well"
+        broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerHeartbeatInterval=5000")
+        (said,) = warnings()
+    assert said.startswith(f"brokerHeartbeatInterval=5000 is more than a third of {gone_after}=")
+    for key, value in ((gone_after, 5_000), ("brokerHeartbeatInterval", 10_000)):
+        text = f"traceOn=true\n{key}={value}".encode()
+        with refused(ResponseCode.INVALID_PARAMETER) as refusal:
+            fired(broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text))
+        assert f"with {gone_after}=" in refusal.value.remark
+    assert not broker.config.trace_on and broker.config.broker_heartbeat_interval == 5_000
+
+
+@pytest.mark.parametrize(
     ("text", "accepted"),
     [
         ("brokerPermission=8", "give an integer from 0 to 7"),
