@@ -37,6 +37,8 @@ KEYS = {
     "totalReplicas": "2",
 }
 TOPIC, QUEUES, COUNT, WORK_MS = "Orders", 4, 100, 20
+#: A group without members.
+GONE = "Gone"
 
 
 def start_group(
@@ -81,12 +83,40 @@ def numbers(consumer: PushConsumer) -> dict[int, list[int]]:
     return found
 
 
-def test_an_orderly_consumer_goes_on_and_nothing_is_skipped(
+def offsets(broker: BrokerProcess, group: str) -> list[int | None]:
+    """How far a broker has a group in each queue; None where it consumed nothing."""
+    return [committed_offset(broker.address, group, TOPIC, queue) for queue in range(QUEUES)]
+
+
+def told(java: JavaClients, names: NameServerProcess, group: str) -> list[list[str]]:
+    """What mqadmin tells of each queue of the topic, and of how far a group has come."""
+    commands = f"topicStatus -t {TOPIC}", f"consumerProgress -g {group}"
+    printed = [java.mqadmin_done(*each.split(), "-n", names.address) for each in commands]
+    rows = [line.split() for text in printed for line in text.splitlines()]
+    return [row for row in rows if "a" in row[:2]]
+
+
+def leave_a_group(
+    java: JavaClients, names: NameServerProcess, master: BrokerProcess, slave: BrokerProcess
+) -> None:
+    """A group consumes what is there and goes; returns once the slave has what is left of it."""
+    with java.consumer(names.address, GONE, {TOPIC: "*"}) as member:
+        member.received(1)
+        member.stop()
+    wait_until(lambda: names.routes(f"%RETRY%{GONE}", [slave]), "the copy of the topic")
+    wait_until(
+        lambda: 1 in offsets(slave, GONE) and offsets(slave, GONE) == offsets(master, GONE),
+        "the copy of the offsets",
+    )
+
+
+def test_an_orderly_consumer_goes_on_nothing_is_skipped_and_tools_say_so(
     jvms: dict[str, JavaClients], tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
         names = stack.enter_context(make_name_server(OURS, tmp_path / "names", NAMES))
         master, slave = start_group(OURS, tmp_path, names, stack)
+        leave_a_group(jvms["5.3.3"], names, master, slave)
         producer = stack.enter_context(jvms["5.3.3"].producer(names.address))
         consumer = stack.enter_context(
             jvms["5.3.3"].consumer(names.address, "G", {TOPIC: "*"}, orderly=True, workMs=WORK_MS)
@@ -96,6 +126,9 @@ def test_an_orderly_consumer_goes_on_and_nothing_is_skipped(
                 producer.send({"topic": TOPIC, "body": str(number)}, queue=queue)
         wait_until(lambda: any(len(its) > 20 for its in numbers(consumer).values()), "some")
         wait_until(lambda: log_end(slave) == log_end(master), "the copy")
+        before = {version: told(java, names, GONE) for version, java in jvms.items()}
+        for rows in before.values():
+            assert len(rows) == 2 * QUEUES, rows
         master.kill()
         wait_until(
             lambda: all(
@@ -107,6 +140,14 @@ def test_an_orderly_consumer_goes_on_and_nothing_is_skipped(
         for queue, came in numbers(consumer).items():
             steps = [(one, other) for one, other in itertools.pairwise(came) if other > one + 1]
             assert not steps, f"queue {queue} skips: {steps}"
+        for version, java in jvms.items():
+            assert told(java, names, GONE) == before[version]
+        wait_until(
+            lambda: offsets(slave, "G") == [COUNT + 1, *[COUNT] * (QUEUES - 1)], "the commits"
+        )
+        for java in jvms.values():
+            left = java.mqadmin_done("consumerProgress", "-g", "G", "-n", names.address)
+            assert "Diff Total: 0" in left, left
 
 
 def commit(broker: BrokerProcess, offset: int) -> None:
