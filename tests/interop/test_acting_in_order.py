@@ -118,17 +118,17 @@ def test_an_orderly_consumer_goes_on_nothing_is_skipped_and_tools_say_so(
         master, slave = start_group(OURS, tmp_path, names, stack)
         leave_a_group(jvms["5.3.3"], names, master, slave)
         producer = stack.enter_context(jvms["5.3.3"].producer(names.address))
-        consumer = stack.enter_context(
-            jvms["5.3.3"].consumer(names.address, "G", {TOPIC: "*"}, orderly=True, workMs=WORK_MS)
-        )
         for number in range(COUNT):
             for queue in range(QUEUES):
                 producer.send({"topic": TOPIC, "body": str(number)}, queue=queue)
-        wait_until(lambda: any(len(its) > 20 for its in numbers(consumer).values()), "some")
         wait_until(lambda: log_end(slave) == log_end(master), "the copy")
         before = {version: told(java, names, GONE) for version, java in jvms.items()}
         for rows in before.values():
             assert len(rows) == 2 * QUEUES, rows
+        consumer = stack.enter_context(
+            jvms["5.3.3"].consumer(names.address, "G", {TOPIC: "*"}, orderly=True, workMs=WORK_MS)
+        )
+        wait_until(lambda: any(len(its) > 20 for its in numbers(consumer).values()), "some")
         master.kill()
         wait_until(
             lambda: all(
