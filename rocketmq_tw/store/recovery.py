@@ -322,7 +322,25 @@ class Recovery:
                 f" offset in {head.topic}/{head.queue_id}: left out"
             )
             return False
+        self._note_odd_place(queue, head, report)
         return True
+
+    def _note_odd_place(
+        self, queue: ConsumeQueue, head: RecordHead, report: RecoveryReport
+    ) -> None:
+        """Notes a record that contradicts its queue: no checksum covers the place that it says.
+        Which of two is the wrong one cannot be known here, so it is taken as it stands."""
+        offset, end = head.queue_offset, queue.max_offset
+        told = f"record at {head.physical_offset}: it says that it is {offset} of"
+        told += f" {head.topic}/{head.queue_id}"
+        if offset < end:
+            unit = queue.unit(offset)
+            if unit is not None and unit.position != head.physical_offset and not unit.is_filler:
+                report.note(f"{told}, as the one at {unit.position} does: left out")
+        elif offset > end and queue.max_physical >= 0:
+            report.note(f"{told}, which had come to {end}: what is between is nowhere")
+        elif offset > end and self._start == self._log.min_offset == 0:
+            report.note(f"{told}, which nothing else is in, though the log begins at 0")
 
     def _make_log_durable(self) -> None:
         """Before anything is removed because of it."""

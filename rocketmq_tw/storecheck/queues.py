@@ -316,7 +316,7 @@ class QueueCheck:
         self._at(
             queue, "offset-twice", offset,
             f"the record at {record.position} has queue offset {offset}, which another one had"
-            " before it", Remedy.REPAIR,
+            " before it", Remedy.RESTORE,
         )  # fmt: skip
         return False
 

@@ -53,10 +53,13 @@ class TableCheck:
         if os.path.exists(path):
             return
         has_copy = os.path.exists(f"{path}.bak")
+        then = (
+            "its .bak is read in its place"
+            if has_copy
+            else "the broker would know of topics what their messages show"
+        )
         self._findings.add(
-            "table", f"config/{_TOPICS}", None,
-            "it is missing, and there are queues: "
-            + ("its .bak is read in its place" if has_copy else "the broker would know no topic"),
+            "table", f"config/{_TOPICS}", None, f"it is missing, and there are queues: {then}",
             Remedy.START if has_copy else Remedy.RESTORE,
         )  # fmt: skip
 

@@ -139,8 +139,9 @@ class SlaveMetadata(Part):
         if not found:
             return
         self.log.warn(
-            "the former master did not tell of these topics any more: they get the queues that"
-            " their messages show, change them as needed (rmqadmin updateTopic): {topics}",
+            "the log has messages of topics that neither topics.json nor a former master told of:"
+            " they get the queues that their messages show, change them as needed (rmqadmin"
+            " updateTopic): {topics}",
             topics=", ".join(f"{one.topic_name} ({one.write_queue_nums})" for one in found),
         )
         self.topics.add_found(found)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rocketmq_tw.broker.tables.topics.requests import MAX_QUEUES
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.runtime.slices import every
@@ -44,7 +45,8 @@ def find_missed(
     """Adds to `found` the topics that `topics` lacks, or has with too few queues, though `store`
     has messages of them from `since` on; in steps. They get the queues that have messages, no
     further ones: another member may know how many the topic has, and consumers of one that leads
-    next would not read what came into more."""
+    next would not read what came into more. A queue that no topic may have is of a damaged
+    record."""
     for number, topic in enumerate(store.queue_topics()):
         if every(number):
             yield
@@ -56,7 +58,7 @@ def find_missed(
             (
                 each
                 for each in store.queue_ids(topic)
-                if each >= count and _has_since(store, topic, each, since)
+                if count <= each < MAX_QUEUES and _has_since(store, topic, each, since)
             ),
             default=-1,
         )

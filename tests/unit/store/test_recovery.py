@@ -119,6 +119,33 @@ def test_bit_flip_in_a_queue_offset(files: MemoryFiles, flipped: int) -> None:
     assert any("queue offset" in note for note in store.report.notes)
 
 
+@pytest.mark.parametrize(
+    ("wrong_id", "said"),
+    [
+        (1, ["it says that it is 1 of Topic/1, as the one at", "2 of Topic/0, which had come"]),
+        (7, ["1 of Topic/7, which nothing else is in", "2 of Topic/0, which had come to 1"]),
+    ],
+)
+def test_a_queue_id_that_changed_is_told(
+    files: MemoryFiles, wrong_id: int, said: list[str]
+) -> None:
+    """No checksum covers it: a start takes the record as it stands, where the queues are made
+    again from the log."""
+    store = open_store(files)
+    put(store, *[make_message(b"%d" % number, queue_id=number % 3) for number in range(9)])
+    store.close()
+    log = f"{ROOT}/commitlog/00000000000000000000"
+    data = files.read(log)
+    starts = [at for at in range(len(data)) if data.startswith(MAGIC, at)]
+    overwrite(files, log, starts[3] + 8, wrong_id.to_bytes(4, "big"))
+    for queue_id in range(3):
+        files.remove(f"{ROOT}/consumequeue/Topic/{queue_id}/00000000000000000000")
+    store = open_store(killed(files))
+    assert store.report is not None
+    for text in said:
+        assert any(text in note for note in store.report.notes), store.report.notes
+
+
 @pytest.mark.parametrize("number", [1, 2, 4])
 def test_a_queue_offset_that_became_0_ends_no_queue(files: MemoryFiles, number: int) -> None:
     bodies = filled(6, files)

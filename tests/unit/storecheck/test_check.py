@@ -162,6 +162,16 @@ def test_a_wrong_place_is_one_finding(at: int, said: str, root: Path) -> None:
     assert summary.mends == [(position, 2, 16)]
 
 
+def test_a_place_that_two_records_have_is_mended_by_no_repair(root: Path) -> None:
+    """The queues are made of it, and the second record is in none."""
+    path, start = record_of(root, 50)
+    change(path, start + PLACE_AT, (1).to_bytes(4, "big"))
+    shutil.rmtree(root / "consumequeue")
+    open_again(root).close()
+    twice = [finding for finding in found_in(root)[1] if finding.kind == "offset-twice"]
+    assert [finding.remedy for finding in twice] == [Remedy.RESTORE]
+
+
 def test_a_wrong_queue_offset_without_a_unit_is_one_finding(root: Path) -> None:
     path, start = record_of(root, 50)
     change(path, start + PLACE_AT + 15, b"\xef")

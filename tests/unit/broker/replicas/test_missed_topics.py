@@ -169,6 +169,17 @@ def test_a_slave_that_acts_for_its_master_has_them_meanwhile() -> None:
     assert slave.plane.topics.get("Made") is not None
 
 
+def test_a_damaged_record_gives_no_topic_a_million_queues() -> None:
+    group, slave = copied()
+    for queue_id in (5, 1_000_000):
+        group.master.plane.put("Topic", b"of a queue", queue_id=queue_id)
+    ok(group.send(b"has the slave told of all"))
+    pass_time(group, 0.05)
+    group.stop()
+    config = promoted(slave).topics.get("Topic")
+    assert config is not None and config.read_queue_nums == config.write_queue_nums == 6
+
+
 def test_retry_and_dead_letter_topics_have_one_queue() -> None:
     group, slave = copied()
     for topic in (retry_topic("G"), dlq_topic("G"), "%LMQ%light", "rmq_sys_own"):
