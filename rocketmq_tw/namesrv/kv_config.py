@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.net.changes import changed
+from rocketmq_tw.net.changes import changed, said_once_made
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread, at_once
@@ -158,9 +158,11 @@ class KvRequests:
     def put(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """100: sets a value; raises, or fails, as `KvConfig.put` does."""
         header = request.header(PutKVConfigRequestHeader)
-        self._say(peer, header.namespace, header.key, header.value)
+        before = self._kv.get(header.namespace, header.key)
         kept = self._kv.put(header.namespace, header.key, header.value)
-        return kept.addCallback(lambda _: request.response())
+        return self._said(kept, peer, header, header.value, before).addCallback(
+            lambda _: request.response()
+        )
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """101: a value; QUERY_NOT_FOUND where there is none."""
@@ -176,18 +178,29 @@ class KvRequests:
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """102: removes a value; success also where there is none."""
         header = request.header(DeleteKVConfigRequestHeader)
-        self._say(peer, header.namespace, header.key, None)
+        before = self._kv.get(header.namespace, header.key)
         kept = self._kv.delete(header.namespace, header.key)
-        return kept.addCallback(lambda _: request.response())
+        return self._said(kept, peer, header, None, before).addCallback(
+            lambda _: request.response()
+        )
 
-    def _say(self, peer: IPeer, namespace: str, key: str, value: str | None) -> None:
-        log.info(
+    @staticmethod
+    def _said(
+        kept: Deferred[None],
+        peer: IPeer,
+        header: PutKVConfigRequestHeader | DeleteKVConfigRequestHeader,
+        value: str | None,
+        before: str | None,
+    ) -> Deferred[None]:
+        return said_once_made(
+            kept,
+            log,
             "{peer} {what} the value of {key} in {namespace}: {change}",
             peer=peer.address,
             what="deletes" if value is None else "sets",
-            change=changed(value, self._kv.get(namespace, key)),
-            key=key[:MAX_NAME_BYTES],
-            namespace=namespace[:MAX_NAME_BYTES],
+            change=changed(value, before),
+            key=header.key[:MAX_NAME_BYTES],
+            namespace=header.namespace[:MAX_NAME_BYTES],
         )
 
     def namespace(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+T = TypeVar("T")
 
 #: Entries of one change that the log tells of.
 NAMED = 100
@@ -21,6 +25,17 @@ def changed(now: Any, before: Any) -> str:
     if isinstance(now, msgspec.Struct) and type(now) is type(before):
         return f"{_named(now)} with {_bounded(_differences(now, before)) or 'no change'}"
     return f"{_told(now)} (was {_told(before)})"
+
+
+def said_once_made(made: Deferred[T], log: Logger, text: str, /, **told: Any) -> Deferred[T]:
+    """Logs `text` with what it tells once a change is `made`: one that is refused, or that no file
+    keeps, is none. What was there before is to be told by a text from before the change."""
+
+    def say(result: T) -> T:
+        log.info(text, **told)
+        return result
+
+    return made.addCallback(say)
 
 
 def listed(entries: Iterable[str], number: int | None = None) -> str:

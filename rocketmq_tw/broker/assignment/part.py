@@ -27,7 +27,7 @@ from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX, RETRY_PREFIX
-from rocketmq_tw.net.changes import changed
+from rocketmq_tw.net.changes import changed, said_once_made
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.queues import (
@@ -192,14 +192,17 @@ class AssignmentRequests:
             )
         self._topics.known(body.topic)
         self._groups.known(body.consumer_group)
-        log.info(
+        change = changed(body, self._modes.get(body.topic, body.consumer_group))
+        said = said_once_made(
+            self._modes.set(body),
+            log,
             "{peer} sets how {group} reads {topic}: {change}",
             peer=peer.address,
             group=body.consumer_group,
             topic=body.topic,
-            change=changed(body, self._modes.get(body.topic, body.consumer_group)),
+            change=change,
         )
-        return self._modes.set(body).addCallback(lambda _: request.response())
+        return said.addCallback(lambda _: request.response())
 
     def all_modes(
         self, request: RemotingCommand, peer: IPeer

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.wire.errors import RequestError
+
 
 def said(namesrv: Any, code: int, **fields: str) -> list[str]:
     with capturedLogs() as logs:
@@ -53,6 +55,12 @@ def test_values_are_said_with_what_they_were(namesrv: Any) -> None:
     assert said(namesrv, 100, **of, value="1") == ["sets the value of K in NS: 1 (was not there)"]
     assert said(namesrv, 100, **of, value="2") == ["sets the value of K in NS: 2 (was 1)"]
     assert said(namesrv, 102, **of) == ["deletes the value of K in NS: not there (was 2)"]
+
+
+def test_of_a_value_that_is_refused_nothing_is_said(namesrv: Any) -> None:
+    with capturedLogs() as logs, pytest.raises(RequestError, match="the namespace is empty"):
+        namesrv.ask(100, {"namespace": "", "key": "K", "value": "1"})
+    assert logs == []
 
 
 def test_a_name_server_measures_its_topics(namesrv: Any) -> None:

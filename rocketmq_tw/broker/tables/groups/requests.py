@@ -18,7 +18,7 @@ from rocketmq_tw.broker.tables.changes import (
     check_list_length,
 )
 from rocketmq_tw.broker.tables.groups.table import GroupTable
-from rocketmq_tw.net.changes import changed, listed
+from rocketmq_tw.net.changes import changed, listed, said_once_made
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.whole_tables import WholeTables
@@ -82,8 +82,7 @@ class GroupRequests:
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """200: makes or changes a group."""
         config = decode_request(SubscriptionGroupConfig, request.body)
-        self._say_changed(peer, config)
-        written = self._groups.update(config)
+        written = self._update(peer, config)
         return written.addCallback(lambda _: request.response())
 
     def update_list(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
@@ -91,8 +90,7 @@ class GroupRequests:
         check_list_bytes(request.body)
         configs = decode_request(SubscriptionGroupList, request.body).group_config_list
         check_list_length(configs)
-        self._say_changed(peer, *configs)
-        written = self._groups.update(*configs) if configs else succeed(None)
+        written = self._update(peer, *configs) if configs else succeed(None)
         return written.addCallback(lambda _: request.response())
 
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
@@ -100,12 +98,7 @@ class GroupRequests:
         header = request.header(DeleteSubscriptionGroupRequestHeader)
         name, with_offsets = header.group_name, header.clean_offset or header.remove_offset
         offsets = listed(self._offsets.told_of_group(name)) if with_offsets else ""
-        log.info(
-            "{peer} deletes the group {group}{and_offsets}",
-            peer=peer.address,
-            group=changed(name, self._groups.all().get(name)),
-            and_offsets=f" and its offsets: {offsets}" if with_offsets else "",
-        )
+        group = changed(name, self._groups.all().get(name))
 
         def deleted(_: None) -> RemotingCommand | Deferred[RemotingCommand]:
             # Only now: a deletion that cannot be written must leave all as it was.
@@ -114,17 +107,28 @@ class GroupRequests:
                 return self._growing.after(freed, request.response)
             return request.response()
 
-        return self._groups.delete(name).addCallback(deleted)
+        said = said_once_made(
+            self._groups.delete(name),
+            log,
+            "{peer} deletes the group {group}{and_offsets}",
+            peer=peer.address,
+            group=group,
+            and_offsets=f" and its offsets: {offsets}" if with_offsets else "",
+        )
+        return said.addCallback(deleted)
 
-    def _say_changed(self, peer: IPeer, *configs: SubscriptionGroupConfig) -> None:
+    def _update(self, peer: IPeer, *configs: SubscriptionGroupConfig) -> Deferred[None]:
         # Not get(), which would make it.
         before = self._groups.all().get
         changes = (changed(each, before(each.group_name)) for each in configs)
-        log.info(
+        told = listed(changes, len(configs))
+        return said_once_made(
+            self._groups.update(*configs),
+            log,
             "{peer} makes or changes {n} groups: {groups}",
             peer=peer.address,
             n=len(configs),
-            groups=listed(changes, len(configs)),
+            groups=told,
         )
 
     def all(
@@ -159,11 +163,14 @@ class GroupRequests:
         if not self._role.is_master:
             raise RequestError(ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
         self._groups.check_known(name)
-        log.info(
+        change = changed(header.readable, self._groups.may_read(name, topic))
+        said = said_once_made(
+            self._groups.set_readable(name, topic, header.readable),
+            log,
             "{peer} sets whether the group {group!r} may read {topic!r}: {change}",
             peer=peer.address,
             group=name,
             topic=topic,
-            change=changed(header.readable, self._groups.may_read(name, topic)),
+            change=change,
         )
-        return self._groups.set_readable(name, topic, header.readable).addCallback(answer)
+        return said.addCallback(answer)

@@ -19,7 +19,7 @@ from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
-from rocketmq_tw.net.changes import changed, listed
+from rocketmq_tw.net.changes import changed, listed, said_once_made
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.whole_tables import WholeTables
@@ -103,8 +103,7 @@ class TopicChangeRequests:
         header = request.header(CreateTopicRequestHeader)
         config = _config(header)
         self._check(config)
-        self._say_changed(peer, config)
-        written = self._topics.update(config)
+        written = self._update(peer, config)
         return written.addCallback(
             lambda _: self._announcements.hold(request.response(), config.topic_name)
         )
@@ -129,15 +128,19 @@ class TopicChangeRequests:
                 ResponseCode.INVALID_PARAMETER,
                 f"{len(detail.hosted_queues)} logic queues: give at most {MAX_QUEUES}",
             )
-        log.info(
-            "{peer} makes or changes a static topic: {topic}, {mapping}",
-            peer=peer.address,
-            topic=changed(config, self._topics.get(config.topic_name)),
-            mapping=changed(detail, self._mappings.get(config.topic_name)),
-        )
+        topic = changed(config, self._topics.get(config.topic_name))
+        mapping = changed(detail, self._mappings.get(config.topic_name))
         written = self._mappings.update(detail, force=header.force)
         written.addCallback(lambda _: self._topics.update(config))
-        return written.addCallback(
+        said = said_once_made(
+            written,
+            log,
+            "{peer} makes or changes a static topic: {topic}, {mapping}",
+            peer=peer.address,
+            topic=topic,
+            mapping=mapping,
+        )
+        return said.addCallback(
             lambda _: self._announcements.hold(request.response(), config.topic_name)
         )
 
@@ -152,10 +155,9 @@ class TopicChangeRequests:
             self._check(config)
         if not configs:
             return request.response()
-        self._say_changed(peer, *configs)
         # They are announced together.
         first = configs[0].topic_name
-        written = self._topics.update(*configs)
+        written = self._update(peer, *configs)
         return written.addCallback(lambda _: self._announcements.hold(request.response(), first))
 
     def delete(
@@ -171,13 +173,16 @@ class TopicChangeRequests:
 
         def begin() -> Deferred[RemotingCommand]:
             were = (changed(name, self._topics.get(name)) for name in doomed)
-            log.info(
+            topics = listed(were, len(doomed))
+            offsets = listed(chain.from_iterable(map(self._offsets.told_of_topic, doomed)))
+            written = said_once_made(
+                self._topics.delete(*doomed),
+                log,
                 "{peer} deletes the topics {topics} and the offsets in them: {offsets}",
                 peer=peer.address,
-                topics=listed(were, len(doomed)),
-                offsets=listed(chain.from_iterable(map(self._offsets.told_of_topic, doomed))),
+                topics=topics,
+                offsets=offsets,
             )
-            written = self._topics.delete(*doomed)
             return written.addCallback(lambda _: self._growing.after(self._remove(doomed), end))
 
         def end() -> Deferred[RemotingCommand]:
@@ -186,13 +191,16 @@ class TopicChangeRequests:
 
         return self._growing.after(steps, begin)
 
-    def _say_changed(self, peer: IPeer, *configs: TopicConfig) -> None:
+    def _update(self, peer: IPeer, *configs: TopicConfig) -> Deferred[None]:
         changes = (changed(each, self._topics.get(each.topic_name)) for each in configs)
-        log.info(
+        told = listed(changes, len(configs))
+        return said_once_made(
+            self._topics.update(*configs),
+            log,
             "{peer} makes or changes {n} topics: {topics}",
             peer=peer.address,
             n=len(configs),
-            topics=listed(changes, len(configs)),
+            topics=told,
         )
 
     def _add_retry_topics(self, topic: str, doomed: list[str]) -> Iterator[None]:

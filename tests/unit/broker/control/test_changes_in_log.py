@@ -136,6 +136,35 @@ def test_what_a_group_was_is_logged(broker: BrokerInMemory) -> None:
     assert deleted.startswith("deletes the group Named (was Named with retryMaxTimes=5)")
 
 
+BAD_GROUP = SubscriptionGroupConfig(group_name="no group")
+BAD_ATTRIBUTES = {"topic": "Topic", "attributes": "+nix=1"}
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "body"),
+    [
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, BAD_GROUP),
+        (
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+            {},
+            SubscriptionGroupList(group_config_list=[A_GROUP, BAD_GROUP]),
+        ),
+        (RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC | BAD_ATTRIBUTES, b""),
+        (RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, FORBID | {"topic": "no topic"}, b""),
+    ],
+)
+def test_of_what_is_refused_nothing_is_said_to_be_done(
+    broker: BrokerInMemory, code: RequestCode, fields: dict[str, str], body: Any
+) -> None:
+    broker.groups.update(SubscriptionGroupConfig(group_name="Named"))
+    data = body if isinstance(body, bytes) else encode_body(body)
+    peer = FakePeer()
+    with capturedLogs() as events:
+        answer = broker.request(RemotingCommand(code, ext_fields=fields, body=data), peer)
+    assert answer is not None and answer.code != 0
+    assert [line for line in map(formatEvent, events) if line and peer.address in line] == []
+
+
 def test_of_a_long_list_the_first_are_named(broker: BrokerInMemory) -> None:
     groups = [SubscriptionGroupConfig(group_name=f"G{number}") for number in range(120)]
     body = SubscriptionGroupList(group_config_list=groups)
