@@ -57,6 +57,10 @@ class NoControllerError(ClientError):
     """No controller leads, or none answers; the text lists what each one said."""
 
 
+class NoControllersError(NoControllerError):
+    """Each address is that of a server of another kind: to look again would find no leader."""
+
+
 class ElectionResult(NamedTuple):
     """The group after an election; `is_new` is False where the old master stays. `brokers` has the
     address of each broker by its lasting id, and is empty where no new master was elected."""
@@ -314,6 +318,8 @@ class ControllerClient:
                 if not repeatable:
                     raise
                 reason = error
+            except NoControllersError:
+                raise
             except NoControllerError as error:
                 reason = error
             else:
@@ -327,6 +333,7 @@ class ControllerClient:
 
     async def _find_leader(self) -> str:
         reasons = []
+        are_others = bool(self.addresses)
         # Another one first each time: some go on for seconds to name a leader that is gone.
         self._first = (self._first + 1) % max(1, len(self.addresses))
         for address in self.addresses[self._first :] + self.addresses[: self._first]:
@@ -334,12 +341,19 @@ class ControllerClient:
                 said = await self.metadata(address)
             except (RemotingError, ClientError, RequestError, WireError) as error:
                 reasons.append(str(error))
+                are_others = are_others and _is_of_another_kind(error)
                 continue
+            are_others = False
             if said.controller_leader_address:
                 self.leader = said.controller_leader_address
                 return self.leader
             reasons.append(f"{address} knows no leader")
-        raise NoControllerError("no controller leads: " + "; ".join(reasons))
+        kind = NoControllersError if are_others else NoControllerError
+        raise kind("no controller leads: " + "; ".join(reasons))
+
+
+def _is_of_another_kind(error: Exception) -> bool:
+    return isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 def _sync_state_set(answer: RemotingCommand) -> SyncStateSet:

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from rocketmq_tw.client.controller import ControllerClient, NoControllerError
+from rocketmq_tw.client.controller import ControllerClient, NoControllerError, NoControllersError
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
@@ -138,6 +138,20 @@ def test_a_leader_that_is_gone_is_found_again(fakes: FakeControllers) -> None:
     fakes.clock.advance(0.5)
     fakes.leader = fakes.decides = C
     assert fakes.result(asking).master_id == 7
+
+
+def test_servers_of_another_kind_are_asked_once(fakes: FakeControllers) -> None:
+    began = fakes.clock.seconds()
+    for address in (B, C):
+        fakes.network.stop(address)
+    fakes.network.serve(A, {})
+    asking = fakes.client.replica_info("g")
+    fakes.clock.advance(1.0)
+    fakes.network.serve(B, {})
+    fakes.network.serve(C, {})
+    with pytest.raises(NoControllersError, match=f"{B} answered 3"):
+        fakes.result(asking)
+    assert fakes.clock.seconds() - began <= 1.5
 
 
 def test_nobody_leads_for_too_long(fakes: FakeControllers) -> None:
