@@ -16,7 +16,7 @@ from pathlib import Path
 from click import ClickException
 from pyspark.streaming import StreamingContext
 from pyspark_rocketmq.dstreams import createDirectStream
-from rocketmq_tw.spark.jobs.main import cli
+from rocketmq_tw.spark.jobs.command_line import cli
 from tests.support.spark import ATTEMPTS, TOO_SLOW, session
 
 master, name_servers, topic, copy, home = sys.argv[1:]

@@ -19,7 +19,7 @@ from pyspark.errors import StreamingQueryException
 
 from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.spark.dstreams.control import ControlError, confirm
-from rocketmq_tw.spark.jobs.main import cli
+from rocketmq_tw.spark.jobs.command_line import cli
 from tests.support.jars import PROJECT
 from tests.support.ports import LOOPBACK, ReservedPort
 from tests.support.processes import STOP_LIMIT, ServerProcess

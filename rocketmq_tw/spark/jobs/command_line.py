@@ -1,4 +1,4 @@
-"""`rmqspark`: the command line of the ready jobs."""
+"""`rmqspark COMMAND`: the group of the ready jobs, and how failures are told."""
 
 import sys
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import rich_click as click
 
+from rocketmq_tw.interrupted import INTERRUPTED
 from rocketmq_tw.spark.jobs.ingest import ingest
 from rocketmq_tw.spark.jobs.lag import lag_command
 from rocketmq_tw.spark.jobs.replay import replay
@@ -22,9 +23,9 @@ for command in (ingest, replay, stats, lag_command):
     cli.add_command(command)
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs a command (of the command line where none is given) and exits: a failure is told in one
-    line on stderr and has status 1, a wrong call 2."""
+def run(arguments: Sequence[str] | None) -> NoReturn:
+    """Runs a command (of the process's arguments where none is given) and exits: a failure is told
+    in one line on stderr and has status 1, a wrong call 2, Ctrl-C 130."""
     status = 0
     try:
         cli.main(arguments, "rmqspark", standalone_mode=False)
@@ -36,5 +37,5 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = error.exit_code
     except click.Abort:
         click.echo("rmqspark: stopped", err=True)
-        status = 1
+        status = INTERRUPTED
     sys.exit(status)

@@ -27,6 +27,7 @@ LATE = """
     from rocketmq_tw.services.namesrv import NamesrvService
     NamesrvService.startService = lambda self: os.kill(os.getpid(), signal.SIGINT)
 """
+RMQSPARK = "    from rocketmq_tw.spark.jobs.main import main\n    main()\n"
 RMQADMIN = "    from rocketmq_tw.admin.main import main\n    main()\n"
 TWISTD = "    from twisted.scripts.twistd import run\n    run()\n"
 
@@ -37,6 +38,8 @@ TWISTD = "    from twisted.scripts.twistd import run\n    run()\n"
         ("rmqadmin topicList -n a:1", "rich_click", RMQADMIN, "rmqadmin"),
         ("rmqadmin topicList -n a:1", "rocketmq_tw.admin.topic", RMQADMIN, "rmqadmin"),
         ("rmqadmin topicList -n a:1", "rocketmq_tw.net.client", RMQADMIN, "rmqadmin"),
+        ("rmqspark lag T -g g -n a:1", "rich_click", RMQSPARK, "rmqspark"),
+        ("rmqspark lag T -g g -n a:1", "pyarrow", RMQSPARK, "rmqspark"),
         ("twistd -n rmq-namesrv", "rocketmq_tw.services.namesrv", TWISTD, "rmq-namesrv"),
         ("twistd -n rmq-broker", "rocketmq_tw.broker.broker", TWISTD, "rmq-broker"),
         ("twistd -n rmq-broker -n a:1", "rocketmq_tw.services.reactor", TWISTD, "rmq-broker"),

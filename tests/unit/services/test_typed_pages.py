@@ -30,7 +30,7 @@ from rocketmq_tw.services import (
     spark_receiver,
     standalone,
 )
-from rocketmq_tw.spark.jobs.main import cli as rmqspark
+from rocketmq_tw.spark.jobs.command_line import cli as rmqspark
 from tests.support.jars import PROJECT
 from tests.support.pages import PAGES, Block, blocks, commands, inline_commands
 
