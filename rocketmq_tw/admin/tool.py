@@ -110,6 +110,12 @@ def run_reactor(name_servers: str, work: Work[T], tls: TlsConfig | None) -> T:
         from rocketmq_tw.net.client import RemotingClient
 
     outcome: list[Any] = []
+    was_stopped = False
+
+    def stopped() -> None:
+        nonlocal was_stopped
+        # What is under way fails then, as its connections end.
+        was_stopped = not outcome
 
     async def connected(reactor: Any) -> T:
         remoting = RemotingClient(reactor, tls=tls)
@@ -119,12 +125,13 @@ def run_reactor(name_servers: str, work: Work[T], tls: TlsConfig | None) -> T:
             await remoting.close()
 
     def main(reactor: Any) -> Deferred[Any]:
+        reactor.addSystemEventTrigger("before", "shutdown", stopped)
         return Deferred.fromCoroutine(connected(reactor)).addBoth(outcome.append)
 
     # The status that it exits with knows nothing of the outcome.
     with suppress(SystemExit):
         react(main)
-    if not outcome:
+    if was_stopped or not outcome:
         raise SystemExit(INTERRUPTED)
     if hasattr(outcome[0], "raiseException"):
         outcome[0].raiseException()

@@ -32,6 +32,24 @@ RMQADMIN = "    from rocketmq_tw.admin.main import main\n    main()\n"
 TWISTD = "    from twisted.scripts.twistd import run\n    run()\n"
 
 
+#: Interrupts it while a question waits, which fails as the reactor ends.
+WAITING = """if True:
+    import os, signal
+    from twisted.internet.defer import Deferred
+    from rocketmq_tw.admin.tool import run_reactor
+    from rocketmq_tw.client.errors import ClientError
+
+    async def work(servers):
+        question = Deferred()
+        fail = lambda: question.errback(ClientError("the connection was lost"))
+        servers.reactor.addSystemEventTrigger("during", "shutdown", fail)
+        servers.reactor.callLater(0, os.kill, os.getpid(), signal.SIGINT)
+        await question
+
+    run_reactor("", work, None)
+"""
+
+
 @pytest.mark.parametrize(
     ("argv", "module", "code", "program"),
     [
@@ -49,13 +67,23 @@ TWISTD = "    from twisted.scripts.twistd import run\n    run()\n"
 def test_a_start_is_interrupted(
     argv: str, module: str, code: str, program: str, tmp_path: os.PathLike[str]
 ) -> None:
+    done = run(INTERRUPT.format(module=module, argv=argv.split()) + code, tmp_path)
+    assert (done.returncode, done.stderr) == (130, f"\n{program}: stopped\n")
+
+
+def test_a_question_that_waits_is_interrupted(tmp_path: os.PathLike[str]) -> None:
+    """No server has failed then."""
+    done = run(WAITING, tmp_path)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def run(code: str, home: os.PathLike[str]) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPT.format(module=module, argv=argv.split()) + code],
-        env=os.environ | {"PYTHONPATH": path, "HOME": str(tmp_path)},
-        cwd=tmp_path,
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path, "HOME": str(home)},
+        cwd=home,
         capture_output=True,
         text=True,
         timeout=LIMIT,
     )
-    assert (done.returncode, done.stderr) == (130, f"\n{program}: stopped\n")
