@@ -32,6 +32,9 @@ TYPES: Sequence[type[Config]] = (BrokerConfig, MessageStoreConfig, NettyServerCo
 #: Where a file names no port: stock's for a broker in a container.
 DEFAULT_PORT = 6888
 
+#: What stock's remark begins with where a file cannot be used.
+NO_FILE = "addBroker properties empty: "
+
 #: Returns the text of the file at a path; blocks. Raises `OSError` or `FileRefused`.
 ReadText = Callable[[str], str]
 
@@ -67,6 +70,8 @@ class BrokerFiles:
     #: What `${user.home}` stands for.
     home: str
     read_text: ReadText = read_small_file
+    #: Gets what looks like a mistake in a file that is taken.
+    warn: Callable[[str], object] = lambda text: log.warn("{text}", text=text)
 
     def read(self, path: str) -> BrokerSetup:
         """Returns the broker that the file at `path` describes; blocks. Raises `FileRefused`."""
@@ -96,7 +101,7 @@ class BrokerFiles:
             raise FileRefused(_unreadable(path, "it is no .properties file")) from error
         for notice in loaded.notices:
             if notice.is_warning:
-                log.warn("{text}", text=notice.text)
+                self.warn(notice.text)
         return self._setup(path, {setting.key: setting for setting in settings}, loaded)
 
     def _setup(self, path: str, settings: Mapping[str, Setting], loaded: Loaded) -> BrokerSetup:
@@ -178,4 +183,4 @@ def _identity(config: BrokerConfig, store: MessageStoreConfig) -> BrokerIdentity
 
 def _unreadable(path: str, reason: str) -> str:
     """Stock's remark, and why."""
-    return f"addBroker properties empty: {path}: {reason}"
+    return f"{NO_FILE}{path}: {reason}"

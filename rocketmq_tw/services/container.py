@@ -1,9 +1,11 @@
 """`twistd rmq-container`: a container of brokers."""
 
 import os
-from collections.abc import Generator, Mapping
+import sys
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, ClassVar
 
+import attrs
 from twisted.application import service
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.internet.error import CannotListenError
@@ -36,9 +38,11 @@ from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.services.background import with_start_report
+from rocketmq_tw.services.container_brokers import check_brokers, file_refusal
 from rocketmq_tw.services.derived import of_container
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
 from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.services.ports import PortUse, own_port
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
@@ -60,6 +64,17 @@ class Options(NamesrvAddressOptions):
     def derived(self) -> Mapping[str, Derived]:
         return of_container(self.loaded)
 
+    def ports(self) -> list[PortUse]:
+        net = self.loaded[NettyServerConfig]
+        vip = own_port(f"the VIP channel (listenPort - {VIP_DISTANCE})", net, net.listen_port)
+        return super().ports() + [use._replace(port=use.port - VIP_DISTANCE) for use in vip]
+
+    def check_start(self) -> None:
+        super().check_start()
+        files = broker_files(self.loaded, lambda text: sys.stderr.write(f"{text}\n"))
+        paths = broker_paths(self.loaded[BrokerContainerConfig])
+        check_brokers(files, paths, self.ports())
+
     def settings(self) -> list[Setting]:
         settings = super().settings()
         if self["brokerConfigFiles"] is not None:
@@ -76,6 +91,7 @@ class ContainerService(service.Service):
     def __init__(self, reactor: Any, loaded: Loaded, config_path: str | None = None) -> None:
         self.setName("rmq-container")
         self.config = loaded[BrokerContainerConfig]
+        self._loaded = loaded
         self.started: Deferred[None] = succeed(None)
         self.container: BrokerContainer | None = None
         #: Its port, once it listens.
@@ -102,9 +118,7 @@ class ContainerService(service.Service):
         except TlsConfigError as error:
             refuse_to_start(self._reactor, error, KeysToChange())
             return
-        files = BrokerFiles(
-            self.config.namesrv_addr, self._net.bind_address, os.path.expanduser("~")
-        )
+        files = broker_files(self._loaded)
         self.container = BrokerContainer(files, self._hosting(), in_pool(self._reactor))
         self.started = self._start(self.container)
         self.started.addErrback(self._cannot_start)
@@ -135,8 +149,11 @@ class ContainerService(service.Service):
             address=join_address(host, self.port),
             how=self.config.broker_processes,
         )
-        for path in filter(None, self.config.broker_config_paths.split(":")):
-            yield container.add(path)
+        for path in broker_paths(self.config):
+            try:
+                yield container.add(path)
+            except NotAdded as error:
+                raise NotAdded(file_refusal(path, error)) from error
         freeze_startup_objects()
         names = ", ".join(each.canonical_name for each in container.identities)
         self.log.info("the container's brokers are: {names}", names=names or "none")
@@ -169,6 +186,19 @@ class ContainerService(service.Service):
         if not failure.check(CannotListenError, NotAdded, OSError):
             self.log.failure("while starting", failure=failure)
         refuse_to_start(self._reactor, failure.value, KeysToChange())
+
+
+def broker_paths(config: BrokerContainerConfig) -> list[str]:
+    """Returns the files of the brokers that a container starts with."""
+    return [path for path in config.broker_config_paths.split(":") if path]
+
+
+def broker_files(loaded: Loaded, warn: Callable[[str], object] | None = None) -> BrokerFiles:
+    """Returns what reads the files of a container's brokers; `warn` gets, in place of the log, what
+    looks like a mistake in one."""
+    names, host = loaded[BrokerContainerConfig].namesrv_addr, loaded[NettyServerConfig].bind_address
+    files = BrokerFiles(names, host, os.path.expanduser("~"))
+    return files if warn is None else attrs.evolve(files, warn=warn)
 
 
 def describe_failed_broker(error: BaseException, setup: BrokerSetup) -> str:

@@ -36,6 +36,7 @@ from rocketmq_tw.services.derived import of_controller
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import ServerOptions, with_client_tls
+from rocketmq_tw.services.ports import PortUse
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -61,6 +62,10 @@ class Options(ServerOptions):
 
     def derived(self) -> Mapping[str, Derived]:
         return of_controller(self.loaded)
+
+    def ports(self) -> list[PortUse]:
+        # Its own port is of its peers.
+        return self.monitoring_port()
 
     def check_start(self) -> None:
         super().check_start()

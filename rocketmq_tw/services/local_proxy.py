@@ -19,6 +19,7 @@ from rocketmq_tw.config.proxy import LOCAL, OWN_DEFAULTS, ProxyConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services.derived import of_proxy
 from rocketmq_tw.services.options import NamesrvAddressOptions, read_file
+from rocketmq_tw.services.ports import PortUse, check_ports, ports_of_broker, ports_of_proxy
 
 #: As with stock's local proxies, whose clients the broker knows; a file may name the topic.
 LOCAL_DEFAULTS = {"heartbeatSyncerTopicName": ""}
@@ -52,6 +53,13 @@ class LocalProxyOptions(NamesrvAddressOptions):
         if store_config.enable_dledger_commit_log:
             group_settings(config, store_config)
 
+    def ports(self) -> list[PortUse]:
+        net, store = self.loaded[NettyServerConfig], self.loaded[MessageStoreConfig]
+        found = ports_of_broker(net.bind_address, net.listen_port, store.ha_listen_port)
+        if self.proxy is not None:
+            found += ports_of_proxy(self.proxy)
+        return found + self.monitoring_port()
+
     def check_start(self) -> None:
         super().check_start()
         bound = self.loaded[NettyServerConfig].bind_address
@@ -70,6 +78,7 @@ class LocalProxyOptions(NamesrvAddressOptions):
             return notices
         home = self._environ.get("HOME", ".")
         self.proxy = _load_proxy(self["proxy-config"], self.loaded, home)
+        check_ports(self.ports())
         return [*notices, *(notice for notice in self.proxy.notices if notice.is_warning)]
 
     def effective(self) -> str:

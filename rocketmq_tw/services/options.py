@@ -11,11 +11,19 @@ from twisted.python import usage
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.load import Derived, Loaded, Notice, load, read_tls_config
 from rocketmq_tw.config.log import LogConfig
+from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting, read_json, read_properties
 from rocketmq_tw.services.background import tell_plainly
 from rocketmq_tw.services.logs import say_version, take_over_log
 from rocketmq_tw.services.pid_file import choose_pid_file
+from rocketmq_tw.services.ports import (
+    PortUse,
+    check_ports,
+    is_open_to_all,
+    own_port,
+    port_of_monitoring,
+)
 
 
 def whole_number(option: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
@@ -54,11 +62,6 @@ def settle_twistd(
         take_over_log(twistd, log_config)
         if says_version:
             say_version(twistd)
-
-
-def is_open_to_all(bind_address: str) -> bool:
-    """Whether a server that listens there is reached at all addresses of its machine."""
-    return bind_address in ("", "0.0.0.0", "::")
 
 
 class ServerOptions(usage.Options):
@@ -131,6 +134,7 @@ class ServerOptions(usage.Options):
         """Reads the configuration and returns what was noticed; raises `ConfigError`."""
         self.loaded = load(self.types, self.settings(), self._environ.get("HOME", "."))
         self.check(self.loaded)
+        check_ports(self.ports())
         return self.loaded.notices
 
     def _check_start(self) -> None:
@@ -147,6 +151,17 @@ class ServerOptions(usage.Options):
         that is known without a port: a start itself needs no look ahead. Reads files of TLS and
         asks for host names."""
         check_tls(self.loaded, self.loaded[TlsConfig])
+
+    def ports(self) -> list[PortUse]:
+        """Returns the ports that are listened on, as far as the configuration names them."""
+        net = self.loaded[NettyServerConfig]
+        return own_port("listenPort", net, net.listen_port) + self.monitoring_port()
+
+    def monitoring_port(self) -> list[PortUse]:
+        """Returns the port that Prometheus asks, if any."""
+        if MonitoringConfig not in self.types:
+            return []
+        return port_of_monitoring(self.loaded[MonitoringConfig])
 
     def effective(self) -> str:
         """Returns what `-p` prints."""

@@ -46,6 +46,7 @@ from rocketmq_tw.services.derived import of_proxy
 from rocketmq_tw.services.failed_start import PROXY_KEYS, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import NamesrvAddressOptions, check_tls
+from rocketmq_tw.services.ports import PortUse, ports_of_proxy
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
@@ -79,6 +80,9 @@ class Options(NamesrvAddressOptions):
             )
         if not config.namesrv_addr:
             raise ConfigError("no name server is named: give -n host:port or namesrvAddr")
+
+    def ports(self) -> list[PortUse]:
+        return ports_of_proxy(self.loaded) + self.monitoring_port()
 
     def check_start(self) -> None:
         check_proxy_tls(self.loaded)

@@ -32,6 +32,7 @@ from rocketmq_tw.services.free_ports import check_free
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.namesrv import NamesrvService, reached_at
+from rocketmq_tw.services.ports import PortUse, own_port
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
@@ -65,6 +66,10 @@ class Options(LocalProxyOptions):
         "configStorePath": "data/namesrv/namesrv.properties",
         "controllerStorePath": "data/controller",
     }
+
+    def ports(self) -> list[PortUse]:
+        net, own = self.loaded[NettyServerConfig], self.loaded[StandaloneConfig]
+        return own_port("namesrvListenPort", net, own.namesrv_listen_port) + super().ports()
 
     def derived(self) -> Mapping[str, Derived]:
         net = self.loaded[NettyServerConfig]

@@ -155,6 +155,28 @@ ENFORCING = ("-o", "tls.server.mode=enforcing", "-o", "tls.test.mode.enable=fals
             "dLegerSelfId=n7: give one of n0",
         ),
         (controller.Options, (), "cannot start: controllerDLegerGroup is missing"),
+        (broker.Options, ("-o", "listenPort=2"), "(listenPort - 2) would be port 0"),
+        (broker.Options, ("-o", "listenPort=65535"), "haListenPort would be port 65536"),
+        (
+            broker.Options,
+            ("-o", "haListenPort=10909"),
+            "haListenPort and the VIP channel (listenPort - 2) are both port 10909",
+        ),
+        (
+            namesrv.Options,
+            ("-o", "metricsExporterType=PROM", "-o", "metricsPromExporterPort=9876"),
+            "metricsPromExporterPort and listenPort are both port 9876",
+        ),
+        (
+            standalone.Options,
+            ("-o", "namesrvListenPort=10912"),
+            "haListenPort and namesrvListenPort are both port 10912",
+        ),
+        (
+            broker.Options,
+            ("-n", "a:1", "-o", "listenPort=8081", "--enable-proxy"),
+            "grpcServerPort and listenPort are both port 8081",
+        ),
         (proxy.Options, (), "no name server is named"),
         (proxy.Options, ("-o", "proxyMode=LOCAL"), "is a proxy in a broker's process"),
     ],
@@ -167,6 +189,58 @@ def test_p_refuses_what_a_start_refuses(
     assert said in str(caught.value.code)
     assert "\n" not in str(caught.value.code)
     assert capsys.readouterr().out == ""
+
+
+def test_ports_at_different_addresses_may_be_the_same(capsys: Any) -> None:
+    keys = {"bindAddress": "127.0.0.1", "metricsExporterType": "PROM"}
+    keys |= {"metricsPromExporterHost": "127.0.0.2", "metricsPromExporterPort": "9876"}
+    arguments = [text for key, value in keys.items() for text in ("-o", f"{key}={value}")]
+    with pytest.raises(SystemExit) as caught:
+        parsed(namesrv.Options, "-p", *arguments)
+    assert caught.value.code == 0
+    assert "metricsPromExporterPort=9876" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("brokerName=b\nbrokerRole=SLAVE\n", "b.conf: slave broker id must be > 0"),
+        ("listenPort=abc\n", "b.conf:1: listenPort=abc: give an integer from 0 to 65535"),
+        ("brokerName=b\nbrokerIP1=nowhere.invalid\n", "nowhere.invalid is not known"),
+        (
+            "brokerName=b\nenableControllerMode=true\n",
+            "b.conf: enableControllerMode=true without controllerAddr",
+        ),
+        ("nothing=here\n", "b.conf: it has no key of a broker"),
+        ("brokerName=a\n", "b.conf: the broker DefaultCluster_a_0 is in "),
+        ("brokerName=b\nstorePathRootDir=/of/a\n", "b.conf: storePathRootDir=/of/a is in "),
+        ("brokerName=b\nlistenPort=7002\n", "the VIP channel (listenPort of "),
+        ("brokerName=b\nlistenPort=10811\n", "b.conf and listenPort are both port 10811"),
+        (None, "b.conf: No such file or directory"),
+    ],
+)
+def test_p_of_a_container_looks_into_its_brokers_files(
+    text: str | None, said: str, tmp_path: Path, capsys: Any
+) -> None:
+    one, other = tmp_path / "a.conf", tmp_path / "b.conf"
+    one.write_text("brokerName=a\nlistenPort=7000\nstorePathRootDir=/of/a\n")
+    if text is not None:
+        other.write_text(text)
+    arguments = ("-o", "bindAddress=127.0.0.1", "-b", f"{one}:{other}")
+    with pytest.raises(SystemExit) as caught:
+        parsed(container.Options, "-p", *arguments)
+    line = str(caught.value.code)
+    assert line.startswith("cannot start: ") and said in line and "\n" not in line
+    assert capsys.readouterr().out == ""
+
+
+def test_p_of_a_container_names_what_looks_like_a_mistake(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "a.conf"
+    file.write_text("brokerName=a\nfooBar=1\n")
+    with pytest.raises(SystemExit) as caught:
+        parsed(container.Options, "-p", "-o", "bindAddress=127.0.0.1", "-b", str(file))
+    assert caught.value.code == 0
+    assert capsys.readouterr().err == f"{file}:2: fooBar is no known key\n"
 
 
 def test_o_needs_a_key_and_a_value() -> None:

@@ -174,7 +174,7 @@ def test_a_container_whose_file_does_not_fit_does_not_start(twistd: Start, place
     )
     status, output = container.finish()
     assert status == 1
-    assert "cannot start: slave broker id must be > 0" in output
+    assert f"cannot start: {bad}: slave broker id must be > 0" in output
     assert place.stopped_cleanly("a"), "what had started is stopped"
 
 
