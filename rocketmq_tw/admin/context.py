@@ -11,7 +11,14 @@ from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.settings import FORMS, Contexts, Settings
 from rocketmq_tw.admin.tool import Tool
 
-_name = click.argument("name")
+
+def _check_name(context: click.Context, parameter: click.Parameter, name: str) -> str:
+    if not name.strip():
+        raise click.BadParameter("a context has a name")
+    return name
+
+
+_name = click.argument("name", callback=_check_name)
 _CONTEXTS = (
     Column("Current", "current", lambda current: "*" if current else ""),
     Column("Name", "name"),

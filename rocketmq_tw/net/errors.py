@@ -37,7 +37,7 @@ class RequestTimeout(RemotingError):
     """No answer in time; the request may have been carried out."""
 
     def __init__(self, address: str, code: int, timeout: float) -> None:
-        super().__init__(address, f"no answer to request {code} within {timeout:g} s")
+        super().__init__(address, f"no answer to request {code} within {timeout:.3g} s")
         self.code = code
         self.timeout = timeout
 

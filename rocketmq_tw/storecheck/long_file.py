@@ -23,13 +23,19 @@ class LongFile:
         self._keep_open = keep_open
         self._open: tuple[int, int] | None = None
         names = _names(self._path)
-        self.starts = [int(name) for name in names if _is_offset(name)]
-        self.strange = [name for name in names if not _is_offset(name)]
+        self.strange = [name for name in names if not self._is_part(name)]
+        self.starts = sorted(int(name) for name in set(names).difference(self.strange))
         self.sizes = {start: os.stat(self.path(start)).st_size for start in self.starts}
         counts = Counter(size for size in self.sizes.values() if size)
         #: The size that most files have; 0 without any that has bytes.
         self.usual_size = counts.most_common(1)[0][0] if counts else 0
         self.file_size = file_size or self.usual_size
+        #: Files that start in the middle of another one; they are not read.
+        self.astray = [start for start in self.starts if start % max(self.file_size, 1)]
+        self.starts = [start for start in self.starts if start not in self.astray]
+
+    def _is_part(self, name: str) -> bool:
+        return _is_offset(name) and os.path.isfile(f"{self._path}/{name}")
 
     def path(self, start: int) -> str:
         """Returns the path of the file that starts at an offset."""
@@ -66,15 +72,15 @@ class LongFile:
                 "file-name", f"{self.directory}/{name}", None,
                 "no file of that name belongs here", Remedy.RESTORE,
             )  # fmt: skip
+        for start in self.astray:
+            findings.add(
+                "file-name", f"{self.directory}/{start:020}", None,
+                f"files of {self.file_size} bytes start at its multiples", Remedy.RESTORE,
+            )  # fmt: skip
         expected = self.min_offset
         for start in self.starts:
             file, size = f"{self.directory}/{start:020}", self.sizes[start]
-            if start % max(self.file_size, 1):
-                findings.add(
-                    "file-name", file, None,
-                    f"files of {self.file_size} bytes start at its multiples", Remedy.RESTORE,
-                )  # fmt: skip
-            elif start > expected:
+            if start > expected:
                 findings.add(
                     "file-missing", f"{self.directory}/{expected:020}", None,
                     f"the files from {expected} to {start} are missing", Remedy.RESTORE,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.queues import SCHEDULE_TOPIC, CheckedQueue
-from rocketmq_tw.wire import fastjson
-from rocketmq_tw.wire.errors import WireError
+from rocketmq_tw.wire.bodies.base import Body, decode_table
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupTable
+from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable, DelayOffsetTable
+from rocketmq_tw.wire.bodies.topics import TopicConfigTable
+from rocketmq_tw.wire.errors import BodyError
+
+B = TypeVar("B", bound=Body)
 
 _TOPICS = "topics.json"
 _NO_TOPICS = ("rmq_sys_", "RMQ_SYS_", "%LMQ%", "SCHEDULE_TOPIC_", "TRANS_CHECK_", "OFFSET_MOVED_")
@@ -21,9 +26,10 @@ class TableCheck:
     def __init__(self, root: str, findings: Findings) -> None:
         self._root = root
         self._findings = findings
-        topics = self._read(_TOPICS).get("topicConfigTable")
+        topics = self._read(_TOPICS, TopicConfigTable)
         #: The names of all topics; None where that is not known.
-        self.topics: set[str] | None = set(topics) if isinstance(topics, dict) else None
+        self.topics = None if topics is None else set(topics.topic_config_table)
+        self._read("subscriptionGroup.json", SubscriptionGroupTable)
 
     def check(self, queues: Mapping[tuple[str, int], CheckedQueue]) -> None:
         """Compares offsets and topics with the queues that have files."""
@@ -64,12 +70,12 @@ class TableCheck:
         )  # fmt: skip
 
     def _check_offsets(self, name: str, ends: Mapping[tuple[str, int], int]) -> None:
-        table = self._read(name).get("offsetTable")
-        for key, queues in table.items() if isinstance(table, dict) else ():
-            topic = str(key).split("@")[0]
-            for queue_id, offset in queues.items() if isinstance(queues, dict) else ():
-                end = ends.get((topic, int(queue_id)))
-                if end is not None and int(offset) > end:
+        table = self._read(name, ConsumerOffsetTable) or ConsumerOffsetTable()
+        for key, queues in table.offset_table.items():
+            topic = key.split("@")[0]
+            for queue_id, offset in queues.items():
+                end = ends.get((topic, queue_id))
+                if end is not None and offset > end:
                     self._findings.add(
                         "offset-ahead", f"config/{name}", None,
                         f"{key} goes on at {offset} of queue {queue_id}, which ends at {end}",
@@ -77,33 +83,32 @@ class TableCheck:
                     )  # fmt: skip
 
     def _check_delays(self, ends: Mapping[tuple[str, int], int]) -> None:
-        table = self._read("delayOffset.json").get("offsetTable")
-        for level, offset in table.items() if isinstance(table, dict) else ():
-            end = ends.get((SCHEDULE_TOPIC, int(level) - 1))
-            if end is not None and int(offset) > end:
+        table = self._read("delayOffset.json", DelayOffsetTable) or DelayOffsetTable()
+        for level, offset in table.offset_table.items():
+            end = ends.get((SCHEDULE_TOPIC, level - 1))
+            if end is not None and offset > end:
                 self._findings.add(
                     "offset-ahead", "config/delayOffset.json", None,
                     f"level {level} goes on at {offset} of its queue, which ends at {end}",
                     Remedy.RESTORE,
                 )  # fmt: skip
 
-    def _read(self, name: str) -> dict[str, Any]:
+    def _read(self, name: str, kind: type[B]) -> B | None:
         """Returns what a file has, or else its `.bak`; a damaged one is reported."""
         for suffix in ("", ".bak"):
             path = f"{self._root}/config/{name}{suffix}"
+            if not os.path.exists(path):
+                continue
             if not os.path.isfile(path):
+                self._damaged(f"{name}{suffix}", "it is no file")
                 continue
             with open(path, "rb") as file:
                 data = file.read()
             try:
-                value = fastjson.loads(data, len(data) + 1)
-            except (WireError, ValueError) as error:
-                self._damaged(f"{name}{suffix}", str(error))
-                continue
-            if isinstance(value, dict):
-                return value
-            self._damaged(f"{name}{suffix}", "it is no table")
-        return {}
+                return decode_table(kind, data)
+            except BodyError as error:
+                self._damaged(f"{name}{suffix}", error.remark)
+        return None
 
     def _damaged(self, name: str, reason: str) -> None:
         has_copy = os.path.isfile(f"{self._root}/config/{name}.bak")

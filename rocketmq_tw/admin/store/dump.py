@@ -51,9 +51,16 @@ def dump() -> None:
     """Shows records, units of a queue, or entries of the index, one in a line."""
 
 
-def _show(tool: Tool, rows: Iterator[Row], count: int, line: Callable[[Row], str]) -> None:
+def _show(
+    tool: Tool, rows: Iterator[Row], count: int, line: Callable[[Row], str], nothing: str
+) -> None:
+    """Shows some rows; where there are none, the command fails with what is not there."""
+    is_there = False
     for row in islice(rows, count):
         tool.show(Report(row, lines=[line(row)]))
+        is_there = True
+    if not is_there:
+        fail(nothing)
 
 
 @dump.command("log")
@@ -75,7 +82,9 @@ def dump_log(
 ) -> None:
     """Shows records of the log in DIR, from the whole one at or behind --from on."""
     store = open_store(directory, config_file, log).store
-    _show(tool, _records(store, first or 0, topic), count, _record_line)
+    what = "no record" if topic is None else f"no record of {topic}"
+    nothing = f"the log has {what} from {first or 0} on: store stats shows what it has"
+    _show(tool, _records(store, first or 0, topic), count, _record_line, nothing)
 
 
 def _records(store: Store, first: int, topic: str | None) -> Iterator[Row]:
@@ -161,7 +170,8 @@ def dump_queue(
         {"queueOffset": offset, "physicalOffset": unit[0], "size": unit[1], "tagsCode": unit[2]}
         for offset, unit in queue.units(max(first or 0, begin), queue.end)
     )
-    _show(tool, units, count, _unit_line)
+    nothing = f"{topic}/{queue_id} has no unit from {first or begin} on: it ends at {queue.end}"
+    _show(tool, units, count, _unit_line, nothing)
 
 
 def _unit_line(row: Row) -> str:
@@ -200,7 +210,8 @@ def dump_index(
         for row in _entries(store)
         if row["physicalOffset"] >= (first or 0) and wanted in (None, row["keyHash"])
     )
-    _show(tool, entries, count, _entry_line)
+    what = "no entry" if key is None else f"no entry of {key}"
+    _show(tool, entries, count, _entry_line, f"the index has {what} from {first or 0} on")
 
 
 def _entries(store: Store) -> Iterator[Row]:

@@ -199,6 +199,8 @@ def test_a_file_of_contexts_that_is_no_text_is_told(world, contexts: Path) -> No
 def test_a_wrong_context_is_not_made(world, contexts: Path) -> None:
     assert "give host:port" in call(world, "context add x -n nowhere").err
     assert "No such file" in call(world, "context add x -n a:1 --tls-config /no/file").err
+    unnamed = world.bare(["context", "add", "", "-n", "a:1"], Tool(world.run))
+    assert (unnamed.status, "a context has a name" in unnamed.err) == (2, True)
     assert not contexts.exists()
 
 

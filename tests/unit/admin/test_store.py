@@ -553,6 +553,23 @@ def test_dump_of_a_queue_that_is_not_there_fails(root: Path, run: Run) -> None:
     assert "store stats shows the topics" in run("dump", "queue", root, "nix", 0).err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("log", "--from", 10**12), "the log has no record from 1000000000000 on"),
+        (("log", "-t", "nix"), "the log has no record of nix from 0 on: store stats shows"),
+        (("queue", "Topic", 1, "--from", 99), "Topic/1 has no unit from 99 on: it ends at 33"),
+        (("index", "--key", "Topic#nix"), "the index has no entry of Topic#nix from 0 on"),
+    ],
+)
+def test_dump_of_nothing_fails(
+    words: tuple[str | int, ...], said: str, root: Path, run: Run
+) -> None:
+    outcome = run("dump", words[0], root, *words[1:])
+    assert (outcome.status, outcome.out) == (1, "")
+    assert said in outcome.err
+
+
 def test_a_terminal_shows_how_far_the_check_is(root: Path) -> None:
     config = root.parent / "broker.conf"
     config.write_text(CONFIG)

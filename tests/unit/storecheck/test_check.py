@@ -1,5 +1,6 @@
 """A sound store has no findings; each damage is found and called by its name."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rocketmq_tw.storecheck.findings import Finding, Findings, Remedy
 from rocketmq_tw.storecheck.layout import NoStoreError, Sizes, Store
 from tests.support.damaged_stores import (
     DAMAGES,
+    FIRST,
     MESSAGES,
     OTHER_DAMAGES,
     SIZES,
@@ -247,3 +249,49 @@ def test_a_directory_that_is_no_queue_is_found(root: Path) -> None:
     (finding,) = found_in(root)[1]
     assert (finding.kind, finding.file) == ("file-name", "consumequeue/Topic/notanumber")
     assert finding.remedy is Remedy.RESTORE
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("topics.json", '{"topicConfigTable":{"Topic":{"readQueueNums":[]}}}'),
+        ("subscriptionGroup.json", '{"subscriptionGroupTable":['),
+        ("consumerOffset.json", '{"offsetTable":{"Topic@group":{"0":"x"}}}'),
+        ("consumerOffset.json", '{"offsetTable":[1]}'),
+        ("delayOffset.json", '{"offsetTable":{"x":1}}'),
+    ],
+)
+def test_a_table_that_no_start_reads_is_found(name: str, text: str, root: Path) -> None:
+    (root / "config" / name).write_text(text)
+    (finding,) = found_in(root)[1]
+    assert (finding.kind, finding.file) == ("table", f"config/{name}")
+    assert finding.remedy is Remedy.RESTORE
+    (root / "config" / name).unlink()
+    (root / "config" / name).mkdir()
+    finding = found_in(root)[1][0]
+    assert (finding.kind, finding.text) == ("table", "it cannot be read: it is no file")
+
+
+def test_a_topics_table_without_topics_lacks_them(root: Path) -> None:
+    (root / "config/topics.json").write_text('{"topicConfigTable":null}')
+    assert {finding.kind for finding in found_in(root)[1]} == {"topic-unknown"}
+
+
+def test_what_no_file_of_the_log_is_is_named(root: Path) -> None:
+    """A pipe is not waited for, either."""
+    files = [root / "commitlog" / f"{start:020}" for start in (7, 409_600, 413_696)]
+    files[0].touch()
+    files[1].mkdir()
+    os.mkfifo(files[2])
+    _, found = found_in(root)
+    assert {(finding.kind, finding.file) for finding in found} == {
+        ("file-name", f"commitlog/{path.name}") for path in files
+    }
+
+
+def test_a_log_whose_only_file_has_another_name_is_told(root: Path) -> None:
+    for path in sorted((root / "commitlog").iterdir())[1:]:
+        path.unlink()
+    (root / "commitlog" / FIRST).rename(root / "commitlog" / f"{7:020}")
+    kinds = {finding.kind for finding in found_in(root)[1]}
+    assert {"file-name", "unit-astray"} <= kinds
