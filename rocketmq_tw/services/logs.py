@@ -93,12 +93,15 @@ def _unfiltered(twistd: Any, config: LogConfig) -> Any:
     path = path or _FILE_NAME
     # One that is there keeps its mode, and may be a device.
     mode = None if os.path.exists(path) else FILE_MODE & ~(twistd.get("umask") or 0)
-    file = LogFile.fromFullPath(
-        path,
-        defaultMode=mode,
-        rotateLength=config.log_file_size,
-        maxRotatedFiles=config.log_files_kept,
-    )
+    try:
+        file = LogFile.fromFullPath(
+            path,
+            defaultMode=mode,
+            rotateLength=config.log_file_size,
+            maxRotatedFiles=config.log_files_kept,
+        )
+    except OSError as error:
+        sys.exit(f"cannot start: the log {path}: {error.strerror}: change --logfile")
     # Nobody else wants it: as twistd does.
     if not signal.getsignal(signal.SIGUSR1):
         signal.signal(signal.SIGUSR1, lambda *_: _begin_another(file))

@@ -49,6 +49,16 @@ def test_twisted_speaks_of_itself_for_those_who_look_for_errors(namespace: str) 
     assert is_written("info", event(LogLevel.critical, namespace))
 
 
+@pytest.mark.parametrize("name", ["", "nowhere/server.log"])
+def test_a_file_that_cannot_be_written_is_told_in_one_line(name: str, tmp_path: Path) -> None:
+    path = str(tmp_path / name)
+    twistd = Twistd(logfile=path, nodaemon=True)
+    take_over_log(twistd, LogConfig())
+    with pytest.raises(SystemExit, match=f"cannot start: the log {path}: ") as ended:
+        logs.make_observer()
+    assert str(ended.value.code).endswith(": change --logfile")
+
+
 def test_old_files_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     twistd = Twistd(logfile=str(path), nodaemon=True)
