@@ -20,8 +20,8 @@ from tools.big.watch import Watch
 GONE, LEFT = 1_000, 200
 GROUP, TOPIC = "large", "T"
 #: Milliseconds of the server's thread until another client has its answer. One notice a member and
-#: member took 1,500 on an idle machine.
-MOST_MS = 300
+#: member took 1,500 on an idle machine, where it is 80 now; a busy one, half as fast, took 414.
+MOST_MS = 750
 
 
 class Member:
