@@ -10,7 +10,13 @@ import msgspec
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.config.properties import ConfigError, Setting, read_properties, write_properties
+from rocketmq_tw.config.properties import (
+    ConfigError,
+    Setting,
+    read_config_file,
+    read_properties,
+    write_properties,
+)
 from rocketmq_tw.config.schema import UNSUPPORTED_SWITCHES, all_stock_names, keys_of, nearest
 from rocketmq_tw.config.values import format_value
 
@@ -153,11 +159,7 @@ def read_tls_config(path: str, *, for_server: bool = False) -> TlsConfig:
     names. Raises `ConfigError` where the file cannot be read or a value is wrong. The file of a
     client has to say how a client speaks TLS, which a broker's file does not; with `for_server`,
     for a process that takes TLS, it need not."""
-    try:
-        with open(path, encoding="latin-1") as file:
-            text = file.read()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
+    text = read_config_file(path)
     settings = [setting._replace(must_be_known=True) for setting in read_properties(text, path)]
     if not for_server and not any(s.key.startswith(_OF_TLS_CLIENTS) for s in settings):
         raise ConfigError(

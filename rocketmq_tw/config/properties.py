@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import javaproperties
 
+#: Of a file of settings: every key of stock with its longest value takes a tenth of it.
+MAX_BYTES = 256 * 1024
+
 
 class ConfigError(ValueError):
     """A configuration that cannot be used; the text names the place and what is accepted."""
@@ -26,6 +29,21 @@ class Setting(NamedTuple):
     origin: str
     must_be_known: bool = False
     follows: str | None = None
+
+
+def read_config_file(path: str, advice: str = "") -> str:
+    """Returns the text of a file of settings, which may be a pipe. Raises `ConfigError` where it
+    is no configuration, or cannot be read: then with `advice`."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}{advice}") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: it has more than {MAX_BYTES} bytes, and is no configuration")
+    if b"\0" in data:
+        raise ConfigError(f"{path}: it has bytes of value 0, and is no configuration")
+    return data.decode("latin-1")
 
 
 def read_properties(text: str, name: str) -> list[Setting]:

@@ -19,14 +19,12 @@ from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded, SettingRefused, load
 from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.config.properties import ConfigError, Setting, read_properties
+from rocketmq_tw.config.properties import MAX_BYTES, ConfigError, Setting, read_properties
 from rocketmq_tw.config.schema import keys_of, stock_default
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.container.interface import BrokerIdentity, BrokerSetup
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 
-#: Bytes of one file: every key of stock with its longest value takes a tenth of it.
-MAX_BYTES = 256 * 1024
 #: The configurations that a broker's file gives; all else of its server is the container's.
 TYPES: Sequence[type[Config]] = (BrokerConfig, MessageStoreConfig, NettyServerConfig)
 #: Where a file names no port: stock's for a broker in a container.

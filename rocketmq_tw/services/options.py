@@ -13,7 +13,13 @@ from rocketmq_tw.config.load import Derived, Loaded, Notice, load, read_tls_conf
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import ConfigError, Setting, read_json, read_properties
+from rocketmq_tw.config.properties import (
+    ConfigError,
+    Setting,
+    read_config_file,
+    read_json,
+    read_properties,
+)
 from rocketmq_tw.services.background import tell_plainly
 from rocketmq_tw.services.logs import say_version, take_over_log
 from rocketmq_tw.services.pid_file import choose_pid_file
@@ -243,13 +249,5 @@ def with_client_tls(settings: list[Setting]) -> list[Setting]:
 def read_file(path: str) -> list[Setting]:
     """Returns the settings of a .properties file, or of one with a JSON object; raises
     `ConfigError`."""
-    text = _read(path)
+    text = read_config_file(path, ": give the path of a file with -c")
     return (read_json if text.lstrip().startswith("{") else read_properties)(text, path)
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="latin-1") as file:
-            return file.read()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}: give the path of a file with -c") from error

@@ -15,7 +15,7 @@ import rich_click as click
 from rocketmq_tw.admin.store.places import LogDirectory, owners_of_log, place_of_log
 from rocketmq_tw.admin.tool import fail
 from rocketmq_tw.config.load import load
-from rocketmq_tw.config.properties import ConfigError, read_properties
+from rocketmq_tw.config.properties import ConfigError, read_config_file, read_properties
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.storecheck.layout import NoStoreError, Sizes, Store
 
@@ -74,11 +74,8 @@ def open_store(directory: str, config_file: str | None, log: str | None = None) 
 
 def _read_config(path: str) -> MessageStoreConfig:
     try:
-        with open(path, encoding="latin-1") as file:
-            settings = read_properties(file.read(), path)
+        settings = read_properties(read_config_file(path), path)
         return load((MessageStoreConfig,), settings, os.path.expanduser("~"))[MessageStoreConfig]
-    except OSError as error:
-        raise click.UsageError(f"-c: {path}: {error.strerror}") from error
     except ConfigError as error:
         raise click.UsageError(f"-c: {error}") from error
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.container.broker_files import MAX_BYTES, BrokerFiles, FileRefused
+from rocketmq_tw.config.properties import MAX_BYTES
+from rocketmq_tw.container.broker_files import BrokerFiles, FileRefused
 from rocketmq_tw.container.interface import BrokerIdentity
 
 FILES = BrokerFiles("", "127.0.0.1", "/home/me")

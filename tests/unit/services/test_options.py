@@ -1,6 +1,7 @@
 """The command line: what wins over what, and how a mistake ends."""
 
 import socket
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,20 @@ def test_p_of_a_container_names_what_looks_like_a_mistake(tmp_path: Path, capsys
         parsed(container.Options, "-p", "-o", "bindAddress=127.0.0.1", "-b", str(file))
     assert caught.value.code == 0
     assert capsys.readouterr().err == f"{file}:2: fooBar is no known key\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/dev/zero", "/dev/zero: it has more than 262144 bytes, and is no configuration"),
+        (sys.executable, "is no configuration"),
+        ("/nowhere.conf", "/nowhere.conf: No such file or directory: give the path of a file"),
+    ],
+)
+def test_what_is_no_configuration_is_refused(path: str, said: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed(broker.Options, "-c", path)
+    assert said in str(caught.value)
 
 
 def test_o_needs_a_key_and_a_value() -> None:
