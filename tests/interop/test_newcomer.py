@@ -186,9 +186,10 @@ def watch(newcomer: Newcomer, *words: str, tags: str, status: int = 0) -> str:
 def test_the_tools_for_stores(newcomer: Newcomer) -> None:
     """The last test: it stops the server, whose store it looks at."""
     with BlockingClient([newcomer.server.name_server]) as client:
-        # Producers choose among the queues by chance: each shall have a message.
+        # What the page looks at: each queue has a message, one of them a hundred, of known keys.
         for queue in client.queues("Orders"):
-            client.send(Message("Orders", b"hello"), queue=queue)
+            for number in range(102 if queue.queue_id == 2 else 1):
+                client.send(Message("Orders", b"hello", keys=f"order-{number}"), queue=queue)
     newcomer.server.stop()
     usage, check, repair, stats, dump = blocks(STORE_TOOLS)
     store = newcomer.home / "store"
