@@ -38,6 +38,7 @@ WAITING = """if True:
     from twisted.internet.defer import Deferred
     from rocketmq_tw.admin.tool import run_reactor
     from rocketmq_tw.client.errors import ClientError
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     async def work(servers):
         question = Deferred()
