@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.decisions import Decision
@@ -196,27 +196,24 @@ class ControllerRequests:
         """Says that a member that is in sync was registered at another host."""
         group = self._decider.machine.state.group(event.broker_name)
         home = None if group is None else group.sync.moved.get(event.broker_id)
-        if home is not None and not self._liveness.hears_strangers:
-            self.log.info(
-                "{peer} registers broker {number} of {name}, which is in sync, at {address}; it was"
-                " at {home}",
-                peer=peer.address,
-                number=event.broker_id,
-                name=event.broker_name,
-                address=event.broker_address,
-                home=home,
-            )
-        elif home is not None:
-            self.log.error(
-                "{peer} registers broker {number} of {name}, which is in sync, at {address}; it was"
-                " at {home}. Until its master says again that it is in sync it is elected only"
-                " where nobody else is there",
-                peer=peer.address,
-                number=event.broker_id,
-                name=event.broker_name,
-                address=event.broker_address,
-                home=home,
-            )
+        if home is None:
+            return
+        doubted = self._liveness.hears_strangers
+        doubt = (
+            ". Until its master says again that it is in sync it is elected only where nobody else"
+            " is there"
+        )
+        self.log.emit(
+            LogLevel.error if doubted else LogLevel.info,
+            "{peer} registers broker {number} of {name}, which is in sync, at {address}; it was at"
+            " {home}{doubt}",
+            peer=peer.address,
+            number=event.broker_id,
+            name=event.broker_name,
+            address=event.broker_address,
+            home=home,
+            doubt=doubt if doubted else "",
+        )
 
     def _is_from_master(self, request: RemotingCommand, peer: IPeer) -> bool:
         group = self._decider.machine.state.group(request.ext_fields.get("brokerName", ""))

@@ -220,7 +220,8 @@ def test_a_disk_that_is_too_full_is_noticed_at_the_start() -> None:
     assert figure(broker, "rocketmq_broker_stands_for_election") == 0
 
 
-def test_a_group_of_full_disks_has_a_master_after_a_restart() -> None:
+def led_by_a_full_one() -> ElectedGroup:
+    """Two members whose disks filled up, and that were started again: one of them leads."""
     group = in_sync(2)
     for number in (1, 2):
         fill(group, number)
@@ -228,6 +229,11 @@ def test_a_group_of_full_disks_has_a_master_after_a_restart() -> None:
     for number in (1, 2):
         group.start(number)
     group.run_until(group.masters, SOON)
+    return group
+
+
+def test_a_group_of_full_disks_has_a_master_after_a_restart() -> None:
+    group = led_by_a_full_one()
     (master,) = group.masters()
     group.run(30)
     assert group.masters() == [master]
@@ -241,13 +247,7 @@ def test_a_group_of_full_disks_has_a_master_after_a_restart() -> None:
 
 def test_a_full_master_makes_room_for_who_has_room() -> None:
     """It was elected while all were full; then somebody frees room, elsewhere."""
-    group = in_sync(2)
-    for number in (1, 2):
-        fill(group, number)
-        group.kill(number)
-    for number in (1, 2):
-        group.start(number)
-    group.run_until(group.masters, SOON)
+    group = led_by_a_full_one()
     (full,) = group.masters()
     group.run(20)
     other = 3 - full
