@@ -90,9 +90,8 @@ class RouteTable:
         addresses = {} if group is None else group.broker_addrs
         holder = self._living.get(BrokerKey(new.cluster, addresses.get(new.broker_id, "")))
         if holder is not None and self._ids.is_outdated(new, holder, now_ms):
-            outdated = self._living.get(new.key)
             # With its place under another id: nobody else would ever take that back.
-            self._forget([] if outdated is None else [outdated])
+            self._forget_one(self._living.get(new.key))
             return MasterAddresses(), iter(())
         self._check_room(new, addresses)
         former = self._living.get(new.key)
@@ -223,16 +222,12 @@ class RouteTable:
             for broker_id, address in group.broker_addrs.items()
             if broker_id != MASTER_ID and (live := self._living.at(address, clusters)) is not None
         ]
-        return self._displace(newest_of_crowd(slaves, new.host))
+        return self._forget_one(newest_of_crowd(slaves, new.host))
 
     def _make_room_among_all(self, new: Registration) -> LiveBroker | None:
         if new.key in self._living or len(self._living) < MAX_BROKERS:
             return None
-        return self._displace(self._living.newest_of_crowd(new.host))
-
-    def _displace(self, live: LiveBroker | None) -> LiveBroker | None:
-        self._forget([] if live is None else [live])
-        return live
+        return self._forget_one(self._living.newest_of_crowd(new.host))
 
     def at_address(self, new: Registration, now_ms: int) -> LiveBroker | None:
         """Returns what is registered at the address of `new` and alive, in its cluster or under its
@@ -296,6 +291,10 @@ class RouteTable:
             return MasterAddresses()
         live = self._living.get(BrokerKey(new.cluster, master))
         return MasterAddresses() if live is None else MasterAddresses(master, live.ha_address)
+
+    def _forget_one(self, live: LiveBroker | None) -> LiveBroker | None:
+        self._forget([] if live is None else [live])
+        return live
 
     def _forget(self, gone: list[LiveBroker]) -> list[LiveBroker]:
         for live in gone:
