@@ -285,8 +285,12 @@ def test_mqadmin_shows_clients_and_their_progress(
             assert mqadmin(f"{command} -b {cluster.broker.address}")[-1] == ["success"]
 
         def is_consumed() -> bool:
-            progress = mqadmin(f"consumerProgress -g {group}")
-            (line,) = [line for line in progress if line[0].startswith(topic[:20])]
+            # Stock's clients commit after 5 s; until then 4.9.7 ends with 206, 5.3.3 lists nothing.
+            progress = mqadmin.text(f"consumerProgress -g {group}").splitlines()
+            lines = [line.split() for line in progress if line.startswith(topic[:20])]
+            if not lines:
+                return False
+            (line,) = lines
             assert line[1:4] == [cluster.broker.name, "0", "2"]
             return line[4:6] == ["2", "0"]
 
