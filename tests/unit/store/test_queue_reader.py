@@ -1,12 +1,15 @@
 """Reads in one go against reads that look at each unit, and what is left out of both."""
 
-from itertools import pairwise
+from itertools import cycle, pairwise
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store import queue_reader
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
@@ -104,6 +107,53 @@ def test_all_at_once_is_one_after_the_other(
             else:
                 assert once == each
             assert reader.read(queue, offset, max_count, max_bytes, EVERY_MESSAGE) == each
+
+
+@given(
+    tags=st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=30), max_size=5),
+    bodies=st.lists(st.integers(0, 700), min_size=1, max_size=5),
+    wanted=st.sets(st.sampled_from("abc")),
+    max_count=st.integers(-1, 12),
+    max_bytes=st.integers(0, 6000),
+    memory_bytes=st.sampled_from([0, 2000, 20_000, _ALL]),
+    scanned=st.sampled_from([20, 200, 16_000]),
+    in_disk=st.integers(0, 6),
+    removed=st.booleans(),
+)
+def test_tags_are_looked_at_in_one_go_as_one_by_one(
+    tags: list[list[str]],
+    bodies: list[int],
+    wanted: set[str],
+    max_count: int,
+    max_bytes: int,
+    memory_bytes: int,
+    scanned: int,
+    in_disk: int,
+    removed: bool,
+) -> None:
+    files = MemoryFiles()
+    store = open_store(
+        files,
+        ManualClock(),
+        max_filter_message_size=scanned,
+        max_transfer_count_on_message_in_disk=in_disk,
+        max_transfer_bytes_on_message_in_disk=2500,
+    )
+    body_sizes = cycle(bodies)
+    for turn in tags:
+        put(store, *[make_message(bytes(next(body_sizes)), tags=tag) for tag in turn])
+    if removed and len(store._log.segments.starts) > 1:
+        store._log.remove_first()
+    queue = store._queues.find("Topic", 0)
+    if queue is None:
+        return
+    reader = QueueReader(store.config, store._log, memory_bytes)
+    by_tag = MessageFilter(frozenset(map(java_hash_code, wanted)).__contains__)
+    for offset in range(queue.min_offset, queue.max_offset):
+        limits = queue, offset, max_count, max_bytes, by_tag
+        at_once = reader.read(*limits)
+        with patch.object(queue_reader._Pass, "_take_by_tag", lambda *_: None):
+            assert reader.read(*limits) == at_once
 
 
 @given(sent=turns, where=st.floats(0, 1), wanted=st.sampled_from((EVERY_MESSAGE, ASKED)))
