@@ -18,6 +18,7 @@ from rocketmq_tw.broker.pop.check_points import (
     new_check_point,
 )
 from rocketmq_tw.broker.pop.checks import PopChecks
+from rocketmq_tw.broker.pop.gathered_acks import GatheredAcks
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import PutResult
@@ -28,6 +29,7 @@ from rocketmq_tw.message.extra_info import (
     topic_of_kind,
 )
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.turns import turns_of
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAck, BatchAckMessageRequestBody, BatchAckMsg
@@ -95,6 +97,7 @@ class AckRequests:
         self._checks = checks
         self._store = store
         self._revive_log = revive_log
+        self._gathered = GatheredAcks(revive_log, turns_of(host.reactor), host.config.broker_name)
         self._orderly = orderly
 
     def handlers(self) -> dict[int, Handler]:
@@ -123,7 +126,7 @@ class AckRequests:
             check_stored(result)
             return request.response()
 
-        return self._revive_log.put_ack(_ack_of(header, info), revive_queue).addCallback(answer)
+        return self._gathered.put(_ack_of(header, info), revive_queue).addCallback(answer)
 
     def ack_batch(
         self, request: RemotingCommand, peer: IPeer
