@@ -15,14 +15,22 @@ def choose_pid_file(twistd: Any, port: int | None = None) -> None:
     background; in the foreground none, as whoever started it knows it. `twistd` are its options,
     to be called while they are parsed; `port` tells servers of a kind apart.
 
-    Ends the program with one line where a process runs whose id the file has."""
+    Ends the program with one line where a process runs whose id the file has, and where the file's
+    directory, or that of `--rundir`, is not there."""
+    rundir = twistd.get("rundir") or "."
+    if not os.path.isdir(rundir):
+        raise SystemExit(f"--rundir {rundir}: there is no such directory: make it, or name another")
     if twistd.get("pidfile") == _TWISTDS:
         name = f"{twistd.subCommand}-{port}.pid" if port else f"{twistd.subCommand}.pid"
         twistd["pidfile"] = "" if twistd.get("nodaemon") else name
-    path = twistd.get("pidfile")
-    if path and (process := _running(path)):
+    if not (name := twistd.get("pidfile")):
+        return
+    path = os.path.join(rundir, name)
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise SystemExit(f"--pidfile {name}: its directory is not there: make it, or name another")
+    if process := _running(path):
         raise SystemExit(
-            f"{path}: process {process} runs already: stop it, or give twistd another --pidfile"
+            f"{name}: process {process} runs already: stop it, or give twistd another --pidfile"
         )
 
 

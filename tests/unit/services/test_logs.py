@@ -96,6 +96,17 @@ def test_a_server_that_runs_is_named(tmp_path: Path) -> None:
     assert path.read_text() == "no number"
 
 
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "b.pid"
+    with pytest.raises(SystemExit, match=f"--pidfile {path}: its directory is not there: make it"):
+        choose_pid_file(Twistd(pidfile=str(path)))
+    with pytest.raises(SystemExit, match=f"--rundir {path}: there is no such directory"):
+        choose_pid_file(Twistd(pidfile="", rundir=str(path)))
+    # Both are twistd's: the file is below the other one.
+    (tmp_path / "run").mkdir()
+    choose_pid_file(Twistd(pidfile="b.pid", rundir=str(tmp_path / "run")))
+
+
 @pytest.mark.parametrize(("umask", "mode"), [(None, 0o640), (0o022, 0o640), (0o077, 0o600)])
 def test_a_file_has_its_mode_from_the_start(tmp_path: Path, umask: int | None, mode: int) -> None:
     path = tmp_path / "server.log"
