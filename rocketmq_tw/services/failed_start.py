@@ -67,10 +67,18 @@ def describe_failed_start(error: BaseException | None, keys: KeysToChange) -> st
         key = keys.port if error.socketError.errno in _OF_THE_PORT else keys.address
         return f"{where} cannot be listened on ({error.socketError.strerror}): change {key}"
     if isinstance(error, OSError) and isinstance(error.filename, str):
-        path_key = _key_of(error.filename, keys.paths) if error.errno in _OF_THE_PATH else None
-        advice = f": change {path_key}" if path_key is not None else ""
-        return f"{error.filename}: {error.strerror}{advice}"
+        return f"{error.filename}: {error.strerror}{_advice(error, keys.paths)}"
     return str(error)
+
+
+def _advice(error: OSError, paths: Mapping[str, str]) -> str:
+    key = _key_of(error.filename, paths) if error.errno in _OF_THE_PATH else None
+    if key is None:
+        return ""
+    is_inside = os.path.abspath(error.filename).startswith(os.path.abspath(paths[key]) + os.sep)
+    if error.errno == errno.EISDIR and is_inside:
+        return f": a file belongs there, move the directory away or change {key}"
+    return f": change {key}"
 
 
 def _key_of(path: str, paths: Mapping[str, str]) -> str | None:

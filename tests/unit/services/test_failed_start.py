@@ -46,6 +46,17 @@ def test_a_path_that_cannot_be_used_is_named_with_its_key(path: str, key: str | 
     assert reason == f"{path}: Permission denied" + (f": change {key}" if key else "")
 
 
+def test_a_directory_in_place_of_a_file_of_the_store_is_to_be_moved_away() -> None:
+    reason = describe_failed_start(system_error(errno.EISDIR, "/a/store/checkpoint"), KEYS)
+    assert reason == (
+        "/a/store/checkpoint: Is a directory: a file belongs there, move the directory away or"
+        " change root"
+    )
+    # What the user named himself is the user's to change.
+    reason = describe_failed_start(system_error(errno.EISDIR, "/a/store"), KEYS)
+    assert reason == "/a/store: Is a directory: change log"
+
+
 def test_another_path_is_no_help_where_the_disk_is_full() -> None:
     reason = describe_failed_start(system_error(errno.ENOSPC, "/a/store/log/00"), KEYS)
     assert reason == "/a/store/log/00: No space left on device"
