@@ -72,6 +72,9 @@ class LocalProxyOptions(NamesrvAddressOptions):
 
     def load(self) -> Sequence[Notice]:
         notices = super().load()
+        if self["print"] and (warning := check_heartbeats(self.loaded[BrokerConfig])):
+            # A broker that starts says so itself.
+            notices = [*notices, Notice(True, warning)]
         if not self["enable-proxy"]:
             if self["proxy-config"] is not None:
                 raise usage.UsageError("-pc is a proxy's file: give --enable-proxy too")

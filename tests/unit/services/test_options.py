@@ -309,6 +309,18 @@ def following(lines: list[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
+def test_printing_tells_what_a_broker_warns_of_as_it_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = ["enableSlaveActingMaster=true", "brokerHeartbeatInterval=4000"]
+    arguments = [part for setting in settings for part in ("-o", setting)]
+    with pytest.raises(SystemExit) as ended:
+        parsed(broker.Options, "-p", *arguments)
+    assert ended.value.code == 0
+    told = "brokerHeartbeatInterval=4000 is more than a third of brokerNotActiveTimeoutMillis=10000"
+    assert told in capsys.readouterr().err
+
+
 def test_p_shows_what_a_broker_is_given_no_value_for(capsys: Any) -> None:
     lines = printed(
         broker.Options, capsys, "-o", "listenPort=7001", "-o", "bindAddress=10.0.0.1",
