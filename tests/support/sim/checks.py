@@ -158,6 +158,8 @@ class GroupChecks:
         if state is not self._believed.get(broker.host):
             self._believed[broker.host] = state
             self._look_at_role(broker)
+        if not broker.disk.faults:
+            return self._look_at_log(broker, copy)
         with works_for_checks(broker.disk):
             return self._look_at_log(broker, copy)
 
