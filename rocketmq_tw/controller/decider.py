@@ -1,7 +1,6 @@
 """The controller's decisions, one after the other: each looks at a state that has the events of all
 earlier ones about its group. It is the state of the machine that the Raft group feeds."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -24,6 +23,7 @@ from rocketmq_tw.controller.core.election import BrokerLife
 from rocketmq_tw.controller.core.events import EventError, decode_event, encode_event
 from rocketmq_tw.controller.core.requests import Decide
 from rocketmq_tw.controller.core.state import ControllerState
+from rocketmq_tw.net.host_shares import HostShares
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.node import RaftNode
@@ -99,26 +99,24 @@ class _Waiting:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._of_host: Counter[str] = Counter()
+        self._of_host = HostShares()
         self._count = 0
 
     def enter(self, host: str) -> Callable[[T], T]:
         """Counts a request until what is returned is called; raises `RequestError` where there are
         too many."""
-        is_full = self._count >= MAX_WAITING or self._of_host[host] >= MAX_OF_A_HOST
+        is_full = self._count >= MAX_WAITING or self._of_host.of(host) >= MAX_OF_A_HOST
         if is_full and host != ITSELF:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
                 f"too many requests wait for {self._what}: send it again later",
             )
         self._count += 1
-        self._of_host[host] += 1
+        self._of_host.add(host)
 
         def leave(result: T) -> T:
             self._count -= 1
-            self._of_host[host] -= 1
-            if not self._of_host[host]:
-                del self._of_host[host]
+            self._of_host.remove(host)
             return result
 
         return leave

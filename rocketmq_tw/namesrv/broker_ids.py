@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from rocketmq_tw.namesrv.brokers import BrokerKey, LiveBroker, Registration
 from rocketmq_tw.namesrv.living_brokers import LivingBrokers
+from rocketmq_tw.net.host_shares import HostShares
 
 #: Milliseconds for which a broker that is gone may take its place back, and how many of them are
 #: remembered.
@@ -57,7 +57,7 @@ class FormerHolders:
     def __init__(self) -> None:
         #: By name and id; the last that left last.
         self._left: dict[tuple[str, int], FormerHolder] = {}
-        self._of_host: Counter[str] = Counter()
+        self._of_host = HostShares()
 
     def left(self, name: str, broker_id: int, holder: FormerHolder) -> None:
         """Notes that a broker is gone; one that only had the place of a former one is not noted.
@@ -68,19 +68,17 @@ class FormerHolders:
             return
         self._forget(key)
         self._left[key] = holder
-        self._of_host[holder.host] += 1
+        self._of_host.add(holder.host)
         while holder.heard_at - self._oldest() > RETURN_MS:
             self._forget(next(iter(self._left)))
         if len(self._left) > MAX_FORMER:
-            ((host, _),) = self._of_host.most_common(1)
+            host = self._of_host.largest()
             self._forget(next(key for key, one in self._left.items() if one.host == host))
 
     def _forget(self, key: tuple[str, int]) -> None:
         former = self._left.pop(key, None)
         if former is not None:
-            self._of_host[former.host] -= 1
-            if not self._of_host[former.host]:
-                del self._of_host[former.host]
+            self._of_host.remove(former.host)
 
     def _oldest(self) -> int:
         """Returns when the first of them was heard of last."""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rocketmq_tw.namesrv.brokers import BrokerKey, LiveBroker
+from rocketmq_tw.net.host_shares import HostShares
 
 
 def newest_of_crowd(brokers: Sequence[LiveBroker], host: str) -> LiveBroker | None:
     """Returns the last of these `brokers` that the host with most of them registered; None where
     `host` has as many as that one, less one: nobody takes all the room from others."""
-    crowd = _crowd(Counter(live.host for live in brokers), host)
+    crowd = HostShares(live.host for live in brokers).giving_way(host)
     return next((live for live in reversed(brokers) if live.host == crowd), None)
-
-
-def _crowd(hosts: Counter[str], host: str) -> str | None:
-    crowd, most = hosts.most_common(1)[0] if hosts else ("", 0)
-    return crowd if hosts[host] + 1 < most else None
 
 
 class LivingBrokers:
@@ -29,7 +24,7 @@ class LivingBrokers:
         #: Connection -> the brokers that registered over it.
         self._owned: dict[Any, dict[BrokerKey, None]] = {}
         #: How many each host registered.
-        self._of_host: Counter[str] = Counter()
+        self._of_host = HostShares()
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -55,15 +50,13 @@ class LivingBrokers:
         """Adds a broker whose key is not there."""
         self._by_key[live.key] = live
         self._owned.setdefault(live.owner, {})[live.key] = None
-        self._of_host[live.host] += 1
+        self._of_host.add(live.host)
 
     def remove(self, key: BrokerKey) -> LiveBroker | None:
         """Takes out, and returns, a broker; None where it is not there."""
         live = self._by_key.pop(key, None)
         if live is not None:
-            self._of_host[live.host] -= 1
-            if not self._of_host[live.host]:
-                del self._of_host[live.host]
+            self._of_host.remove(live.host)
             keys = self._owned[live.owner]
             del keys[key]
             if not keys:
@@ -81,5 +74,5 @@ class LivingBrokers:
     def newest_of_crowd(self, host: str) -> LiveBroker | None:
         """Returns the newest broker of the host that has most of all; None where `host` has as many
         as that one, less one."""
-        crowd = _crowd(self._of_host, host)
+        crowd = self._of_host.giving_way(host)
         return next((live for live in reversed(self._by_key.values()) if live.host == crowd), None)

@@ -8,7 +8,6 @@ last was asked for.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator
 from secrets import token_hex
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IReactorTime
 
+from rocketmq_tw.net.host_shares import HostShares
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.runtime.alarm import Alarm
@@ -95,13 +95,13 @@ class WholeTables:
 
     def _make_room(self, size: int, host: str) -> None:
         """Forgets a table, for one of `size` bytes that `host` asks for."""
-        held: Counter[str] = Counter()
+        held = HostShares()
         for kept in self._kept.values():
-            held[kept.host] += len(kept.body)
-        if host in held:
-            held[host] += size
-        ((greediest, _),) = held.most_common(1)
-        self._forget(next(name for name, kept in self._kept.items() if kept.host == greediest))
+            held.add(kept.host, len(kept.body))
+        if held.of(host):
+            held.add(host, size)
+        largest = held.largest()
+        self._forget(next(name for name, kept in self._kept.items() if kept.host == largest))
 
     def _next(self, request: RemotingCommand, name: str, start: int) -> RemotingCommand:
         kept = self._kept.get(name)

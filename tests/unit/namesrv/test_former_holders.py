@@ -32,6 +32,6 @@ def test_nobody_makes_the_others_be_forgotten(monkeypatch: pytest.MonkeyPatch) -
         former.left(f"stranger-{number}", 0, gone(2, "10.66.0.1"))
     assert former.may_return("broker-a", 0, ADDRESS, 3)
     tables = tables_of(former)
-    assert tables["FormerHolders._left"] == 10 and tables["FormerHolders._of_host"] == 2
+    assert tables["FormerHolders._left"] == 10 and tables["HostShares._shares"] == 2
     former.came("broker-a", 0, ADDRESS)
-    assert tables_of(former)["FormerHolders._of_host"] == 1
+    assert tables_of(former)["HostShares._shares"] == 1
