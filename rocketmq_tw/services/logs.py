@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import signal
 import sys
 from importlib.metadata import version
@@ -20,6 +19,7 @@ from twisted.logger import (
 from twisted.python.logfile import LogFile
 
 from rocketmq_tw.config.log import DEBUG, LogConfig
+from rocketmq_tw.services.interpreter import python_version
 from twisted import __version__ as twisted_version
 
 log = Logger()
@@ -47,7 +47,7 @@ def say_version(twistd: Any) -> None:
     log.info(
         "rocketmq_tw {version} on Python {python} and Twisted {twisted}: {command}",
         version=version("rocketmq_tw"),
-        python=platform.python_version(),
+        python=python_version(),
         twisted=twisted_version,
         command=getattr(twistd, "subCommand", None),
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import compileall
 import json
-import platform
 import shutil
 import signal
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 
 import psutil
 
+from rocketmq_tw.services.interpreter import python_version
 from tests.support.jars import PROJECT
 from tests.support.processes import ServerFailed
 from tools.bench.cases import CASES, Bench, Case
@@ -246,7 +246,7 @@ def _write(results: Results, options: argparse.Namespace) -> None:
     about = {
         "time": f"{now:%Y-%m-%d %H:%M %Z}",
         "machine": f"{psutil.cpu_count()} cores, {psutil.virtual_memory().total >> 30} GiB",
-        "python": platform.python_version(),
+        "python": python_version(),
         "stock": STOCK_VERSION,
         "turns": str(options.turns),
         "seconds a turn": str(options.seconds),

@@ -37,7 +37,8 @@ def check(server: Any, *patterns: str, most: int = MOST) -> None:
     for pattern in patterns:
         server.wait_for(pattern)
     lines = said(server)
-    assert re.match(r"rocketmq_tw \S+ on Python \S+ and Twisted \S+: rmq-", lines[0])
+    python = r"\S+( \(built without --enable-optimizations\))?"
+    assert re.match(rf"rocketmq_tw \S+ on Python {python} and Twisted \S+: rmq-", lines[0])
     assert len(lines) <= most, "\n".join(lines)
 
 

@@ -1,0 +1,27 @@
+"""Which Python a server says that it runs on."""
+
+import platform
+import sys
+import sysconfig
+
+import pytest
+
+from rocketmq_tw.services.interpreter import python_version
+
+
+@pytest.mark.parametrize(
+    ("prefix", "options", "is_told"),
+    [
+        ("/usr", "'--enable-shared' '--prefix=/usr'", False),
+        ("/usr/local", "'--enable-optimizations' '--with-lto'", False),
+        ("/root/.pyenv/versions/3.11.7", "'--enable-shared'", True),
+        ("/opt/python", None, True),
+    ],
+)
+def test_a_build_without_optimizations_is_told(
+    prefix: str, options: str | None, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "base_prefix", prefix)
+    monkeypatch.setattr(sysconfig, "get_config_var", {"CONFIG_ARGS": options}.get)
+    told = " (built without --enable-optimizations)" if is_told else ""
+    assert python_version() == platform.python_version() + told
