@@ -9,7 +9,6 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import Cooperator
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 #: Goes through steps as `Slices` does.
 InSlices = Callable[[Iterator[None]], "Deferred[Any]"]
@@ -37,10 +36,27 @@ class Slices:
         happens in between. A single step is made when this returns."""
         try:
             for _ in steps:
-                return self._cooperator.coiterate(steps).addErrback(_freed)
+                return self._go_on(steps)
         except Exception:
             return fail()
         return succeed(None)
+
+    def _go_on(self, steps: Iterator[None]) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+
+        def telling() -> Iterator[None]:
+            # A task of the cooperator keeps its failure, whose frames lead to the task: what the
+            # steps had made would stay until the collector looks for such rings, which servers have
+            # it do rarely.
+            try:
+                yield from steps
+            except Exception:
+                done.errback()
+            else:
+                done.callback(None)
+
+        self._cooperator.coiterate(telling()).addErrback(done.errback)
+        return done
 
     def unwatched(self, steps: Iterator[None], purpose: str) -> None:
         """Goes through `steps` without telling of their end; what they raise is logged with
@@ -48,16 +64,6 @@ class Slices:
         self(steps).addErrback(
             lambda failure: self.log.failure("{purpose} failed", failure=failure, purpose=purpose)
         )
-
-
-def _freed(failure: Failure) -> Failure:
-    """Takes the task out of the traceback of its failure: they refer to each other, and what the
-    steps had made would stay until the collector looks for cycles, which servers have it do
-    rarely."""
-    if failure.tb is not None and failure.value is not None:
-        failure.tb = failure.tb.tb_next
-        failure.value.__traceback__ = failure.tb
-    return failure
 
 
 def all_steps(steps: Iterator[None]) -> Deferred[Any]:
