@@ -152,11 +152,10 @@ class Controller:
         closed = succeed(None) if listener is None else listener.stop(0.5)
         return closed.addCallback(lambda _: self.node.stop())
 
-    def is_of_the_cluster(self, request: RemotingCommand, peer: IPeer) -> bool:
+    def needs_no_administrator(self, request: RemotingCommand, peer: IPeer) -> bool:
         """Returns whether `request`, which is an administrator's otherwise, comes from another
-        controller, or is what the master of a group asks: to end its own epoch without saying who
-        is the next. What this controller does not decide on it does not
-        judge: it answers as one that does not lead."""
+        controller of the group, or from a group's master that ends its own epoch and names no
+        successor. True while this controller does not lead: it refuses the request as such."""
         if not self.decider.leads:
             return True
         host = host_of(peer.address)

@@ -20,7 +20,7 @@ from rocketmq_tw.wire.headers.controller import ElectMasterRequestHeader
 
 #: Refusals that another attempt at once would meet as well.
 _NOT_NOW = (ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_BUSY)
-#: Elections that wait for their decision; there may be thousands of groups.
+#: Elections under way at once, at most; there may be thousands of groups.
 MAX_AT_ONCE = 64
 
 
@@ -54,7 +54,7 @@ class Elections:
         self.start, self.stop = scan.start, scan.stop
 
     def broker_gone(self, key: ReplicaKey) -> None:
-        """Elects where `key` is the master of its group."""
+        """Starts an election if the lost broker `key` was the master of its group."""
         group = self._decider.machine.state.group(key.name)
         if group is None or group.cluster != key.cluster or group.sync.master != key.broker_id:
             return

@@ -94,8 +94,8 @@ class TopicQueues:
         brokers[name] = queues
 
     def put_mapping(self, topic: str, broker_name: str, info: TopicQueueMappingInfo) -> None:
-        """Sets the mapping of a static topic; passed over where the broker has no queues of it,
-        with which it would go again."""
+        """Sets the mapping of a static topic. Ignored where the broker has no queues of it: nothing
+        would remove the mapping."""
         if self.has(topic, broker_name):
             mappings = self._mappings.setdefault(topic, {})
             self._forget_mapping(mappings, broker_name)
@@ -169,7 +169,7 @@ class TopicQueues:
         return len(self._of_brokers.get(broker_name, ()))
 
     def names(self, found: list[str]) -> Iterator[None]:
-        """Adds all topics to `found`, sorted; one call's steps after the other's."""
+        """Adds all topics to `found`, sorted. Finish the steps of one call before the next."""
         if self._came or self._has_lost or self._is_unsorted:
             yield from self._sort()
         found += self._sorted

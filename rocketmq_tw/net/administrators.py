@@ -81,7 +81,8 @@ _GUARDS: Mapping[int, _Guard] = {
 class AdministratorCheck:
     """A `RequestCheck` that identifies administrators, and refuses others what is theirs.
 
-    `is_of_the_cluster` says whether a request comes from a member of the cluster that needs it.
+    `needs_no_administrator` tells whether a request that is an administrator's otherwise comes from
+    a broker or controller that needs it for its own work.
     """
 
     log = Logger()
@@ -89,10 +90,10 @@ class AdministratorCheck:
     def __init__(
         self,
         config: NettyServerConfig,
-        is_of_the_cluster: Callable[[RemotingCommand, IPeer], bool],
+        needs_no_administrator: Callable[[RemotingCommand, IPeer], bool],
     ) -> None:
         self._networks = Networks(config.admin_addresses)
-        self._is_of_the_cluster = is_of_the_cluster
+        self._needs_no_administrator = needs_no_administrator
 
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
         guard = _GUARDS.get(request.code)
@@ -106,7 +107,7 @@ class AdministratorCheck:
             self._networks
             and not peer.identity.is_administrator
             and guard(request)
-            and not self._is_of_the_cluster(request, peer)
+            and not self._needs_no_administrator(request, peer)
         ):
             self._refuse(request, peer)
 

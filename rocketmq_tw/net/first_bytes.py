@@ -23,7 +23,7 @@ from rocketmq_tw.net.tls import HANDSHAKE_BYTE, ServerTls
 
 _HTTP2 = b"PRI "
 
-#: Builds what takes a connection; with the ends that a load balancer told.
+#: Makes the protocol of a connection; gets the two ends that a load balancer named, or None.
 Build = Callable[[Forwarded | None], Any]
 
 

@@ -1,4 +1,4 @@
-"""Which groups a request of a client is about, and one of a broker to a client."""
+"""The groups that a client's request names, and the client that a broker's request is for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Membership(NamedTuple):
     is_consumer: bool
 
 
-def entered(data: HeartbeatData) -> list[Membership]:
+def groups_of_heartbeat(data: HeartbeatData) -> list[Membership]:
     """Returns the groups that a heartbeat (34) names, all that its client is in."""
     return [
         *(Membership(consumer.group_name, True) for consumer in data.consumer_data_set),
@@ -40,7 +40,7 @@ def entered(data: HeartbeatData) -> list[Membership]:
     ]
 
 
-def left(request: RemotingCommand) -> list[Membership]:
+def groups_of_unregistration(request: RemotingCommand) -> list[Membership]:
     """Returns the groups that an unregistration (35) takes a client out of; raises
     `RequestError`."""
     header = request.header(UnregisterClientRequestHeader)
@@ -52,7 +52,7 @@ def left(request: RemotingCommand) -> list[Membership]:
     return groups
 
 
-def leaving(client_id: str, membership: Membership) -> RemotingCommand:
+def unregistration_of(client_id: str, membership: Membership) -> RemotingCommand:
     """Returns the request (35) that takes a client out of a group."""
     header = UnregisterClientRequestHeader(client_id=client_id)
     if membership.is_consumer:

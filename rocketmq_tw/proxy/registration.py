@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
-from rocketmq_tw.proxy.memberships import entered
+from rocketmq_tw.proxy.memberships import groups_of_heartbeat
 from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of, origin_of
 from rocketmq_tw.proxy.neighbours.telling import Telling
 from rocketmq_tw.proxy.proto.messaging_pb2 import Settings
@@ -113,7 +113,9 @@ class ClientRegistration:
         data = heartbeat_of(client, int(self._clock.seconds() * 1000))
         self._tell_neighbours(client, data)
         try:
-            self._brokers.enter(client, entered(data), found.names if found.is_complete else None)
+            self._brokers.enter(
+                client, groups_of_heartbeat(data), found.names if found.is_complete else None
+            )
         except RequestError as error:
             self.log.warn("not registered with brokers: {error}", error=error)
             return

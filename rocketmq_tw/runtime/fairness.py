@@ -228,7 +228,8 @@ class SerialTurns(Generic[K]):
 
 class FewAtOnce(Generic[K]):
     """Does work for things that are due, for `limit` of them at the same time, in the order in
-    which they became due. Work of a thing that is due already takes the place of the former."""
+    which they became due. New work for a thing
+    that still waits replaces its old work."""
 
     log = Logger()
 

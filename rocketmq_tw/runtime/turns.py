@@ -16,8 +16,8 @@ class IReactorTurns(Interface):
         """Calls `call` behind all events and timers of this turn, before the reactor waits."""
 
     def waited() -> float:
-        """Returns how many seconds ago the round of events began: so long, at least, what is served
-        now was there and not read."""
+        """Returns the seconds since this turn began: what is served now has waited at least so
+        long."""
 
     def serve_late(seconds: float, call: Callable[[], None]) -> None:
         """Calls `call`, which serves what was read `seconds` ago: `waited` tells so meanwhile."""

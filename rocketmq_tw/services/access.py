@@ -18,8 +18,8 @@ def _nobody(request: RemotingCommand, peer: IPeer) -> bool:
 def request_checks(
     config: NettyServerConfig,
     seconds: Callable[[], float],
-    may_as_member: Callable[[RemotingCommand, IPeer], bool] = _nobody,
+    needs_no_administrator: Callable[[RemotingCommand, IPeer], bool] = _nobody,
 ) -> Sequence[RequestCheck]:
-    """Returns the checks by address. `seconds` is the clock's time; `may_as_member` tells whether a
-    request of administrators comes from a member of the cluster that needs it."""
-    return [AdministratorCheck(config, may_as_member), ClusterCheck(config, seconds)]
+    """Returns the checks by address. `seconds` is the clock's time; `needs_no_administrator` is
+    handed to `AdministratorCheck`."""
+    return [AdministratorCheck(config, needs_no_administrator), ClusterCheck(config, seconds)]

@@ -116,7 +116,7 @@ class ControllerService(service.Service):
             net = msgspec.structs.replace(loaded[NettyServerConfig], listen_port=port)
             tls = loaded[TlsConfig]
             access = AccessChecks(
-                requests=request_checks(net, self._reactor.seconds, self._is_of_the_cluster)
+                requests=request_checks(net, self._reactor.seconds, self._needs_no_administrator)
             )
             self._server = RemotingServer(self._reactor, net, tls=ServerTls(tls), access=access)
             self._client = RemotingClient(self._reactor, loaded[NettyClientConfig], tls=tls)
@@ -173,8 +173,10 @@ class ControllerService(service.Service):
             DEFAULT_INDEX_FILE_SIZE,
         )
 
-    def _is_of_the_cluster(self, request: RemotingCommand, peer: IPeer) -> bool:
-        return self._controller is not None and self._controller.is_of_the_cluster(request, peer)
+    def _needs_no_administrator(self, request: RemotingCommand, peer: IPeer) -> bool:
+        return self._controller is not None and self._controller.needs_no_administrator(
+            request, peer
+        )
 
     def _failed(self, failure: Failure) -> None:
         self._on_failure(failure.value)

@@ -192,11 +192,5 @@ def _milliseconds(value: Any) -> int:
 def is_delayed(message: Message) -> bool:
     """Returns whether a broker keeps the message back, so that it cannot go in a batch."""
     return bool(message.delay_level) or any(
-        name in message.properties
-        for name in (
-            names.DELAY,
-            names.TIMER_DELAY_SEC,
-            names.TIMER_DELAY_MS,
-            names.TIMER_DELIVER_MS,
-        )
+        name in message.properties for name in (names.DELAY, *names.TIMER_PROPERTIES)
     )

@@ -131,8 +131,8 @@ class QueueExtension:
     # What the queue has not any more
 
     def end_behind(self, address: int) -> bool:
-        """Nothing behind the extra at an address is needed. Where that is lost this is False, and
-        what is added goes into another file."""
+        """Cuts the file behind the extra at an address. Returns False where that is lost: what is
+        added goes into a new file then."""
         (extra,) = self.find([address])
         if extra is None:
             self.end_somewhere()

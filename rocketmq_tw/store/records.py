@@ -1,4 +1,4 @@
-"""Reads of the log that serve several records: forwards in large pieces, or of neighbours."""
+"""One read of the log that serves several records: forwards in large pieces, or of neighbours."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ReadWindow:
         self._end = end
 
     def has(self, position: int, size: int) -> bool:
-        """Lets `data` hold so many bytes from `position`, never in front of where it was before;
-        whether the file has them."""
+        """Reads on until `data` has so many bytes from `position`, which never goes back; returns
+        False where the file ends before."""
         if position + size > self.start + len(self.data):
             self.data = self._read(max(size, min(_SIZE, self._end - position)), position)
             self.start = position

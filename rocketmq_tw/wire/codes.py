@@ -3,7 +3,8 @@
 Codes that only 4.9.7 has (the plain-ACL requests 50-54 and their answers 209-211) stand beside
 5.3.3's; where two names share a number the later one is an alias.
 
-The requests that are answered: docs/features.md.
+The requests that are answered: docs/features.md. There are no codes of ours; one would stand from
+9900 on, where stock has none.
 """
 
 from enum import IntEnum

@@ -50,7 +50,8 @@ class LogCut:
         self._counts: dict[tuple[str, int], int] = {}
 
     def observe(self, see: See) -> None:
-        """Calls `see` with each record that goes, of all topics, in the order of the log."""
+        """Calls `see` with each record that goes, of all topics, in the order of the log. Some are
+        in no queue yet: who counts what arrives there has not counted these."""
         self._observers.append(see)
 
     def need_messages_of(self, topic: str) -> None:

@@ -145,7 +145,7 @@ class Views(Part):
 
     def search_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Answers 29: the offset of the first message of a time, in ms, or later; with the boundary
-        UPPER of the last one of that time."""
+        UPPER of the last one of that time or before."""
         header = request.header(SearchOffsetRequestHeader)
         self._check(header.topic)
         offset = self._store.offset_by_time(

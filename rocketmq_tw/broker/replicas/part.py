@@ -13,12 +13,12 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.cluster.registration import Master
-from rocketmq_tw.broker.replicas.announcements import AnnouncementCheck
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.requests import ReplicaRequests
+from rocketmq_tw.broker.replicas.return_notice import ReturnNoticeCheck
 from rocketmq_tw.broker.replicas.slave import MasterFollower, TableCopier
 from rocketmq_tw.broker.replicas.stop_notice import StopNotices
 from rocketmq_tw.broker.replicas.switching import Switching
@@ -122,7 +122,7 @@ class Replicas(Part):
                 else ClassicHA(host, writing, settings, self._membership.members)
             )
         self._membership.masters.add(self.follow)
-        self._announcements = AnnouncementCheck(
+        self._announcements = ReturnNoticeCheck(
             host, writing.store, lambda: None if self.slave is None else self.slave.master
         )
 

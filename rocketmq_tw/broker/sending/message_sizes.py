@@ -35,19 +35,20 @@ class MessageSizes:
             TopicAndType(topic, type_) for topic in topics for type_ in MESSAGE_TYPES
         )
 
-    def measuring(self, done: Done, kind: TopicAndType, messages: int) -> Done:
-        """Returns `done` for an append of so many messages of a kind, which is then measured."""
+    def measuring(self, done: Done, series: TopicAndType, messages: int) -> Done:
+        """Returns `done` for an append of so many messages of a topic and type, and measures it
+        before."""
 
         def measured(code: ResponseCode, appended: Appended) -> None:
             if code in STORED:
                 size = appended.end_offset - appended.physical_offset
-                self._sizes.record(kind, size // messages)
+                self._sizes.record(series, size // messages)
             done(code, appended)
 
         return measured
 
-    def _labels_of(self, kind: TopicAndType | None) -> Mapping[str, str]:
-        if kind is None:
+    def _labels_of(self, series: TopicAndType | None) -> Mapping[str, str]:
+        if series is None:
             return {}
-        is_system = truth(self._is_system(kind.topic))
-        return {"topic": kind.topic, "message_type": kind.type.lower(), "is_system": is_system}
+        is_system = truth(self._is_system(series.topic))
+        return {"topic": series.topic, "message_type": series.type.lower(), "is_system": is_system}

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.cluster.lanes import Departure, Lanes
-from rocketmq_tw.proxy.memberships import leaving
+from rocketmq_tw.proxy.memberships import unregistration_of
 from rocketmq_tw.runtime.fairness import SerialQueue
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -69,7 +69,7 @@ class Departures:
             if self._lanes.has_member(departure.lane, membership, name):
                 # The broker would forget a client that came meanwhile.
                 continue
-            request = leaving(departure.client_id, membership)
+            request = unregistration_of(departure.client_id, membership)
             try:
                 await self._ask(name, departure.lane, request)
             except RemotingError as error:

@@ -20,7 +20,7 @@ _RESPONSE = Held.RESPONSE
 ENOUGH_QUEUED = 64 * 1024
 #: Bytes after which what is sent is handed on, so that the transport can say that it is full.
 _FLUSH_SIZE = 64 * 1024
-#: Bytes that a client takes of what waits for it, at least, while it has time for that.
+#: A client that takes fewer bytes than this of what waits for it, in the time given, is stuck.
 LEAST_TAKEN = 64 * 1024
 #: Data frames that carry less earn no allowance, unless they end their stream.
 _SMALL = 512
@@ -49,7 +49,7 @@ class IStreamConnection(Interface):
         """Forgets `stream`, which is over, as the engine knows."""
 
     def place_is_free() -> None:
-        """Counts one stream less, which is over, and its work."""
+        """A stream and its work are over: one more may begin."""
 
 
 @implementer(IStream)

@@ -14,7 +14,7 @@ from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.in_process import InProcessPeer, call_handler
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
-from rocketmq_tw.proxy.memberships import Membership, leaving
+from rocketmq_tw.proxy.memberships import Membership, unregistration_of
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -108,7 +108,7 @@ class LocalBrokers:
         if peer is None or not peer.connected:
             return
         for membership in memberships:
-            request = leaving(client.client_id, membership)
+            request = unregistration_of(client.client_id, membership)
             handlers = self._broker.listener.handlers
             call_handler(handlers, request, peer, _ONEWAY_SECONDS, self._clock)
 

@@ -17,7 +17,7 @@ from rocketmq_tw.message import names
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
-from rocketmq_tw.proxy.memberships import entered, left
+from rocketmq_tw.proxy.memberships import groups_of_heartbeat, groups_of_unregistration
 from rocketmq_tw.proxy.neighbours.records import REMOTING, Origin
 from rocketmq_tw.proxy.neighbours.telling import Telling
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
@@ -68,7 +68,7 @@ class ClassicHeartbeats:
         brokers = await self._brokers_of(client, data)
         if not peer.connected:
             return request.response()
-        self._brokers.enter(client, entered(data), brokers)
+        self._brokers.enter(client, groups_of_heartbeat(data), brokers)
         origin = _origin(data.client_id, request, peer)
         self._telling.heard(client, origin, data.consumer_data_set, digest, _attribute)
         due = [name for name in brokers if not _is_told(client, name, digest, now)]
@@ -92,7 +92,7 @@ class ClassicHeartbeats:
     def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """35: takes the client out of its groups at all brokers that know it."""
         client = self._clients.of(peer)
-        groups = left(request)
+        groups = groups_of_unregistration(request)
         self._brokers.leave(client, groups)
         self._telling.left_memberships(client, groups)
         # It is registered anew, and with all, where it comes back.

@@ -84,7 +84,7 @@ class ControllerProcess(Process):
             admin_addresses=self._admin_addresses,
             cluster_addresses=self._cluster_addresses,
         )
-        checks = request_checks(net, clock.seconds, controller.is_of_the_cluster)
+        checks = request_checks(net, clock.seconds, controller.needs_no_administrator)
         server = RemotingServer(clock, net, access=AccessChecks(requests=checks))
         controller.start(server)
         return controller

@@ -1,4 +1,4 @@
-"""From where a master may say that it is about to be back (906)."""
+"""Who may tell a slave that its master is about to be back (906)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from rocketmq_tw.wire.errors import RequestError
 log = Logger()
 
 
-class AnnouncementCheck:
-    """Lets only the group's master lead a slave to another log, or end its acting: the hosts of
-    `master()`, which the slave follows, and of the broker that stored the newest message of its
-    log, `haAddresses`, and administrators. A slave that knows of no master yet believes all."""
+class ReturnNoticeCheck:
+    """Lets only some say that the master is about to be back, which leads a slave to another log
+    and ends its acting: the host of `master()`, which the slave follows, that of the broker which
+    stored the newest message of its log, `haAddresses`, and administrators. A slave that knows of
+    no master yet believes all."""
 
     def __init__(
         self, host: Host, store: IMessageStore, master: Callable[[], Master | None]
