@@ -161,6 +161,9 @@ class Acting(Part):
                 # The answers tell where the master is.
                 self._membership.register(force=True)
         if state.role is Role.SLAVE and self._may_act(smallest):
+            if (yield self._replicas.find_master()):
+                # The next look hears it over its link, or acts.
+                return
             if not (yield self._is_up_to_date()) or self._role.state is not state:
                 return
             log.info("no master lives, and this broker has the smallest id: it acts for the master")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.internet.defer import Deferred, TimeoutError, inlineCallbacks, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
@@ -18,14 +18,16 @@ from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.requests import ReplicaRequests
-from rocketmq_tw.broker.replicas.return_notice import ReturnNoticeCheck
+from rocketmq_tw.broker.replicas.return_notice import ReturnNoticeCheck, newest_store_host
 from rocketmq_tw.broker.replicas.slave import MasterFollower, TableCopier
 from rocketmq_tw.broker.replicas.stop_notice import StopNotices
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.client import EndpointFor
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.replication.classic import ClassicHAClient, ClassicHAService
 from rocketmq_tw.replication.links.client import HAClient
@@ -34,6 +36,7 @@ from rocketmq_tw.replication.links.settings import HASettings, ha_settings
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError, WireError
 from rocketmq_tw.wire.headers.broker import (
     ExchangeHAInfoRequestHeader,
     ExchangeHAInfoResponseHeader,
@@ -271,6 +274,34 @@ class Replicas(Part):
         if self.slave is not None:
             self.slave.learned(master)
 
+    @inlineCallbacks
+    def find_master(self) -> Generator[Deferred[Any], Any, bool]:
+        """Asks the broker that stored the newest message whether it leads, where nobody has named a
+        master: name servers may see each of the two alone. Fires with True where it does: this
+        slave follows it from now on, but copies no tables before name servers list it, since it
+        may have to take back what this one did. Never fails."""
+        slave, stored_by = self.slave, newest_store_host(self._writing.store)
+        if slave is None or slave.knows_master or stored_by is None:
+            return False
+        address = join_address(*stored_by)
+        if address == self._addresses.broker:
+            return False
+        seconds = self._host.config.send_heartbeat_timeout_millis / 1000
+        try:
+            asked = self._metadata.calls.master(address)
+            master = yield asked.addTimeout(seconds, self._host.reactor)
+        except (RemotingError, RequestError, WireError, TimeoutError):
+            return False
+        if not master.ha_address or self.slave is not slave or slave.knows_master:
+            return False
+        log.info(
+            "no name server names a master, but {address}, which stored the newest message, leads",
+            address=address,
+        )
+        self.hold_tables()
+        self.follow(master)
+        return True
+
     def hold_tables(self) -> None:
         """Keeps a slave from copying its master's tables until `follow_tables`: its own are newer,
         and the master takes them back first."""
@@ -327,7 +358,12 @@ class Replicas(Part):
 
     def _search(self) -> Deferred[None] | None:
         """Name servers tell who is master only when they are told of a broker."""
-        return None if self.master_is_near() else self._membership.register(force=True)
+        if self.master_is_near():
+            return None
+        registered = self._membership.register(force=True)
+        if self._is_led_back:
+            registered.addCallback(lambda _: self.find_master())
+        return registered
 
     def _catch_up(self, request: RemotingCommand, peer: IPeer) -> None:
         self._writing.dispatcher.dispatch_waiting()

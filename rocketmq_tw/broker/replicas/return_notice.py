@@ -20,6 +20,14 @@ from rocketmq_tw.wire.errors import RequestError
 log = Logger()
 
 
+def newest_store_host(store: IMessageStore) -> tuple[str, int] | None:
+    """Returns host and port of the broker that stored the newest message of a log; None without a
+    message."""
+    newest = store.last_record_offset
+    message = None if newest < 0 else store.message_at(newest)
+    return None if message is None else message.store_host
+
+
 class ReturnNoticeCheck:
     """Lets only some say that the master is about to be back, which leads a slave to another log
     and ends its acting: the host of `master()`, which the slave follows, that of the broker which
@@ -64,8 +72,6 @@ class ReturnNoticeCheck:
         known, master = set[str](), self._master()
         if master is not None:
             known |= {host_of(address) for address in master if address}
-        newest = self._store.last_record_offset
-        message = None if newest < 0 else self._store.message_at(newest)
-        if message is not None:
-            known.add(message.store_host[0])
+        if (stored_by := newest_store_host(self._store)) is not None:
+            known.add(stored_by[0])
         return known

@@ -73,6 +73,11 @@ class TableCopier:
         """The master that this broker follows; empty addresses where it knows none."""
         return self._master
 
+    @property
+    def knows_master(self) -> bool:
+        """Whether anybody, or the configuration, has named a master."""
+        return any(self._master)
+
     def start(self) -> None:
         """Follows the master that is known, where one is."""
 

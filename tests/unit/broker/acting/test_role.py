@@ -77,6 +77,52 @@ def test_a_name_server_that_lost_the_master_is_outvoted_by_one_that_has_it() -> 
     assert 0 in cluster.members("a", 1) and cluster.role("a", 1) is Role.SLAVE
 
 
+def split(cluster: ActingCluster, *pairs: tuple[str, str]) -> None:
+    """Nothing passes between the two hosts of each pair."""
+    for one, other in pairs:
+        cluster.network.cut |= {(one, other), (other, one)}
+
+
+def test_a_slave_that_no_name_server_tells_of_its_master_finds_it() -> None:
+    """It is started while one name server sees the master alone, and the other one the slave. The
+    newest message of its log says who stored it."""
+    cluster = ActingCluster(name_servers=2, ha_send_heartbeat_interval=500)
+    master = cluster.start_group("a")
+    master.add_topic("Topic")
+    master.send(b"one")
+    cluster.run(2)
+    split(cluster, ("10.1.0.1", "10.9.0.2"), ("10.1.0.2", "10.9.0.1"))
+    cluster.kill("a", 1)
+    cluster.run_until(lambda: 0 not in cluster.members("a", 1))
+    cluster.start("a", 1)
+    cluster.run_until(lambda: cluster.follows("a", 1), limit=IN_TIME)
+    for _ in range(100):
+        cluster.run(0.1)
+        assert not cluster.acts("a", 1)
+    # What it has of its own is not replaced by what the master has, as long as name servers do not
+    # list that one: it may have acted before, and the master takes that over first.
+    master.offsets.commit("G", "Topic", 0, 1)
+    cluster.run(10)
+    assert cluster.broker("a", 1).offsets.query("G", "Topic", 0) < 1
+    cluster.network.heal()
+    cluster.run_until(lambda: cluster.broker("a", 1).offsets.query("G", "Topic", 0) == 1)
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1), limit=IN_TIME)
+
+
+def test_a_slave_acts_where_who_stored_its_newest_message_does_not_lead() -> None:
+    """That broker is gone, or answers and is a slave by now."""
+    cluster = ActingCluster()
+    master = cluster.start_group("a", slaves=2)
+    master.add_topic("Topic")
+    master.send(b"one")
+    cluster.run(2)
+    cluster.kill("a", 0)
+    cluster.kill("a", 1)
+    cluster.start("a", 1)
+    cluster.run_until(lambda: cluster.acts("a", 1), limit=IN_TIME)
+
+
 def test_an_acting_master_that_reaches_no_name_server_stops() -> None:
     """Another slave may act by then."""
     cluster = ActingCluster()
