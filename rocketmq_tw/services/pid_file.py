@@ -17,16 +17,19 @@ def choose_pid_file(twistd: Any, port: int | None = None) -> None:
 
     Ends the program with one line where a process runs whose id the file has, and where the file's
     directory, or that of `--rundir`, is not there."""
+    # twistd changes its root before it looks for these.
+    is_visible = not twistd.get("chroot")
     rundir = twistd.get("rundir") or "."
-    if not os.path.isdir(rundir):
+    if is_visible and not os.path.isdir(rundir):
         raise SystemExit(f"--rundir {rundir}: there is no such directory: make it, or name another")
     if twistd.get("pidfile") == _TWISTDS:
         name = f"{twistd.subCommand}-{port}.pid" if port else f"{twistd.subCommand}.pid"
         twistd["pidfile"] = "" if twistd.get("nodaemon") else name
     if not (name := twistd.get("pidfile")):
         return
-    path = os.path.join(rundir, name)
-    if not os.path.isdir(os.path.dirname(path) or "."):
+    # twistd takes it for one of the directory where it was called, not of `--rundir`.
+    path = os.path.abspath(name)
+    if is_visible and not os.path.isdir(os.path.dirname(path)):
         raise SystemExit(f"--pidfile {name}: its directory is not there: make it, or name another")
     if process := _running(path):
         raise SystemExit(

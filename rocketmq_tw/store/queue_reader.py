@@ -29,6 +29,8 @@ _FILLER_SIZE = 0x7FFFFFFF
 #: The layout of a unit of which only the hash code of the tag is read, or only the size.
 _CODE_OF_UNIT = "12xq"
 _SIZE_OF_UNIT = "8xi8x"
+#: Units whose tags are looked at in one go, at first and at most.
+_FIRST_UNITS, _MOST_UNITS = 64, 512
 _MIN_PULL_SIZE = 100
 #: Bytes between two records that are worth reading to save a system call.
 _GAP = 8192
@@ -247,9 +249,11 @@ class _Pass:
         self._extras: list[UnitExtra | None] = []
         self._properties_match = wanted.by_properties
         self._limits = _Limits(self._config, max_count, max_bytes, reader.cached_bytes)
-        #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress.
+        #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress;
+        #: more only for a read that may take more messages.
         units = self._config.max_filter_message_size // UNIT_SIZE // wanted.weight
-        self._scan_units = max(units, max_count)
+        most_count = max(self._limits.in_memory[1], self._limits.on_disk[1])
+        self._scan_units = max(units, most_count)
         self._askable = _ASKED_BYTES // wanted.weight
         self._found: list[tuple[int, int]] = []
         self._bytes = 0
@@ -311,29 +315,38 @@ class _Pass:
 
     def _take(self, units: bytes) -> bool:
         """Goes through units; False where the read is full."""
-        if self._tag_match is not None:
-            is_open = self._take_by_tag(units, self._tag_match)
-            if is_open is not None:
-                return is_open
-        return self._take_each(units)
+        match = self._tag_match
+        if match is None:
+            return self._take_each(units)
+        # Few at first: where many match, these are all that is read.
+        start, count = 0, _FIRST_UNITS
+        while start < len(units):
+            end = start + count * UNIT_SIZE
+            is_open = self._take_by_tag(units[start:end], match)
+            if is_open is None:
+                return self._take_each(units[start:])
+            if not is_open:
+                return False
+            start, count = end, min(2 * count, _MOST_UNITS)
+        return True
 
     def _take_by_tag(self, units: bytes, match: TagMatch) -> bool | None:
         """Returns what `_take_each` gives, without a look at each unit for itself, for the usual
         read by tags: what matches is there, and neither the bytes nor the age of a record end the
         read. None, and nothing taken, where that is not so."""
-        log, limits, count = self._log, self._limits, len(units) // UNIT_SIZE
+        log, limits, found = self._log, self._limits, self._found
+        count = len(units) // UNIT_SIZE
         codes = struct.unpack(">" + _CODE_OF_UNIT * count, units)
         numbers = list(compress(range(count), map(match, codes)))
-        if not numbers:
-            self._next += count
-            self._last_position, _, _ = UNIT.unpack_from(units, (count - 1) * UNIT_SIZE)
+        if not numbers and not found:
+            self._seen(units, count)
             self._status = GetStatus.NO_MATCHED_MESSAGE
             return True
         # Each record of a queue stands behind the one before.
-        first, _, _ = UNIT.unpack_from(units, numbers[0] * UNIT_SIZE)
-        last, _, _ = UNIT.unpack_from(units, (count - 1) * UNIT_SIZE)
-        if first < log.min_offset:
-            return None
+        first, last = (
+            UNIT.unpack_from(units, number * UNIT_SIZE)[0]
+            for number in (0 if found else numbers[0], count - 1)
+        )
         if log.end_offset - first <= limits.in_memory_bytes:
             most_bytes, most_count = limits.in_memory
         elif log.end_offset - last > limits.in_memory_bytes:
@@ -341,20 +354,29 @@ class _Pass:
         else:
             return None
         # The first record always fits.
-        is_full = len(numbers) >= most_count
-        del numbers[max(most_count, 1) :]
+        room = most_count - len(found) if found else max(most_count, 1)
+        if room <= 0:
+            return False
+        is_full = len(numbers) >= room
+        del numbers[room:]
         sizes = struct.unpack(">" + _SIZE_OF_UNIT * count, units)
-        wanted = [sizes[number] for number in numbers]
-        if sum(wanted) + max(sizes) > most_bytes:
+        taken = [
+            (UNIT.unpack_from(units, number * UNIT_SIZE)[0], sizes[number]) for number in numbers
+        ]
+        size = sum([each for _, each in taken])
+        if self._bytes + size + max(sizes) > most_bytes or min(sizes) < 0:
             return None
-        for number, size in zip(numbers, wanted, strict=True):
-            position, _, _ = UNIT.unpack_from(units, number * UNIT_SIZE)
-            self._found.append((position, size))
-        self._bytes = sum(wanted)
-        seen = numbers[-1] + 1 if is_full else count
-        self._next += seen
-        self._last_position, _, _ = UNIT.unpack_from(units, (seen - 1) * UNIT_SIZE)
+        if taken and min(taken)[0] < log.min_offset:
+            return None
+        found += taken
+        self._bytes += size
+        self._seen(units, numbers[-1] + 1 if is_full else count)
         return not is_full
+
+    def _seen(self, units: bytes, count: int) -> None:
+        """Notes that the first `count` of these units are dealt with."""
+        self._next += count
+        self._last_position, _, _ = UNIT.unpack_from(units, (count - 1) * UNIT_SIZE)
 
     def _take_each(self, units: bytes) -> bool:
         """Goes through units one by one; False where the read is full."""

@@ -97,7 +97,7 @@ class AckRequests:
         self._checks = checks
         self._store = store
         self._revive_log = revive_log
-        self._gathered = GatheredAcks(revive_log, turns_of(host.reactor), host.config.broker_name)
+        self._gathered = GatheredAcks(revive_log, turns_of(host.reactor))
         self._orderly = orderly
 
     def handlers(self) -> dict[int, Handler]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -185,6 +186,11 @@ class ReviveLog:
             f"@{ack.broker_name}@{ACK_TAG}"
         )
         return self._put(revive_queue_id, tag, key, encode_body(ack))
+
+    def put_last(self, put: Callable[[], None]) -> Deferred[Any]:
+        """Calls `put`, which puts acknowledgements, once all else of this reactor turn is in the
+        sink: one write takes them with that. Fails at once where the sink knows no such write."""
+        return self._sink.put_last(put)
 
     def put_mark(self, back: PutBack) -> Deferred[PutResult]:
         """Stores that a group was put back."""

@@ -7,10 +7,12 @@ batch acknowledgement is stored as (docs/formats/pop.md).
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.pop.check_points import CheckPointKey, ReviveLog, check_point_key
+from rocketmq_tw.broker.pop.check_points import ReviveLog
 from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.runtime.turns import IReactorTurns
 from rocketmq_tw.runtime.waiters import fire_all
@@ -23,9 +25,10 @@ MOST_MESSAGES = 128
 class _Gathered:
     """Acknowledgements of one check point; `stored` fire once they are stored."""
 
-    __slots__ = ("acks", "stored")
+    __slots__ = ("acks", "revive_queue_id", "stored")
 
-    def __init__(self) -> None:
+    def __init__(self, revive_queue_id: int) -> None:
+        self.revive_queue_id = revive_queue_id
         self.acks: list[AckMsg] = []
         self.stored: list[Deferred[PutResult]] = []
 
@@ -49,37 +52,45 @@ class _Gathered:
 class GatheredAcks:
     """Gathers the acknowledgements of a reactor turn and puts them into `revive_log` at its end."""
 
-    def __init__(self, revive_log: ReviveLog, turns: IReactorTurns, own_name: str) -> None:
-        """`own_name` is the broker's."""
+    def __init__(self, revive_log: ReviveLog, turns: IReactorTurns) -> None:
         self._revive_log = revive_log
         self._turns = turns
-        self._own_name = own_name
-        #: By revive queue and check point.
-        self._gathered: dict[tuple[int, CheckPointKey], _Gathered] = {}
+        #: By revive queue and all that names the check point.
+        self._gathered: dict[Hashable, _Gathered] = {}
 
     def put(self, ack: AckMsg, revive_queue_id: int) -> Deferred[PutResult]:
         """Stores the acknowledgement of one message; fires and fails as `ReviveLog.put_ack`."""
         if not self._gathered:
-            self._turns.at_turn_end(self._store_all)
-        key = revive_queue_id, check_point_key(ack, self._own_name)
+            # Written and flushed with all else of the turn, where that goes into one log.
+            last = self._revive_log.put_last(self._store_all)
+            last.addErrback(lambda _: self._turns.at_turn_end(self._store_all))
+        key = (
+            revive_queue_id,
+            ack.topic,
+            ack.group,
+            ack.queue_id,
+            ack.start_offset,
+            ack.pop_time,
+            ack.broker_name,
+        )
         gathered = self._gathered.get(key)
         if gathered is None:
-            gathered = self._gathered[key] = _Gathered()
+            gathered = self._gathered[key] = _Gathered(revive_queue_id)
         gathered.acks.append(ack)
         stored: Deferred[PutResult] = Deferred()
         gathered.stored.append(stored)
         if len(gathered.acks) == MOST_MESSAGES:
-            self._store(revive_queue_id, self._gathered.pop(key))
+            self._store(self._gathered.pop(key))
         return stored
 
     def _store_all(self) -> None:
         gathered, self._gathered = self._gathered, {}
-        for (revive_queue_id, _), of_one in gathered.items():
-            self._store(revive_queue_id, of_one)
+        for of_one in gathered.values():
+            self._store(of_one)
 
-    def _store(self, revive_queue_id: int, gathered: _Gathered) -> None:
+    def _store(self, gathered: _Gathered) -> None:
         def ended(result: PutResult | Failure) -> None:
             for _ in fire_all(gathered.stored, result):
                 pass
 
-        self._revive_log.put_ack(gathered.as_one(), revive_queue_id).addBoth(ended)
+        self._revive_log.put_ack(gathered.as_one(), gathered.revive_queue_id).addBoth(ended)

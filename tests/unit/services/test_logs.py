@@ -102,9 +102,21 @@ def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
         choose_pid_file(Twistd(pidfile=str(path)))
     with pytest.raises(SystemExit, match=f"--rundir {path}: there is no such directory"):
         choose_pid_file(Twistd(pidfile="", rundir=str(path)))
-    # Both are twistd's: the file is below the other one.
+    # In another root they may be there.
+    choose_pid_file(Twistd(pidfile=str(path), rundir=str(path), chroot=str(tmp_path)))
+
+
+def test_a_pid_file_is_of_the_directory_where_twistd_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So twistd has it, whatever its --rundir is."""
     (tmp_path / "run").mkdir()
-    choose_pid_file(Twistd(pidfile="b.pid", rundir=str(tmp_path / "run")))
+    (tmp_path / "pids").mkdir()
+    monkeypatch.chdir(tmp_path)
+    choose_pid_file(Twistd(pidfile="pids/b.pid", rundir="run"))
+    (tmp_path / "pids" / "b.pid").write_text(f"{os.getpid()}")
+    with pytest.raises(SystemExit, match="runs already"):
+        choose_pid_file(Twistd(pidfile="pids/b.pid", rundir="run"))
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(None, 0o640), (0o022, 0o640), (0o077, 0o600)])

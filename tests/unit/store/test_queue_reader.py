@@ -156,6 +156,27 @@ def test_tags_are_looked_at_in_one_go_as_one_by_one(
             assert reader.read(*limits) == at_once
 
 
+def test_a_read_looks_at_no_more_units_than_it_is_worth() -> None:
+    """However many messages it asks for: all units of a file would be looked at in one go."""
+    store = open_store(
+        MemoryFiles(), max_filter_message_size=1000, mapped_file_size_consume_queue=20_000
+    )
+    put(store, *[make_message(b"x", tags="a") for _ in range(300)])
+    queue = store._queues.find("Topic", 0)
+    assert queue is not None
+    asked: list[int] = []
+    plain = queue.read
+
+    def read(offset: int, count: int) -> bytes:
+        asked.append(count)
+        return plain(offset, count)
+
+    queue.read = read  # type: ignore[method-assign]
+    by_tag = MessageFilter(frozenset([java_hash_code("b")]).__contains__)
+    assert store.read_queue("Topic", 0, 0, 2**31 - 1, _ALL, by_tag).next_offset >= 50
+    assert max(asked) <= 64
+
+
 @given(sent=turns, where=st.floats(0, 1), wanted=st.sampled_from((EVERY_MESSAGE, ASKED)))
 def test_a_damaged_record_is_left_out_and_no_other(
     sent: list[list[tuple[int, int]]], where: float, wanted: MessageFilter

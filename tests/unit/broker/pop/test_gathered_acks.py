@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 
 from rocketmq_tw.broker.pop.check_points import ReviveLog, acknowledged_offsets
@@ -33,6 +33,9 @@ class Sink:
         self.put_messages.append((message, ended))
         return ended
 
+    def put_last(self, compose: Any) -> Deferred[Any]:
+        return fail(RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "no log of its own"))
+
     def take(self) -> list[tuple[StoredMessage, Deferred[PutResult]]]:
         taken, self.put_messages = self.put_messages, []
         return taken
@@ -47,7 +50,7 @@ class World:
         self.heard: list[tuple[AckMsg, int]] = []
         log = ReviveLog("revive", self.sink, lambda: 1000, lambda: ("127.0.0.1", 10911))  # type: ignore[arg-type]
         log.acknowledged.add(lambda ack, queue: self.heard.append((ack, queue)))
-        self.gathered = GatheredAcks(log, PlainTurns(self.clock), "broker-a")
+        self.gathered = GatheredAcks(log, PlainTurns(self.clock))
 
     def ack(self, offset: int, *, start: int = 0, revive_queue: int = 0, **fields: Any) -> list:
         """The list gets how it ended."""
@@ -111,6 +114,8 @@ def test_other_check_points_and_revive_queues_have_records_of_their_own() -> Non
     world.ack(4, group="H")
     world.ack(5, pop_time=901)
     world.ack(6, broker_name="broker-b")
+    # Such a check point is taken for one of the broker that stores it, wherever that is.
+    world.ack(8, broker_name="")
     world.ack(7)
     assert world.turn() == [
         ("bAck", 0, [1, 7]),
@@ -119,6 +124,7 @@ def test_other_check_points_and_revive_queues_have_records_of_their_own() -> Non
         ("ack", 0, [4]),
         ("ack", 0, [5]),
         ("ack", 0, [6]),
+        ("ack", 0, [8]),
     ]
 
 
@@ -177,6 +183,19 @@ def test_what_is_acknowledged_in_one_turn_stays_away_and_the_rest_comes_back() -
     assert tags == ["ck", "bAck"]
     pass_time(broker, 70)
     assert popper.bodies() == [b"3"]
+
+
+def test_they_are_written_with_what_else_came_in_the_turn() -> None:
+    """With SYNC_FLUSH a second write would wait for a second flush."""
+    broker = BrokerInMemory()
+    popper, messages = popped(broker)
+    writes: list[int] = []
+    broker.commit.on_written(lambda: writes.append(broker.store.written_offset))
+    send = broker.send_request(b"another")
+    broker.handlers[send.code](send, popper.peer)
+    answers = acknowledged_in_one_turn(popper, messages)
+    broker.clock.advance(0)
+    assert len(answers) == 4 and len(writes) == 1
 
 
 def test_a_role_that_ends_in_the_turn_refuses_all() -> None:
