@@ -60,6 +60,8 @@ class Segments:
         self._ahead = ahead
         #: Up to where a file has zeros behind what was written, by its start.
         self._zeroed: dict[int, int] = {}
+        #: Whether a power loss may bring removed files back: some of them without the others.
+        self._removed_may_return = False
 
     @property
     def end(self) -> int:
@@ -215,10 +217,12 @@ class Segments:
         """Makes durable which files there are, where that is not."""
         if self.directory in self.unsynced.dirs and self._files.exists(self.directory):
             self._files.sync_dir(self.directory)
+            self._removed_may_return = False
         self.unsynced.dirs.discard(self.directory)
 
     def remove_first(self) -> None:
         """Removes the oldest file."""
+        self._settle_removals()
         self._remove(self.starts[0])
         del self.starts[0]
 
@@ -257,15 +261,10 @@ class Segments:
         `offset` falls into, where the caller has it open. `synced`: all that there is now is
         durable.
         """
-        removed = False
         while self.starts and self.starts[-1] >= offset:
             if keep_first and len(self.starts) == 1:
                 break
-            if removed:
-                # One by one: a power loss among several could leave a gap.
-                self.sync_names()
             self._remove_last(durable)
-            removed = True
         if self.starts and offset < self.end:
             start = self.starts[-1]
             file = opened or self.file(start)
@@ -289,10 +288,18 @@ class Segments:
         self._pool.close()
 
     def _remove_last(self, durable: bool) -> None:
+        self._settle_removals()
         self._remove(self.starts[-1])
         self.starts.pop()
         if durable:
             self.sync_names()
+
+    def _settle_removals(self) -> None:
+        """Before another file goes: where that one were gone and a former one back, there would be
+        a gap."""
+        if self._removed_may_return:
+            self._files.sync_dir(self.directory)
+            self._removed_may_return = False
 
     def _remove(self, start: int) -> None:
         path = self.path(start)
@@ -305,5 +312,6 @@ class Segments:
             self._present.add(start)
             raise
         self._zeroed.pop(start, None)
+        self._removed_may_return = True
         self.unsynced.files.discard(path)
         self.unsynced.dirs.add(self.directory)
