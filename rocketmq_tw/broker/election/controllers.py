@@ -55,12 +55,14 @@ class GroupControllers:
             # The known leader may be none of them.
             self.client.leader = None
 
-    def heartbeat(self, broker_id: int, address: str, progress: LogProgress) -> None:
+    def heartbeat(
+        self, broker_id: int, address: str, progress: LogProgress, *, holds_on: bool = False
+    ) -> None:
         """Tells every controller that the broker of this lasting id is alive at `address`, and how
         far its log is (904). One that does not stand for election says so once, and nothing after
-        that."""
+        that; a master does once it no longer `holds_on` to its role."""
         config = self._config
-        stands = not self.candidacy.refusal
+        stands = holds_on or not self.candidacy.refusal
         if self._is_silent and not stands:
             return
         self._is_silent = not stands

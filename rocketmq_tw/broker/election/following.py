@@ -106,8 +106,12 @@ class ControllerFollower:
         #: The epoch that it is about to begin as the master, and the last one that it never will.
         self._entering_epoch: int | None = None
         self._given_up_epoch: int | None = None
+        #: The last epoch of its own that it ended, or tried to end: until then a master beats.
+        self._ended_epoch = 0
         #: The epoch in which this broker, whose disk is too full, saw others that could lead.
         self._with_room: tuple[int, set[int]] | None = None
+        #: Whether it is the master though it cannot lead, as the only one in sync.
+        self._holds_on = False
         self._failures = 0
         #: Until this time of the clock, in seconds, the controllers are known to know the broker.
         self._registered_until = 0.0
@@ -138,7 +142,10 @@ class ControllerFollower:
         """Sends a heartbeat to every controller once the broker has an id."""
         if self._identity is not None:
             self._controllers.heartbeat(
-                self._identity.broker_id, self._addresses.broker, self._switching.progress
+                self._identity.broker_id,
+                self._addresses.broker,
+                self._switching.progress,
+                holds_on=self._role.is_master and (self._role.state.epoch or 0) > self._ended_epoch,
             )
 
     def told(self, master_epoch: int) -> None:
@@ -292,8 +299,11 @@ class ControllerFollower:
             log.info("a former process was master in epoch {epoch}", epoch=group.master_epoch)
             group = yield self._without_master(me, group)
         if self._is_this_one(group) and self._may_not_lead(group):
-            # The controllers would take it for a master that is alive.
-            group = yield self._give_up(me, group)
+            if self._is_alone_in_sync(group):
+                self._say_that_it_holds_on()
+            else:
+                # The controllers would take it for a master that is alive.
+                group = yield self._give_up(me, group)
         step = self._step(group)
         is_new = group.master_epoch >= self._heard_epoch
         if is_new and group.master_id not in (None, me.broker_id):
@@ -325,15 +335,33 @@ class ControllerFollower:
     def _may_not_lead(self, group: GroupState) -> bool:
         return bool(self._candidacy.refusal) or group.master_epoch == self._given_up_epoch
 
+    def _is_alone_in_sync(self, group: GroupState) -> bool:
+        """Whether this broker is the master in this epoch and the only one in sync: were it the
+        master no more, nobody could be elected, and no other one put in sync."""
+        is_master = self._role.is_master and self._role.state.epoch == group.master_epoch
+        return is_master and group.in_sync.members == {self.broker_id}
+
+    def _say_that_it_holds_on(self) -> None:
+        if not self._holds_on:
+            log.warn(
+                "this broker is the only one in sync and stays the master until another one is,"
+                " though it cannot lead: {why}",
+                why=self._candidacy.refusal,
+            )
+        self._holds_on = True
+
     @inlineCallbacks
     def _give_up(self, me: Identity, group: GroupState) -> Generator[Any, Any, GroupState]:
         """Ends the epoch of this broker, which cannot lead; fires as `_without_master` does. Where
         it did not begin that epoch, the others are elected as if it had not been."""
-        epoch = group.master_epoch
+        self._holds_on = False
+        epoch = self._ended_epoch = group.master_epoch
         never_begun = self._entering_epoch != epoch and self._role.state.epoch != epoch
         if never_begun:
             # Nor will it.
             self._given_up_epoch = epoch
+        # It says that it does not stand, and is not elected again.
+        self.beat()
         yield self._leader.end_epoch(me.cluster, me.broker_name, epoch, never_begun=never_begun)
         return group._replace(master_id=None)
 

@@ -152,6 +152,7 @@ class Joining:
         self.roles: list[tuple[Role, int]] = []
         self.members: list[frozenset[int]] = []
         self.beats = 0
+        self.holds_on = False
         self.refuse: Exception | None = None
         #: What this object is as the broker's replication.
         self.sync_state_set: SyncStateSet | None = None
@@ -204,8 +205,9 @@ class Joining:
         self.members.append(in_sync.members)
         self.sync_state_set = in_sync
 
-    def _beat(self, broker_id: int, address: str, progress: LogProgress) -> None:
+    def _beat(self, broker_id: int, address: str, progress: LogProgress, *, holds_on: bool) -> None:
         self.beats += 1
+        self.holds_on = holds_on
 
 
 def cannot_write(health: Health, why: str) -> None:
@@ -346,16 +348,31 @@ def test_an_epoch_that_was_given_up_is_not_begun_where_that_was_not_heard() -> N
 
 
 def test_a_master_that_cannot_write_gives_up_an_epoch_that_it_began() -> None:
-    controllers = electing(group(1, 3, {1}))
+    controllers = electing(group(1, 3, {1, 2}))
     joining = Joining(controllers)
     joining.follower.start()
     cannot_write(joining.health, "the disk failed")
     assert (controllers.deposed, controllers.never_begun) == ([3], [])
+    assert not joining.holds_on
     fired(joining.follower.poll())
     assert (controllers.elections, joining.roles) == (1, [(Role.MASTER, 3)])
     controllers.state = group(2, 5)
     fired(joining.follower.poll())
     assert joining.roles[1:] == [(Role.SLAVE, 5)]
+
+
+def test_a_master_alone_in_sync_holds_on_until_another_one_is() -> None:
+    """Were there no master, nobody could be put in sync and elected."""
+    controllers = electing(group(1, 3, {1}))
+    joining = Joining(controllers)
+    joining.follower.start()
+    cannot_write(joining.health, "the disk failed")
+    fired(joining.follower.poll())
+    joining.follower.beat()
+    assert (controllers.deposed, joining.holds_on) == ([], True)
+    controllers.state = group(1, 3, {1, 2})
+    fired(joining.follower.poll())
+    assert (controllers.deposed, joining.holds_on) == ([3], False)
 
 
 def test_who_cannot_write_takes_no_role_that_it_is_given() -> None:

@@ -146,15 +146,33 @@ def test_a_master_without_a_successor_still_serves_readers() -> None:
     group = in_sync(1)
     fail(group, 1, Fault("pwrite", "commitlog", errno.ENOSPC))
     group.send(1, b"lost")
-    group.run_until(lambda: leader_of(group) is None, SOON)
-    group.run(1)
+
+    def permission() -> int:
+        (queues,) = group.name_server.table.queues.of_topic("Topic").values()
+        return queues.perm
+
+    group.run_until(lambda: permission() == permissions.READ, SOON)
+    assert leader_of(group) == 1
     assert group.bodies(1) == [b"kept"]
-    (queues,) = group.name_server.table.queues.of_topic("Topic").values()
-    assert queues.perm == permissions.READ
     well_again(group, 1)
-    group.run_until(lambda: leader_of(group) == 1, SOON)
+    group.run(1)
     group.send(1, b"goes on")
     group.run_until(lambda: b"goes on" in group.acknowledged, SOON)
+
+
+def test_a_master_alone_in_sync_leads_until_a_slave_has_its_log() -> None:
+    """The controllers would elect nobody, and put nobody in sync."""
+    group = in_sync(2)
+    group.kill(2)
+    group.run_until(lambda: group.in_sync() == {1}, SOON)
+    group.send(1, b"alone")
+    group.run_until(lambda: b"alone" in group.acknowledged, SOON)
+    fail(group, 1, Fault("pwrite", "commitlog", errno.ENOSPC))
+    group.send(1, b"lost")
+    group.run(5)
+    group.start(2)
+    group.run_until(lambda: group.masters() == [2], 3 * SOON)
+    assert group.bodies(2)[:2] == [b"kept", b"alone"]
 
 
 UNREADY = [
