@@ -54,6 +54,10 @@ class FairQueue(Generic[K]):
         self._waiting.setdefault(source, deque()).append(work)
         self.schedule()
 
+    def forget(self, source: K) -> None:
+        """Does nothing more of what is queued of `source`."""
+        self._waiting.pop(source, None)
+
     def schedule(self) -> None:
         """Has another turn begin, even where nothing is queued by then."""
         if not self._is_scheduled:

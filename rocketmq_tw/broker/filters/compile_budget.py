@@ -34,6 +34,8 @@ class CompileBudget:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._left = CHARACTERS_PER_TURN
+        #: Peers whose work was postponed; those that are lost are forgotten.
+        self._watched: set[IPeer] = set()
         self._postponed: FairQueue[IPeer] = FairQueue(clock, lambda: self._left > 0, self._refill)
 
     def admit(self, text: str) -> None:
@@ -62,8 +64,17 @@ class CompileBudget:
         return handle
 
     def postpone(self, peer: IPeer, work: Callable[[], None]) -> None:
-        """Calls `work` in a later turn, unless `peer` is lost by then."""
-        self._postponed.add(peer, lambda: work() if peer.connected else None)
+        """Calls `work` in a later turn, unless `peer` is lost by then: it is forgotten at once,
+        since nobody counts its memory any more."""
+        if peer.connected:
+            if peer not in self._watched:
+                self._watched.add(peer)
+                peer.when_lost(self._lost)
+            self._postponed.add(peer, work)
+
+    def _lost(self, peer: IPeer) -> None:
+        self._watched.discard(peer)
+        self._postponed.forget(peer)
 
     def _spend(self, cost: int) -> None:
         if self._left <= 0:

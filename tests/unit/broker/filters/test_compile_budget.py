@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -181,6 +182,27 @@ def test_connections_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(8):
         counted.turn()
     assert done == ["a = 1", "b = 1", "a = 2", "a = 3"]
+
+
+def test_what_a_lost_connection_asked_for_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its turn would come late where many connections come and go, and nobody counts it."""
+    budget = Counted(monkeypatch).broker.broker[Filters].filters.budget
+    peer = FakePeer()
+
+    class Asked:
+        """What a request is kept by."""
+
+        def work(self) -> None:
+            raise AssertionError("nobody waits for it")
+
+    asked = Asked()
+    kept = ref(asked)
+    for _ in range(20):
+        budget.postpone(peer, asked.work)
+    peer.lose()
+    budget.postpone(peer, asked.work)
+    del asked
+    assert kept() is None
 
 
 def test_a_held_pull_is_resumed_though_its_expression_is_forgotten(
