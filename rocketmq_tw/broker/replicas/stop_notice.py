@@ -8,7 +8,6 @@ say that it has.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.host_shares import HostShares
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.runtime.alarm import Alarm
@@ -44,7 +44,7 @@ class StopNotices:
         #: Each slave's request, and what it is answered through.
         self._waiting: dict[IPeer, tuple[RemotingCommand, Deferred[RemotingCommand]]] = {}
         #: How many of them each host has.
-        self._of_host: Counter[str] = Counter()
+        self._of_host = HostShares()
         #: Connections that asked and are not lost yet.
         self._watched: set[IPeer] = set()
         #: Slaves that were told and copy now.
@@ -73,12 +73,12 @@ class StopNotices:
             self._copied(peer)
             return request.response()
         host = host_of(peer.address)
-        is_full = len(self._waiting) >= MAX_SLAVES or self._of_host[host] >= MAX_OF_A_HOST
+        is_full = len(self._waiting) >= MAX_SLAVES or self._of_host.of(host) >= MAX_OF_A_HOST
         if is_full or not peer.connected:
             return request.response()
         answered: Deferred[RemotingCommand] = Deferred()
         self._waiting[peer] = request, answered
-        self._of_host[host] += 1
+        self._of_host.add(host)
         if peer not in self._watched:
             self._watched.add(peer)
             peer.when_lost(self._lost)
@@ -105,10 +105,7 @@ class StopNotices:
     def _answer(self, peer: IPeer, *, stops: bool | None = None) -> None:
         waiting = self._waiting.pop(peer, None)
         if waiting is not None:
-            host = host_of(peer.address)
-            self._of_host[host] -= 1
-            if not self._of_host[host]:
-                del self._of_host[host]
+            self._of_host.remove(host_of(peer.address))
             request, answered = waiting
             answered.callback(request.response(header=ExchangeHAInfoResponseHeader(stops=stops)))
 
