@@ -84,6 +84,18 @@ class _Limits:
         #: How much of the log's end counts as being in memory.
         self.in_memory_bytes = in_memory_bytes
 
+    @property
+    def most_records(self) -> int:
+        """How many records the read may take, wherever they are."""
+        return max(self.in_memory[1], self.on_disk[1])
+
+    def of_all(self, log_end: int, oldest: int, newest: int) -> tuple[int, int] | None:
+        """Returns the bytes and records that hold for all records between two positions; None where
+        others hold for some of them."""
+        if log_end - oldest <= self.in_memory_bytes:
+            return self.in_memory
+        return self.on_disk if log_end - newest > self.in_memory_bytes else None
+
 
 class QueueReader:
     """Reads queues with stock's limits, statuses and next offsets; `damaged` counts records that
@@ -149,7 +161,7 @@ class QueueReader:
         for it than for the others. None where that is not so."""
         log = self._log
         limits = _Limits(self._config, max_count, max_bytes, self.cached_bytes)
-        units = queue.read(offset, max(limits.in_memory[1], limits.on_disk[1]))
+        units = queue.read(offset, limits.most_records)
         count = len(units) // UNIT_SIZE
         if not count:
             return None
@@ -159,12 +171,10 @@ class QueueReader:
         oldest, newest = min(positions), max(positions)
         if oldest < log.min_offset or _FILLER_SIZE in sizes or min(sizes) <= 0:
             return None
-        if log.end_offset - oldest <= limits.in_memory_bytes:
-            most_bytes, most_count = limits.in_memory
-        elif log.end_offset - newest > limits.in_memory_bytes:
-            most_bytes, most_count = limits.on_disk
-        else:
+        of_all = limits.of_all(log.end_offset, oldest, newest)
+        if of_all is None:
             return None
+        most_bytes, most_count = of_all
         # The first record always fits.
         count = max(bisect_right(list(accumulate(sizes[: max(most_count, 1)])), most_bytes), 1)
         positions, sizes = positions[:count], sizes[:count]
@@ -252,8 +262,7 @@ class _Pass:
         #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress;
         #: more only for a read that may take more messages.
         units = self._config.max_filter_message_size // UNIT_SIZE // wanted.weight
-        most_count = max(self._limits.in_memory[1], self._limits.on_disk[1])
-        self._scan_units = max(units, most_count)
+        self._scan_units = max(units, self._limits.most_records)
         self._askable = _ASKED_BYTES // wanted.weight
         self._found: list[tuple[int, int]] = []
         self._bytes = 0
@@ -334,7 +343,7 @@ class _Pass:
         """Returns what `_take_each` gives, without a look at each unit for itself, for the usual
         read by tags: what matches is there, and neither the bytes nor the age of a record end the
         read. None, and nothing taken, where that is not so."""
-        log, limits, found = self._log, self._limits, self._found
+        log, found = self._log, self._found
         count = len(units) // UNIT_SIZE
         codes = struct.unpack(">" + _CODE_OF_UNIT * count, units)
         numbers = list(compress(range(count), map(match, codes)))
@@ -347,12 +356,10 @@ class _Pass:
             UNIT.unpack_from(units, number * UNIT_SIZE)[0]
             for number in (0 if found else numbers[0], count - 1)
         )
-        if log.end_offset - first <= limits.in_memory_bytes:
-            most_bytes, most_count = limits.in_memory
-        elif log.end_offset - last > limits.in_memory_bytes:
-            most_bytes, most_count = limits.on_disk
-        else:
+        of_all = self._limits.of_all(log.end_offset, first, last)
+        if of_all is None:
             return None
+        most_bytes, most_count = of_all
         # The first record always fits.
         room = most_count - len(found) if found else max(most_count, 1)
         if room <= 0:
