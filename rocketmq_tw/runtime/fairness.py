@@ -232,8 +232,7 @@ class SerialTurns(Generic[K]):
 
 class FewAtOnce(Generic[K]):
     """Does work for things that are due, for `limit` of them at the same time, in the order in
-    which they became due. New work for a thing
-    that still waits replaces its old work."""
+    which they became due. New work for a thing that still waits replaces its old work."""
 
     log = Logger()
 

@@ -125,7 +125,7 @@ class Replicas(Part):
                 else ClassicHA(host, writing, settings, self._membership.members)
             )
         self._membership.masters.add(self.follow)
-        self._announcements = ReturnNoticeCheck(
+        self._return_notices = ReturnNoticeCheck(
             host, writing.store, lambda: None if self.slave is None else self.slave.master
         )
 
@@ -331,7 +331,7 @@ class Replicas(Part):
             log.info("the master {address} is about to be back", address=master.address)
             return self.before_master_returns(peer)
 
-        checked = self._announcements.check(peer).addCallback(may_return)
+        checked = self._return_notices.check(peer).addCallback(may_return)
         return checked.addCallback(lambda _: self._return_of(master, request))
 
     def _return_of(self, master: Master, request: RemotingCommand) -> RemotingCommand:
