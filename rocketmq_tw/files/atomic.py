@@ -1,5 +1,6 @@
 """Files that are replaced as a whole: after a crash there is the old content or the new one."""
 
+import contextlib
 import posixpath
 
 from rocketmq_tw.files.interface import IFiles
@@ -22,3 +23,10 @@ def write_atomic(files: IFiles, path: str, data: bytes) -> None:
         file.close()
     files.rename(aside, path)
     files.sync_dir(directory)
+
+
+def settle(files: IFiles, path: str) -> None:
+    """Makes certain that what is read at `path` outlives a power loss: a file that was renamed is
+    read back also where the sync of its directory failed. Raises `OSError`."""
+    with contextlib.suppress(FileNotFoundError):
+        files.sync_dir(posixpath.dirname(path) or ".")

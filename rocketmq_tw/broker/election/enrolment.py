@@ -58,6 +58,7 @@ class Enrolment:
         """Enrols the broker that is reached at `address`. Fails with `IdTakenError`,
         `IdForgottenError`, with `IdentityError` or `OSError` for the files, or with what the
         controllers' answers raise."""
+        yield self._in_thread(self._files.settle)
         identity: Identity | None = yield self._in_thread(self._files.identity)
         if identity is None:
             identity = yield self._apply(address)

@@ -13,7 +13,7 @@ import contextlib
 import attrs
 
 from rocketmq_tw.config.properties import ConfigError
-from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.atomic import settle, write_atomic
 from rocketmq_tw.files.interface import IFiles
 
 _SEPARATOR = "#"
@@ -61,6 +61,10 @@ class IdentityFiles:
         self._claim_path = path + _CLAIM_SUFFIX
         self.cluster = cluster
         self.broker_name = broker_name
+
+    def settle(self) -> None:
+        """Makes certain that no power loss takes what is there: to be called before it is used."""
+        settle(self._files, self.path)
 
     def identity(self) -> Identity | None:
         """Returns what is kept; None where no id was given yet. Raises `IdentityError`."""

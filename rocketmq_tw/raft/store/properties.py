@@ -3,7 +3,7 @@ writes them, replaced atomically."""
 
 import msgspec
 
-from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.atomic import settle, write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.store.format import COPY_AGAIN
@@ -46,7 +46,9 @@ def _write(files: IFiles, path: str, fields: dict[str, object]) -> None:
 
 
 def read_term(files: IFiles, path: str) -> HardState | None:
-    """Returns term and vote; None where they were never written."""
+    """Returns term and vote, which no power loss takes any more; None where they were never
+    written."""
+    settle(files, path)
     fields = _read(files, path)
     if "currTerm" not in fields:
         if files.exists(path):

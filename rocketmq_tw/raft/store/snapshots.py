@@ -3,7 +3,7 @@
 from struct import Struct
 from zlib import crc32
 
-from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.atomic import settle, write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.store.format import COPY_AGAIN
@@ -32,6 +32,8 @@ class SnapshotFile:
         if not names:
             return
         path = f"{self._directory}/{names[-1]}"
+        # Entries that it covers will be dropped.
+        settle(self._files, path)
         content = self._files.read(path)
         if len(content) < _HEADER.size:
             raise StoreError(f"{path} is cut short; {COPY_AGAIN}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 
-from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.atomic import settle, write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
 from rocketmq_tw.runtime.threads import InThread
@@ -53,9 +53,10 @@ class EpochFile:
         self._path = path
 
     def load(self) -> EpochTable:
-        """Returns the epochs on disk, none where there is no file. Raises `EpochFileError` where
-        there is one that cannot be read: a log without its epochs could not be told from another
-        one."""
+        """Returns the epochs on disk, which no power loss takes any more; none where there is no
+        file. Raises `EpochFileError` where there is one that cannot be read: a log without its
+        epochs could not be told from another one."""
+        settle(self._files, self._path)
         problems = []
         for path in (self._path, self._copy):
             try:

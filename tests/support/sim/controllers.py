@@ -99,6 +99,8 @@ class ControllerProcess(Process):
             on_apply(self, entry.index)
 
         controller.machine.apply = observed  # type: ignore[method-assign]
+        # One whose disk fails stands still, and is started again once its disk is mended.
+        controller.node.when_failed.addErrback(lambda _: None)
 
     @property
     def leads(self) -> bool:

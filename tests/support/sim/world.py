@@ -311,7 +311,8 @@ class World(Simulation):
 
     def lose_the_masters_disk(self) -> None:
         """The disk of a master whose group is well fails: another one takes messages within a
-        bounded time."""
+        bounded time, unless the master is the only one in sync by then and elected anew: it cannot
+        write the epoch that it would have to begin."""
         if len(self.brokers) < 2:
             return
         self.calm_down()
@@ -319,7 +320,8 @@ class World(Simulation):
         faults = spoil_for_good(self.chance, master)
         self._note(f"{master.host} {faults[0]}")
         known, give_up = len(self.checks.acknowledged), self.clock.seconds() + GOES_ON
-        while True:
+        alone, epoch = {master.broker_id}, self.latest.master_epoch
+        while not (self.latest.members == alone and self.latest.master_epoch > epoch):
             others = [one for one in self._brokers_that(self._is_master) if one is not master]
             # It may never touch what it cannot write.
             able = others or ([] if any(fault.hits for fault in faults) else [master])

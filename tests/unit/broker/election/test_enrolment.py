@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from rocketmq_tw.broker.election.enrolment import (
 )
 from rocketmq_tw.broker.election.identity import IdClaim, Identity, IdentityError, IdentityFiles
 from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
@@ -158,7 +159,7 @@ def test_a_kill_at_every_step_gives_one_id_only() -> None:
         try:
             enrol(files, controllers, now=1)
         except PowerLoss:
-            memory.crash()
+            memory = memory.crash()
         else:
             break
         kept = identity_files(memory).identity()
@@ -185,7 +186,7 @@ def test_a_kill_at_every_step_behind_a_refusal_gives_one_id_only() -> None:
                 enrol(files, controllers, now=1)
             enrol(files, controllers, now=1)
         except PowerLoss:
-            memory.crash()
+            memory = memory.crash()
         else:
             break
         for now in (2, 3):
@@ -202,6 +203,21 @@ def test_a_kill_at_every_step_behind_a_refusal_gives_one_id_only() -> None:
     else:
         pytest.fail("it never came to its end")
     assert at > 8
+
+
+def test_no_power_loss_takes_an_id_that_was_used() -> None:
+    """A file that was renamed is read back, though the sync of its directory failed."""
+    for failing in range(4):
+        memory, controllers = MemoryFiles(), Controllers()
+        files = FaultyFiles(memory)
+        files.faults.append(Fault("sync_dir", skip=failing))
+        for _ in range(3):
+            with contextlib.suppress(OSError):
+                enrol(files, controllers)
+        used = dict(controllers.addresses)
+        memory = memory.crash()
+        assert set(used) <= {enrol(memory, controllers).identity.broker_id}, failing
+    assert used
 
 
 def test_what_a_crash_left_beside_the_identity_goes() -> None:
