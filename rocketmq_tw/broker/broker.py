@@ -37,7 +37,7 @@ from rocketmq_tw.broker.pop.timed_check_points import TimedCheckPoints
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.reading.pull_reads import PullReads
 from rocketmq_tw.broker.reading.views import Views
-from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
+from rocketmq_tw.broker.replicas.copied_tables import CopiedTables
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState, configured_role
@@ -77,7 +77,7 @@ PARTS: tuple[type[Part], ...] = (
     Replicas,
     Reviving,
     Sending,
-    SlaveMetadata,
+    CopiedTables,
     StandingBy,
     StaticTopics,
     Stats,

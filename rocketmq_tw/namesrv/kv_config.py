@@ -16,7 +16,7 @@ from rocketmq_tw.net.changes import changed, said_once_made
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread, at_once
-from rocketmq_tw.store.metadata import read_metadata, write_metadata
+from rocketmq_tw.store.table_files import read_table_file, write_table_file
 from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
 from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -59,7 +59,7 @@ class KvConfig:
     def load(self) -> None:
         """Reads the file; there need not be one. Raises `DamagedStoreError` where it and its
         `.bak` cannot be read, so that a name server never starts as if nothing had been put."""
-        kept = read_metadata(
+        kept = read_table_file(
             self._files,
             self._path,
             lambda data: decode_table(_File, data),
@@ -133,7 +133,7 @@ class KvConfig:
                 " delete what is not needed",
             )
         try:
-            write_metadata(self._files, self._path, data)
+            write_table_file(self._files, self._path, data)
         except OSError as error:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the value cannot be kept: {error.strerror}"

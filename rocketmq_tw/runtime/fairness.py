@@ -1,4 +1,18 @@
-"""Queues of work from many sources: fair to all of them, or in the order of each."""
+"""Queues of work from many sources: fair to all of them, or in the order of each.
+
+================= ====================== =========================================================
+class             under way at a time    order
+================= ====================== =========================================================
+`FairQueue`       a share of each turn   one piece of each source after the other; nothing may wait
+`Serial`          one                    as it came
+`Coalesced`       one                    one call for all requests that came before it
+`SerialQueue`     one of each source     as it came from that source
+`SerialTurns`     one                    one piece of each source after the other
+`FairSerialQueue` one for each thing     one piece of each source after the other, for each thing
+`FewAtOnce`       `limit`, each of       as things became due; new work for a thing replaces what
+                  another thing          waits
+================= ====================== =========================================================
+"""
 
 from __future__ import annotations
 

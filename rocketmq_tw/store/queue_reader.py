@@ -4,97 +4,15 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from itertools import accumulate, compress
-from operator import add, sub
+from collections.abc import Callable
+from itertools import accumulate
 
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.message.record import are_sound, is_sound
 from rocketmq_tw.store.consume_queue import ConsumeQueue
-from rocketmq_tw.store.interface import (
-    EVERY_MESSAGE,
-    MOST_ANSWER_BYTES,
-    GetStatus,
-    ILog,
-    MessageFilter,
-    PropertiesMatch,
-    QueueRead,
-    TagMatch,
-)
-from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
-from rocketmq_tw.store.queue_units import UNIT, UNIT_SIZE
-from rocketmq_tw.store.records import properties_of_records
-
-_FILLER_SIZE = 0x7FFFFFFF
-#: The layout of a unit of which only the hash code of the tag is read, or only the size.
-_CODE_OF_UNIT = "12xq"
-_SIZE_OF_UNIT = "8xi8x"
-#: Units whose tags are looked at in one go, at first and at most.
-_FIRST_UNITS, _MOST_UNITS = 64, 512
-_MIN_PULL_SIZE = 100
-#: Bytes between two records that are worth reading to save a system call.
-_GAP = 8192
-#: Messages whose properties are looked at in one go.
-_MOST_AT_ONCE = 256
-#: Bytes of properties that one read asks a usual filter about, and so many times fewer of a slower
-#: one: above what the messages of a usual read have.
-_ASKED_BYTES = 2 << 20
-
-
-def _runs(
-    positions: tuple[int, ...], sizes: tuple[int, ...], file_size: int
-) -> list[tuple[int, int]]:
-    """Records as few reads: indices of the first and the last of neighbours in one file."""
-    last = len(positions) - 1
-    start = end = positions[0]
-    file_end = start - start % file_size + file_size
-    if positions[last] < file_end:
-        gaps = list(map(sub, positions[1:], map(add, positions, sizes)))
-        if not gaps or (min(gaps) >= 0 and max(gaps) <= _GAP):
-            # All are neighbours, as nearly always.
-            return [(0, last)]
-    runs = []
-    first = 0
-    for index, (position, size) in enumerate(zip(positions, sizes, strict=True)):
-        if not (end <= position <= end + _GAP and position < file_end):
-            runs.append((first, index - 1))
-            first = index
-            file_end = position - position % file_size + file_size
-        end = position + size
-    runs.append((first, last))
-    return runs
-
-
-class _Limits:
-    """How much one read may take, as stock counts it."""
-
-    def __init__(
-        self, config: MessageStoreConfig, max_count: int, max_bytes: int, in_memory_bytes: int
-    ) -> None:
-        most_bytes = min(max(max_bytes, _MIN_PULL_SIZE), MOST_ANSWER_BYTES)
-        #: Bytes and records while they are of the log's newest part, and of older ones.
-        self.in_memory = (
-            min(most_bytes, config.max_transfer_bytes_on_message_in_memory),
-            min(max_count, config.max_transfer_count_on_message_in_memory),
-        )
-        self.on_disk = (
-            min(most_bytes, config.max_transfer_bytes_on_message_in_disk),
-            min(max_count, config.max_transfer_count_on_message_in_disk),
-        )
-        #: How much of the log's end counts as being in memory.
-        self.in_memory_bytes = in_memory_bytes
-
-    @property
-    def most_records(self) -> int:
-        """How many records the read may take, wherever they are."""
-        return max(self.in_memory[1], self.on_disk[1])
-
-    def of_all(self, log_end: int, oldest: int, newest: int) -> tuple[int, int] | None:
-        """Returns the bytes and records that hold for all records between two positions; None where
-        others hold for some of them."""
-        if log_end - oldest <= self.in_memory_bytes:
-            return self.in_memory
-        return self.on_disk if log_end - newest > self.in_memory_bytes else None
+from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, ILog, MessageFilter, QueueRead
+from rocketmq_tw.store.queue_pass import QueuePass
+from rocketmq_tw.store.queue_records import QueueRecords, ReadLimits
+from rocketmq_tw.store.queue_units import FILLER_SIZE, UNIT_SIZE
 
 
 class QueueReader:
@@ -107,7 +25,12 @@ class QueueReader:
         self._memory_bytes = memory_bytes
         #: Whether the log may be a copy of another broker's, and be behind that.
         self.is_copy: Callable[[], bool] = lambda: False
-        self.damaged = 0
+        self._records = QueueRecords(config, log)
+
+    @property
+    def damaged(self) -> int:
+        """How many records were left out."""
+        return self._records.damaged
 
     @property
     def cached_bytes(self) -> int:
@@ -151,7 +74,10 @@ class QueueReader:
         wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
         """Returns what `read` gives for an offset that the queue has, by looking at each unit."""
-        return _Pass(self, queue, offset, max_count, max_bytes, wanted).run()
+        limits = self._limits(max_count, max_bytes)
+        return QueuePass(
+            self._config, self._records, limits, queue, offset, wanted, self._corrected
+        ).run()
 
     def read_at_once(
         self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int
@@ -160,7 +86,7 @@ class QueueReader:
         read: no filter, all its messages there and sound, and none so old that other limits hold
         for it than for the others. None where that is not so."""
         log = self._log
-        limits = _Limits(self._config, max_count, max_bytes, self.cached_bytes)
+        limits = self._limits(max_count, max_bytes)
         units = queue.read(offset, limits.most_records)
         count = len(units) // UNIT_SIZE
         if not count:
@@ -169,7 +95,7 @@ class QueueReader:
         fields = struct.unpack_from(">" + "qiq" * count, units)
         positions, sizes = fields[::3], fields[1::3]
         oldest, newest = min(positions), max(positions)
-        if oldest < log.min_offset or _FILLER_SIZE in sizes or min(sizes) <= 0:
+        if oldest < log.min_offset or FILLER_SIZE in sizes or min(sizes) <= 0:
             return None
         of_all = limits.of_all(log.end_offset, oldest, newest)
         if of_all is None:
@@ -178,7 +104,7 @@ class QueueReader:
         # The first record always fits.
         count = max(bisect_right(list(accumulate(sizes[: max(most_count, 1)])), most_bytes), 1)
         positions, sizes = positions[:count], sizes[:count]
-        data = self.joined(positions, sizes)
+        data = self._records.joined(positions, sizes)
         if data is None:
             return None
         return QueueRead(
@@ -191,27 +117,8 @@ class QueueReader:
             log.end_offset - positions[-1] > limits.in_memory_bytes,
         )
 
-    def joined(self, positions: tuple[int, ...], sizes: tuple[int, ...]) -> bytes | None:
-        """Returns the records, one behind the other; None where one of them is damaged."""
-        log, check = self._log, self._config.check_crc_on_read
-        parts: list[bytes | memoryview] = []
-        for first, last in _runs(positions, sizes, log.file_size):
-            start, wanted = positions[first], sizes[first : last + 1]
-            size = positions[last] + sizes[last] - start
-            data = log.read(size, start)
-            at = positions[first : last + 1]
-            if len(data) != size or (check and not are_sound(data, start, at, wanted)):
-                return None
-            if size == sum(wanted):
-                # Nothing between them: one piece, without a copy for each record.
-                parts.append(data)
-            else:
-                view = memoryview(data)
-                parts += [
-                    view[position - start : position - start + size]
-                    for position, size in zip(at, wanted, strict=True)
-                ]
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+    def _limits(self, max_count: int, max_bytes: int) -> ReadLimits:
+        return ReadLimits(self._config, max_count, max_bytes, self.cached_bytes)
 
     def _nothing(
         self, status: GetStatus, offset: int, corrected: int, low: int, high: int
@@ -224,298 +131,3 @@ class QueueReader:
         if self.is_copy() and not self._config.offset_check_in_slave:
             return offset
         return corrected
-
-
-def _where_known(match: TagMatch) -> TagMatch:
-    """Returns a test that also lets units through whose extra is lost: their tag is not known, so
-    they may match."""
-    return lambda tags_code: match(tags_code) or is_address(tags_code)
-
-
-class _Pass:
-    """One read of one queue."""
-
-    def __init__(
-        self,
-        reader: QueueReader,
-        queue: ConsumeQueue,
-        offset: int,
-        max_count: int,
-        max_bytes: int,
-        wanted: MessageFilter,
-    ) -> None:
-        self._reader = reader
-        self._log = reader._log
-        self._config = reader._config
-        self._queue = queue
-        self._offset = offset
-        self._tag_match: TagMatch | None = wanted.by_unit
-        self._extra_match = None
-        if queue.extension is not None:
-            self._extra_match = wanted.by_extra
-            if wanted.by_unit is not None:
-                self._tag_match = _where_known(wanted.by_unit)
-        #: Extras of the units at hand, where they were asked for.
-        self._extras: list[UnitExtra | None] = []
-        self._properties_match = wanted.by_properties
-        self._limits = _Limits(self._config, max_count, max_bytes, reader.cached_bytes)
-        #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress;
-        #: more only for a read that may take more messages.
-        units = self._config.max_filter_message_size // UNIT_SIZE // wanted.weight
-        self._scan_units = max(units, self._limits.most_records)
-        self._askable = _ASKED_BYTES // wanted.weight
-        self._found: list[tuple[int, int]] = []
-        self._bytes = 0
-        self._status = GetStatus.NO_MATCHED_MESSAGE
-        self._next = offset
-        self._last_position = 0
-        self._asked = False
-
-    def run(self) -> QueueRead:
-        queue, offset, match = self._queue, self._offset, self._properties_match
-        files = 0
-        while (
-            not self._found
-            and self._next < queue.max_offset
-            and files < self._config.travel_cq_file_num_when_get_message
-        ):
-            files += 1
-            left = self._scan_units - (self._next - offset)
-            if left <= 0:
-                break
-            units = queue.read(self._next, left)
-            if not units:
-                self._status = GetStatus.OFFSET_FOUND_NULL
-                per_file = queue.segments.file_size // UNIT_SIZE
-                self._next = self._reader._corrected(
-                    self._next, self._next - self._next % per_file + per_file
-                )
-                break
-            if queue.extension is not None and (self._tag_match or self._extra_match):
-                units = self._with_tags(units, queue.extension)
-            if not (self._take(units) if match is None else self._take_matching(units, match)):
-                break
-        data = self._collect()
-        status = self._status
-        if self._found:
-            status = GetStatus.FOUND
-        behind = self._log.end_offset - self._last_position
-        return QueueRead(
-            status,
-            data,
-            len(self._found),
-            self._next,
-            queue.min_offset,
-            queue.max_offset,
-            behind > self._limits.in_memory_bytes,
-        )
-
-    def _with_tags(self, units: bytes, extension: QueueExtension) -> bytes:
-        """Returns the units with the hash codes of tags in place of addresses; finds what these
-        lead to."""
-        layout = ">" + "qiq" * (len(units) // UNIT_SIZE)
-        fields = list(struct.unpack(layout, units))
-        self._extras = extension.find(fields[2::3])
-        fields[2::3] = [
-            extra.tags_code if extra else code
-            for extra, code in zip(self._extras, fields[2::3], strict=True)
-        ]
-        return struct.pack(layout, *fields)
-
-    def _take(self, units: bytes) -> bool:
-        """Goes through units; False where the read is full."""
-        match = self._tag_match
-        if match is None:
-            return self._take_each(units)
-        # Few at first: where many match, these are all that is read.
-        start, count = 0, _FIRST_UNITS
-        while start < len(units):
-            end = start + count * UNIT_SIZE
-            is_open = self._take_by_tag(units[start:end], match)
-            if is_open is None:
-                return self._take_each(units[start:])
-            if not is_open:
-                return False
-            start, count = end, min(2 * count, _MOST_UNITS)
-        return True
-
-    def _take_by_tag(self, units: bytes, match: TagMatch) -> bool | None:
-        """Returns what `_take_each` gives, without a look at each unit for itself, for the usual
-        read by tags: what matches is there, and neither the bytes nor the age of a record end the
-        read. None, and nothing taken, where that is not so."""
-        log, found = self._log, self._found
-        count = len(units) // UNIT_SIZE
-        codes = struct.unpack(">" + _CODE_OF_UNIT * count, units)
-        numbers = list(compress(range(count), map(match, codes)))
-        if not numbers and not found:
-            self._seen(units, count)
-            self._status = GetStatus.NO_MATCHED_MESSAGE
-            return True
-        # Each record of a queue stands behind the one before.
-        first, last = (
-            UNIT.unpack_from(units, number * UNIT_SIZE)[0]
-            for number in (0 if found else numbers[0], count - 1)
-        )
-        of_all = self._limits.of_all(log.end_offset, first, last)
-        if of_all is None:
-            return None
-        most_bytes, most_count = of_all
-        # The first record always fits.
-        room = most_count - len(found) if found else max(most_count, 1)
-        if room <= 0:
-            return False
-        is_full = len(numbers) >= room
-        del numbers[room:]
-        sizes = struct.unpack(">" + _SIZE_OF_UNIT * count, units)
-        taken = [
-            (UNIT.unpack_from(units, number * UNIT_SIZE)[0], sizes[number]) for number in numbers
-        ]
-        size = sum([each for _, each in taken])
-        if self._bytes + size + max(sizes) > most_bytes or min(sizes) < 0:
-            return None
-        if taken and min(taken)[0] < log.min_offset:
-            return None
-        found += taken
-        self._bytes += size
-        self._seen(units, numbers[-1] + 1 if is_full else count)
-        return not is_full
-
-    def _seen(self, units: bytes, count: int) -> None:
-        """Notes that the first `count` of these units are dealt with."""
-        self._next += count
-        self._last_position, _, _ = UNIT.unpack_from(units, (count - 1) * UNIT_SIZE)
-
-    def _take_each(self, units: bytes) -> bool:
-        """Goes through units one by one; False where the read is full."""
-        log, limits = self._log, self._limits
-        tag_match = self._tag_match
-        found = self._found
-        end, memory = log.end_offset, limits.in_memory_bytes
-        min_physical = log.min_offset
-        in_memory, on_disk = limits.in_memory, limits.on_disk
-        for position, size, tags_code in UNIT.iter_unpack(units):
-            if found:
-                # The first record always fits.
-                most_bytes, most_count = in_memory if end - position <= memory else on_disk
-                if len(found) >= most_count or self._bytes + size > most_bytes:
-                    return False
-            self._last_position = position
-            self._next += 1
-            if tag_match is not None and not tag_match(tags_code):
-                if not found:
-                    self._status = GetStatus.NO_MATCHED_MESSAGE
-                continue
-            if position < min_physical or size == _FILLER_SIZE:
-                if not found:
-                    self._status = GetStatus.MESSAGE_WAS_REMOVING
-                continue
-            found.append((position, size))
-            self._bytes += size
-        return True
-
-    def _take_matching(self, units: bytes, match: PropertiesMatch) -> bool:
-        """Returns `_take` for messages whose properties match. Those that do not match cost no more
-        than being asked."""
-        log, limits, found = self._log, self._limits, self._found
-        end, offset = log.end_offset, self._next
-        fields = struct.unpack(">" + "qiq" * (len(units) // UNIT_SIZE), units)
-        numbers, positions, sizes = self._candidates(fields)
-        at_once = limits.in_memory[1]
-        place = 0
-        while place < len(numbers):
-            # Few at first: where all match, these are all that is read.
-            some = slice(place, place + at_once)
-            properties = self._affordable(properties_of_records(log, positions[some], sizes[some]))
-            if not properties:
-                self._next = offset + numbers[place]
-                return False
-            for number in compress(range(place, len(numbers)), map(match, properties)):
-                position, size = positions[number], sizes[number]
-                in_memory = end - position <= limits.in_memory_bytes
-                most_bytes, most_count = limits.in_memory if in_memory else limits.on_disk
-                if found and self._bytes + size > most_bytes:
-                    self._next = offset + numbers[number]
-                    return False
-                self._last_position = position
-                found.append((position, size))
-                self._bytes += size
-                if len(found) >= most_count:
-                    self._next = offset + numbers[number] + 1
-                    return False
-            place += len(properties)
-            self._last_position = positions[place - 1]
-            at_once = min(2 * at_once, _MOST_AT_ONCE)
-        self._next = offset + len(fields) // 3
-        if not found:
-            removed = not numbers and self._tag_match is None and self._extra_match is None
-            self._status = (
-                GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
-            )
-        return True
-
-    def _affordable(self, properties: list[bytes]) -> list[bytes]:
-        """Those that may still be asked: one at least of a read, so that it gets on."""
-        size = sum(map(len, properties))
-        if size > self._askable:
-            fitting = bisect_right(list(accumulate(map(len, properties))), self._askable)
-            if not fitting and not self._asked:
-                fitting = 1
-            del properties[fitting:]
-            # Less than the next one needs.
-            size = self._askable
-        self._askable -= size
-        self._asked = True
-        return properties
-
-    def _candidates(
-        self, fields: tuple[int, ...]
-    ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """Returns the numbers of the units, counted from 0, that have a record with a tag that may
-        match, and where these are and how large; `fields` are position, size and tag code in
-        turn."""
-        numbers: Sequence[int] = range(len(fields) // 3)
-        positions, sizes = fields[::3], fields[1::3]
-        low, by_tag = self._log.min_offset, self._tag_match
-        by_extra, extras = self._extra_match, self._extras
-        if by_extra is not None:
-            numbers = [
-                number
-                for number, (extra, position) in enumerate(zip(extras, positions, strict=True))
-                if extra is None or by_extra(extra, position)
-            ]
-        elif by_tag is None and min(positions) >= low and _FILLER_SIZE not in sizes:
-            return numbers, positions, sizes
-        numbers = [
-            number
-            for number in numbers
-            if positions[number] >= low
-            and sizes[number] != _FILLER_SIZE
-            and (by_tag is None or by_tag(fields[3 * number + 2]))
-        ]
-        return numbers, [positions[n] for n in numbers], [sizes[n] for n in numbers]
-
-    def _collect(self) -> bytes:
-        """Returns the records found, joined; damaged ones are taken out of `_found`."""
-        found, self._found = self._found, []
-        if found:
-            positions, sizes = zip(*found, strict=True)
-            data = self._reader.joined(positions, sizes)
-            if data is not None:
-                self._found = found
-                return data
-        parts = []
-        for position, size in found:
-            record = self._log.read(size, position)
-            if self._is_sound(record, position):
-                self._found.append((position, size))
-                parts.append(record)
-        return b"".join(parts)
-
-    def _is_sound(self, record: bytes | memoryview, position: int) -> bool:
-        """Returns whether it may be served: no wrong byte is."""
-        if not self._config.check_crc_on_read or is_sound(record, position):
-            return True
-        self._reader.damaged += 1
-        if not self._found:
-            self._status = GetStatus.MESSAGE_WAS_REMOVING
-        return False

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.delay.part import Delay
-from rocketmq_tw.broker.replicas.metadata import SlaveMetadata, decode_offsets
+from rocketmq_tw.broker.replicas.copied_tables import CopiedTables, decode_offsets
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
@@ -40,9 +40,9 @@ class TakingBack(Part):
     slave: there that slave's count, from the larger ones of slaves that acted later on."""
 
     def __init__(
-        self, host: Host, metadata: SlaveMetadata, tables: Tables, delay: Delay, timer: Timer
+        self, host: Host, copied: CopiedTables, tables: Tables, delay: Delay, timer: Timer
     ) -> None:
-        self.calls = metadata.calls
+        self.calls = copied.calls
         self._in_slices = host.in_slices
         self._offsets = tables.offsets
         self._delays = delay.offsets

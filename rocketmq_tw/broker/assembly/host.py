@@ -20,8 +20,8 @@ from rocketmq_tw.net.live_config import WriteChanges, only_until_stop
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread, in_pool
-from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.store.paths import StorePaths
+from rocketmq_tw.store.table_files import read_table_file, write_table_file
 
 T = TypeVar("T")
 
@@ -36,12 +36,12 @@ class ConfigFile:
         self._path = path
 
     def read(self, parse: Callable[[bytes], T]) -> T | None:
-        return read_metadata(
+        return read_table_file(
             self._files, self._path, parse, lambda text: log.warn("{text}", text=text)
         )
 
     def write(self, data: bytes) -> None:
-        write_metadata(self._files, self._path, data)
+        write_table_file(self._files, self._path, data)
 
 
 @attrs.frozen(kw_only=True)

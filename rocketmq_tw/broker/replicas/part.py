@@ -13,9 +13,9 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.replicas.copied_tables import CopiedTables
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group
-from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.requests import ReplicaRequests
 from rocketmq_tw.broker.replicas.return_notice import ReturnNoticeCheck, newest_store_host
@@ -93,14 +93,14 @@ class Replicas(Part):
         role: RoleHolder,
         addresses: Addresses,
         writing: Writing,
-        metadata: SlaveMetadata,
+        copied: CopiedTables,
         cluster: Cluster,
     ) -> None:
         self._host = host
         self._role = role
         self._addresses = addresses
         self._writing = writing
-        self._metadata = metadata
+        self._copied = copied
         self._membership = cluster.membership
         #: How a slave reaches its master's HA port; None: by TCP.
         self.endpoint_for: EndpointFor | None = None
@@ -200,16 +200,16 @@ class Replicas(Part):
         service.log_grew()
 
     def _follow(self, state: RoleState) -> None:
-        host, writing, metadata, scope = self._host, self._writing, self._metadata, self._role.scope
+        host, writing, copied, scope = self._host, self._writing, self._copied, self._role.scope
         protocol = self._protocol
         if protocol is None:
             own_address = self._addresses.broker
-            self.slave = TableCopier(host, writing, metadata, scope, own_address=own_address)
+            self.slave = TableCopier(host, writing, copied, scope, own_address=own_address)
         else:
             self.slave = MasterFollower(
                 host,
                 writing,
-                metadata,
+                copied,
                 scope,
                 lambda slave: protocol.make_client(state, slave),
                 self.endpoint_for,
@@ -288,7 +288,7 @@ class Replicas(Part):
             return False
         seconds = self._host.config.send_heartbeat_timeout_millis / 1000
         try:
-            asked = self._metadata.calls.master(address)
+            asked = self._copied.calls.master(address)
             master = yield asked.addTimeout(seconds, self._host.reactor)
         except (RemotingError, RequestError, WireError, TimeoutError):
             return False
@@ -307,7 +307,7 @@ class Replicas(Part):
         and the master takes them back first."""
         self._tables_held = True
         if self.slave is not None:
-            self._metadata.forget()
+            self._copied.forget()
 
     def follow_tables(self) -> None:
         """Lets a slave copy its master's tables again."""

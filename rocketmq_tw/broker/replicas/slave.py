@@ -11,8 +11,8 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.replicas.copied_tables import CopiedTables
 from rocketmq_tw.broker.replicas.log_matching import LogMatching
-from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.stop_notice import StopWatch
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.address import join_address, split_address
@@ -43,29 +43,29 @@ class TableCopier:
         self,
         host: Host,
         writing: Writing,
-        metadata: SlaveMetadata,
+        tables: CopiedTables,
         scope: Scope,
         address: str = "",
         *,
         own_address: str = "",
     ) -> None:
         self._store = writing.store
-        self._topics = metadata.topics
-        self._metadata = metadata
+        self._topics = tables.topics
+        self._tables = tables
         self._scope = scope
         self._own_address = own_address
         self._master = Master(address, "")
         self._copying = Serial()
-        self._stop_watch = StopWatch(metadata.calls.until_stop, self.keep_copying, scope)
+        self._stop_watch = StopWatch(tables.calls.until_stop, self.keep_copying, scope)
         #: Whether the master's tables may be copied now.
         self.may_copy: Callable[[], bool] = lambda: True
         #: Queues that were asked about since the topics had `_asked_version`.
         self._asked: set[tuple[str, int]] = set()
         self._asked_version = self._topics.data_version
         self._copy_soon = Alarm(host.reactor, self.keep_copying)
-        scope.on_end(metadata.forget)
+        scope.on_end(tables.forget)
         scope.on_end(self._copy_soon.cancel)
-        scope.on_end(writing.dispatcher.on_dispatched(metadata.log_grew))
+        scope.on_end(writing.dispatcher.on_dispatched(tables.log_grew))
         scope.on_end(writing.store.on_arrival(self.arrived))
 
     @property
@@ -92,12 +92,12 @@ class TableCopier:
             # It may not have heard yet that this broker is master no more.
             return
         log.info("the master is {address}", address=address)
-        self._metadata.forget()
+        self._tables.forget()
         self._master = self._master._replace(address=address)
 
     def forget_master(self) -> None:
         """Forgets the master, since another broker is it now; a name server will say which."""
-        self._metadata.forget()
+        self._tables.forget()
         self._master = Master("", "")
 
     def keep_copying(self) -> Deferred[None]:
@@ -105,7 +105,7 @@ class TableCopier:
         return self.copy().addErrback(_not_copied)
 
     def copy(self) -> Deferred[None]:
-        """Copies the tables that only masters change; see `SlaveMetadata.copy`."""
+        """Copies the tables that only masters change; see `CopiedTables.copy`."""
         address = self._master.address
         if not address or not self.master_is_near or not self.may_copy():
             return succeed(None)
@@ -115,7 +115,7 @@ class TableCopier:
                 self._stop_watch.copied(address)
             return result
 
-        return self._copying.run(self._metadata.copy, address).addBoth(copied)
+        return self._copying.run(self._tables.copy, address).addBoth(copied)
 
     def arrived(self, runs: Sequence[Arrived]) -> None:
         """The store's arrival callback: where a topic or its number of queues is new to this slave,
@@ -133,7 +133,7 @@ class TableCopier:
         if self._asked_version != self._topics.data_version:
             self._asked_version = self._topics.data_version
             self._asked.clear()
-        if (topic, queue_id) in self._asked or self._metadata.is_unserved(topic):
+        if (topic, queue_id) in self._asked or self._tables.is_unserved(topic):
             return
         self._asked.add((topic, queue_id))
         self._copy_soon.set_if_unset(NEW_QUEUE_SECONDS)
@@ -171,19 +171,19 @@ class MasterFollower(TableCopier):
         self,
         host: Host,
         writing: Writing,
-        metadata: SlaveMetadata,
+        tables: CopiedTables,
         scope: Scope,
         make_client: MakeClient,
         endpoint_for: EndpointFor | None = None,
         address: str = "",
     ) -> None:
-        super().__init__(host, writing, metadata, scope, address)
+        super().__init__(host, writing, tables, scope, address)
         config = host.store_config
         self._host = host
         self._truncation = writing.truncation
         self._endpoint_for = endpoint_for or host_endpoints(host.reactor, CONNECT_TIMEOUT)
         self._matching = LogMatching(
-            metadata.calls, writing.store, config.mapped_file_size_commit_log, host.reactor
+            tables.calls, writing.store, config.mapped_file_size_commit_log, host.reactor
         )
         #: haMasterAddress, where it counts.
         self._configured = "" if address else config.ha_master_address
@@ -212,7 +212,7 @@ class MasterFollower(TableCopier):
             if not self._scope.is_over:
                 self.client.note(failure.getErrorMessage())
 
-        asked = self._metadata.calls.master(self._master.address)
+        asked = self._tables.calls.master(self._master.address)
         return asked.addCallbacks(answered, failed)
 
     def learned(self, master: Master) -> None:

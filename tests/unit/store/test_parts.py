@@ -22,7 +22,6 @@ from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.index import MessageIndex, index_name
 from rocketmq_tw.store.index_file import INDEX_ENTRY, INDEX_HEADER, SlotTable
 from rocketmq_tw.store.key_hashes import key_hash, key_hashes, topic_key_hash
-from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.store.retention import (
     Pressure,
     Removal,
@@ -30,6 +29,7 @@ from rocketmq_tw.store.retention import (
     disk_pressure,
     files_to_remove,
 )
+from rocketmq_tw.store.table_files import read_table_file, write_table_file
 from tests.support.stores import ManualClock, small_config
 
 PATH = "/store/config/topics.json"
@@ -43,25 +43,25 @@ def decode(data: bytes) -> str:
 
 def test_metadata_keeps_the_former_content_beside_the_new() -> None:
     files = MemoryFiles()
-    assert read_metadata(files, PATH, decode, print) is None
+    assert read_table_file(files, PATH, decode, print) is None
     for content in (b"{1", b"{2", b"{3"):
-        write_metadata(files, PATH, content)
+        write_table_file(files, PATH, content)
     assert (files.read(PATH), files.read(PATH + ".bak")) == (b"{3", b"{2")
     assert files.list("/store/config") == ["topics.json", "topics.json.bak"]
-    write_metadata(files, PATH, b"{3")
+    write_table_file(files, PATH, b"{3")
     assert files.read(PATH + ".bak") == b"{2"
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", bytes(50), None])
 def test_bak_stands_in_with_a_report(content: bytes | None) -> None:
     files = MemoryFiles()
-    write_metadata(files, PATH, b"{old")
-    write_metadata(files, PATH, b"{new")
+    write_table_file(files, PATH, b"{old")
+    write_table_file(files, PATH, b"{new")
     files.remove(PATH)
     if content is not None:
         files.open(PATH, create=True).pwrite(content, 0)
     reports: list[str] = []
-    assert read_metadata(files, PATH, decode, reports.append) == "{old"
+    assert read_table_file(files, PATH, decode, reports.append) == "{old"
     assert len(reports) == 1 and ".bak" in reports[0]
 
 
@@ -70,7 +70,7 @@ def test_metadata_damaged_on_both_sides_is_an_error_not_an_empty_broker() -> Non
     files.make_dirs("/store/config")
     files.open(PATH, create=True).pwrite(b"x", 0)
     with pytest.raises(DamagedStoreError, match="damaged"):
-        read_metadata(files, PATH, decode, print)
+        read_table_file(files, PATH, decode, print)
 
 
 @pytest.mark.parametrize(
@@ -87,24 +87,24 @@ def test_metadata_that_is_empty_says_what_to_do(names: list[str], advice: str) -
     for name in names:
         files.open(name, create=True).close()
     with pytest.raises(DamagedStoreError, match=re.escape(advice)):
-        read_metadata(files, PATH, decode, print)
+        read_table_file(files, PATH, decode, print)
 
 
 def test_metadata_is_whole_at_every_moment_of_a_power_loss() -> None:
     for moment in range(1, 40):
         memory = MemoryFiles()
-        write_metadata(memory, PATH, b"{one")
+        write_table_file(memory, PATH, b"{one")
         files = FaultyFiles(memory)
         files.lose_power_at = moment
         written = b"{one"
         try:
             for content in (b"{two", b"{three"):
-                write_metadata(files, PATH, content)
+                write_table_file(files, PATH, content)
                 written = content
         except PowerLoss:
             pass
         for seed in (None, 1, 2, 3):
-            found = read_metadata(memory.crash(seed), PATH, decode, print)
+            found = read_table_file(memory.crash(seed), PATH, decode, print)
             following = {b"{one": "{two", b"{two": "{three", b"{three": "{three"}[written]
             assert found in (written.decode(), following), (moment, seed)
 

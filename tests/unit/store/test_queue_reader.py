@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.message.tags import java_hash_code
-from rocketmq_tw.store import queue_reader
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.store.queue_pass import QueuePass
 from rocketmq_tw.store.queue_reader import QueueReader
 from rocketmq_tw.store.queue_units import UNIT
 from tests.support.stores import ROOT, ManualClock, cut, make_message, open_store, put
@@ -152,7 +152,7 @@ def test_tags_are_looked_at_in_one_go_as_one_by_one(
     for offset in range(queue.min_offset, queue.max_offset):
         limits = queue, offset, max_count, max_bytes, by_tag
         at_once = reader.read(*limits)
-        with patch.object(queue_reader._Pass, "_take_by_tag", lambda *_: None):
+        with patch.object(QueuePass, "_take_by_tag", lambda *_: None):
             assert reader.read(*limits) == at_once
 
 

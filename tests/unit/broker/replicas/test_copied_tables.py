@@ -112,7 +112,7 @@ def test_large_offsets_are_followed_bit_by_bit() -> None:
     for number in range(20_000):
         master.commit(f"G{number}", "Topic", 0, 5)
     seen: list[int] = []
-    in_slices = slave.plane.broker[Replicas]._metadata._in_slices
+    in_slices = slave.plane.broker[Replicas]._copied._in_slices
 
     def watched(steps: Any) -> Any:
         def counting() -> Any:
@@ -122,7 +122,7 @@ def test_large_offsets_are_followed_bit_by_bit() -> None:
 
         return in_slices(counting())
 
-    slave.plane.broker[Replicas]._metadata._in_slices = watched
+    slave.plane.broker[Replicas]._copied._in_slices = watched
     slave.copy()
     assert len(seen) > 20 and seen[0] < 2_000
     assert copy.encode() == master.encode(), "with the version"

@@ -97,7 +97,7 @@ def test_all_of_120_000_offsets_are_copied_without_a_long_turn() -> None:
         master.commit(f"{group_name}-{number}", f"{topic}-{number % 100}", 0, 10_000_000 + number)
     assert len(master.encode()) > 16 << 20
     turns: list[float] = []
-    in_slices = slave.plane.broker[Replicas]._metadata._in_slices
+    in_slices = slave.plane.broker[Replicas]._copied._in_slices
 
     def measured(steps: Any) -> Any:
         def each() -> Any:
@@ -109,7 +109,7 @@ def test_all_of_120_000_offsets_are_copied_without_a_long_turn() -> None:
 
         return in_slices(each())
 
-    slave.plane.broker[Replicas]._metadata._in_slices = measured
+    slave.plane.broker[Replicas]._copied._in_slices = measured
     done: list[Any] = []
     slave.part.copy().addBoth(done.append)
     for _ in range(100):

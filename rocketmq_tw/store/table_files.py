@@ -18,7 +18,7 @@ BACKUP_SUFFIX = ".bak"
 T = TypeVar("T")
 
 
-def write_metadata(files: IFiles, path: str, data: bytes) -> None:
+def write_table_file(files: IFiles, path: str, data: bytes) -> None:
     """Replaces `path` durably; its former content becomes `path`.bak, as stock keeps it."""
     try:
         former = files.read(path)
@@ -31,7 +31,7 @@ def write_metadata(files: IFiles, path: str, data: bytes) -> None:
     write_atomic(files, path, data)
 
 
-def read_metadata(
+def read_table_file(
     files: IFiles, path: str, decode: Callable[[bytes], T], report: Callable[[str], None]
 ) -> T | None:
     """Returns what `decode` makes of `path`, or of its `.bak` where it is missing, empty or

@@ -59,7 +59,7 @@ class _Progress(NamedTuple):
 _NOTHING = _Progress(0, 0, -1, ConsumerOffsetTable(), DelayOffsetTable(), None)
 
 
-class SlaveMetadata(Part):
+class CopiedTables(Part):
     """`copy` asks the master; `log_grew` takes over what waited for the log."""
 
     log = Logger()

@@ -1,0 +1,110 @@
+"""The records that the units of a queue lead to, read from the log, and how much of them one read
+may take."""
+
+from __future__ import annotations
+
+from operator import add, sub
+
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.record import are_sound, is_sound
+from rocketmq_tw.store.interface import MOST_ANSWER_BYTES, ILog
+
+_MIN_PULL_SIZE = 100
+#: Bytes between two records that are worth reading to save a system call.
+_GAP = 8192
+
+
+class ReadLimits:
+    """How much one read may take, as stock counts it."""
+
+    def __init__(
+        self, config: MessageStoreConfig, max_count: int, max_bytes: int, in_memory_bytes: int
+    ) -> None:
+        most_bytes = min(max(max_bytes, _MIN_PULL_SIZE), MOST_ANSWER_BYTES)
+        #: Bytes and records while they are of the log's newest part, and of older ones.
+        self.in_memory = (
+            min(most_bytes, config.max_transfer_bytes_on_message_in_memory),
+            min(max_count, config.max_transfer_count_on_message_in_memory),
+        )
+        self.on_disk = (
+            min(most_bytes, config.max_transfer_bytes_on_message_in_disk),
+            min(max_count, config.max_transfer_count_on_message_in_disk),
+        )
+        #: How much of the log's end counts as being in memory.
+        self.in_memory_bytes = in_memory_bytes
+
+    @property
+    def most_records(self) -> int:
+        """How many records the read may take, wherever they are."""
+        return max(self.in_memory[1], self.on_disk[1])
+
+    def of_all(self, log_end: int, oldest: int, newest: int) -> tuple[int, int] | None:
+        """Returns the bytes and records that hold for all records between two positions; None where
+        others hold for some of them."""
+        if log_end - oldest <= self.in_memory_bytes:
+            return self.in_memory
+        return self.on_disk if log_end - newest > self.in_memory_bytes else None
+
+
+class QueueRecords:
+    """Reads records from `log`, and with checkCRCOnRead looks whether they are what was stored;
+    `damaged` counts those that were not, and are given to nobody."""
+
+    def __init__(self, config: MessageStoreConfig, log: ILog) -> None:
+        self.log = log
+        self._config = config
+        self.damaged = 0
+
+    def joined(self, positions: tuple[int, ...], sizes: tuple[int, ...]) -> bytes | None:
+        """Returns the records, one behind the other; None where one of them is damaged."""
+        log, check = self.log, self._config.check_crc_on_read
+        parts: list[bytes | memoryview] = []
+        for first, last in _runs(positions, sizes, log.file_size):
+            start, wanted = positions[first], sizes[first : last + 1]
+            size = positions[last] + sizes[last] - start
+            data = log.read(size, start)
+            at = positions[first : last + 1]
+            if len(data) != size or (check and not are_sound(data, start, at, wanted)):
+                return None
+            if size == sum(wanted):
+                # Nothing between them: one piece, without a copy for each record.
+                parts.append(data)
+            else:
+                view = memoryview(data)
+                parts += [
+                    view[position - start : position - start + size]
+                    for position, size in zip(at, wanted, strict=True)
+                ]
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def one(self, position: int, size: int) -> bytes | memoryview | None:
+        """Returns one record; None where it is damaged."""
+        record = self.log.read(size, position)
+        if not self._config.check_crc_on_read or is_sound(record, position):
+            return record
+        self.damaged += 1
+        return None
+
+
+def _runs(
+    positions: tuple[int, ...], sizes: tuple[int, ...], file_size: int
+) -> list[tuple[int, int]]:
+    """Records as few reads: indices of the first and the last of neighbours in one file."""
+    last = len(positions) - 1
+    start = end = positions[0]
+    file_end = start - start % file_size + file_size
+    if positions[last] < file_end:
+        gaps = list(map(sub, positions[1:], map(add, positions, sizes)))
+        if not gaps or (min(gaps) >= 0 and max(gaps) <= _GAP):
+            # All are neighbours, as nearly always.
+            return [(0, last)]
+    runs = []
+    first = 0
+    for index, (position, size) in enumerate(zip(positions, sizes, strict=True)):
+        if not (end <= position <= end + _GAP and position < file_end):
+            runs.append((first, index - 1))
+            first = index
+            file_end = position - position % file_size + file_size
+        end = position + size
+    runs.append((first, last))
+    return runs
