@@ -13,7 +13,7 @@ import attrs
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
+from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of, plain
 from rocketmq_tw.admin.tool import Servers, fail
 from rocketmq_tw.client.message import PullStatus, ReceivedMessage
 from rocketmq_tw.client.pull import QueuePuller
@@ -156,8 +156,8 @@ _RECEIVED = (
 def messages_report(messages: Sequence[ReceivedMessage], charset: str = UTF_8) -> Report:
     """Shows messages in a table, one row each, with how many they are."""
     rows = [message_row(message, charset) for message in messages]
-    count = "1 message" if len(rows) == 1 else f"{len(rows)} messages"
-    return Report({"messages": rows}, [Listing(_RECEIVED, rows)], ["", count])
+    lines = ["", number_of(len(rows), "message")]
+    return Report({"messages": rows}, [Listing(_RECEIVED, rows)], lines)
 
 
 def message_line(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.brokers import check_broker_name, on_each
 from rocketmq_tw.admin.options import ask_first, yes_option
-from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.output import Column, Listing, Report, number_of
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import ORDER_NAMESPACE, topic_option
 from rocketmq_tw.client.errors import BrokerError
@@ -154,7 +154,8 @@ def _permit(
         return Report(
             {"brokerName": broker, "nameServers": rows},
             lines=[
-                f"{count} topics of {broker} are {state}, says {address}"
+                f"{number_of(count, 'topic')} of {broker} {'is' if count == 1 else 'are'} {state},"
+                f" says {address}"
                 for address, count in counts.items()
             ],
         )

@@ -53,6 +53,11 @@ def local_time(timestamp_ms: int | None) -> str:
     return moment.isoformat(" ", "milliseconds")
 
 
+def number_of(count: int, what: str) -> str:
+    """Returns "1 queue", "2 queues": `what` is one of them."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 class Column(NamedTuple):
     """A column: its title, the row's key, and how its value is shown, in a table and in a wide
     one."""

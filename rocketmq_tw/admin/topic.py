@@ -24,7 +24,7 @@ from rocketmq_tw.admin.options import (
     cluster_option,
     yes_option,
 )
-from rocketmq_tw.admin.output import Column, Listing, Report, Row, local_time, plain
+from rocketmq_tw.admin.output import Column, Listing, Report, Row, local_time, number_of, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX, check_topic
@@ -143,7 +143,8 @@ def _route_report(route: TopicRouteData) -> Report:
             }
         )
     totals = (
-        f"{len(rows)} brokers, {sum(row['readQueues'] for row in rows)} queues to read,"
+        f"{number_of(len(rows), 'broker')},"
+        f" {number_of(sum(row['readQueues'] for row in rows), 'queue')} to read,"
         f" {sum(row['writeQueues'] for row in rows)} to write"
     )
     lines = ["", totals]

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import rich_click as click
 
-from rocketmq_tw.admin.output import Report, local_time
+from rocketmq_tw.admin.output import Report, local_time, number_of
 from rocketmq_tw.admin.store.opening import (
     config_option,
     directory_argument,
@@ -43,8 +43,9 @@ class Checked:
         lines = self.finding_lines(_MOST)
         summary = self.summary
         what = (
-            f"{summary.records} records from {summary.log_start} to {summary.log_end},"
-            f" {summary.queues} queues, {summary.index_entries} index entries"
+            f"{number_of(summary.records, 'record')} from {summary.log_start} to"
+            f" {summary.log_end}, {number_of(summary.queues, 'queue')},"
+            f" {summary.index_entries} index entries"
         )
         if summary.newest:
             what += f", stored {local_time(summary.oldest)} to {local_time(summary.newest)}"

@@ -9,7 +9,7 @@ import attrs
 import rich_click as click
 
 from rocketmq_tw.admin.options import ask_first, yes_option
-from rocketmq_tw.admin.output import Report
+from rocketmq_tw.admin.output import Report, number_of
 from rocketmq_tw.admin.store.check import Checked, look_through
 from rocketmq_tw.admin.store.opening import (
     Opened,
@@ -154,7 +154,7 @@ def _repair(
     }
     lines = [
         opened.log_line,
-        f"found {_things(before)} before the repair",
+        f"found {number_of(before.findings.count, 'thing')} before the repair",
         *before.finding_lines(_MOST_LINES),
         *notes,
         *after.lines,
@@ -181,7 +181,9 @@ def _show_plan(
     built = "queues, index and checkpoint" if rebuilding.queues else "index and checkpoint"
     plan = [f"{where} would be repaired, its {built} built again from the log"]
     if summary.mends:
-        plan.append(f"{len(summary.mends)} records would get the place that their units have")
+        plan.append(
+            f"{number_of(len(summary.mends), 'record')} would get the place that the units have"
+        )
     if loss is not None:
         plan.append(f"with --cut {loss.line}")
     elif before.findings.kinds["log-torn"]:
@@ -200,11 +202,6 @@ def _show_plan(
             lines=[opened.log_line, *before.lines, *plan, "nothing is changed"],
         )
     )
-
-
-def _things(checked: Checked) -> str:
-    count = checked.findings.count
-    return "1 thing" if count == 1 else f"{count} things"
 
 
 def _refuse_what_loses(

@@ -7,7 +7,7 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.output import Column, Listing, Report, local_time
+from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of
 from rocketmq_tw.admin.store.opening import (
     config_option,
     directory_argument,
@@ -87,7 +87,7 @@ def stats(tool: Tool, directory: str, config_file: str | None, log: str | None) 
         "topics": rows,
         "sizes": [{"below": 1 << bits, "messages": sizes[bits]} for bits in sorted(sizes)],
     }
-    lines = [f"{messages} messages from {store.log_start} to {end}"]
+    lines = [f"{number_of(messages, 'message')} from {store.log_start} to {end}"]
     lines += [f"{sizes[bits]} of less than {1 << bits} bytes" for bits in sorted(sizes)]
     if damaged.count:
         lines.append(f"the log is damaged at {damaged.count} places: `store check` shows them")
