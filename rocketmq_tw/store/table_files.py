@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.atomic import settle, write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.errors import DamagedStoreError
 
@@ -25,6 +25,8 @@ def write_table_file(files: IFiles, path: str, data: bytes) -> None:
     except FileNotFoundError:
         former = b""
     if former == data:
+        # Also where the write of it failed at its end.
+        settle(files, path)
         return
     if former.strip():
         write_atomic(files, path + BACKUP_SUFFIX, former)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.atomic import settle, write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.runtime.listeners import Listeners
 
@@ -68,7 +68,9 @@ class TimerProgress:
 
     def load(self) -> None:
         """Takes what the file has, if there is one. A damaged one is logged and ignored: a slave
-        soon has its master's again."""
+        soon has its master's again. What it has is durable when it returns: `note_log_position`
+        does not write it once more. Raises `OSError`."""
+        settle(self._files, self._path)
         try:
             self.checkpoint = decode_timer_checkpoint(self._files.read(self._path))
         except FileNotFoundError:

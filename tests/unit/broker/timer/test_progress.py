@@ -1,10 +1,13 @@
 import struct
 
+import pytest
+
 from rocketmq_tw.broker.timer.progress import (
     TimerCheckpoint,
     TimerProgress,
     decode_timer_checkpoint,
 )
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 
 OWN = TimerCheckpoint(
@@ -74,3 +77,17 @@ def test_a_damaged_file_is_no_reason_not_to_start() -> None:
     write(progress)
     files.open("/s/config/timercheck").truncate(50)
     assert loaded(files).checkpoint is None
+
+
+def test_no_power_loss_takes_a_log_position_that_a_start_noted() -> None:
+    """A file that was renamed is read back, though the sync of its directory failed."""
+    memory = MemoryFiles()
+    TimerProgress(memory, "/s/config").write(TimerCheckpoint(log_position=500))
+    files = FaultyFiles(memory)
+    files.faults.append(Fault("sync_dir", times=1))
+    with pytest.raises(OSError):
+        TimerProgress(files, "/s/config").write(TimerCheckpoint(log_position=100))
+    progress = TimerProgress(files, "/s/config")
+    progress.load()
+    progress.note_log_position(100)
+    assert loaded(memory.crash()).checkpoint == TimerCheckpoint(log_position=100)
