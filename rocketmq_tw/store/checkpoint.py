@@ -115,15 +115,14 @@ def read_checkpoint(files: IFiles, path: str) -> Checkpoint:
 
 def write_checkpoint(files: IFiles, path: str, checkpoint: Checkpoint) -> None:
     """Writes and syncs; in place, as stock does, since a torn one only means more to recover."""
-    is_new = not files.exists(path)
     file = files.open(path, create=True)
     try:
         file.pwrite(encode_checkpoint(checkpoint), 0)
         file.fsync()
     finally:
         file.close()
-    if is_new:
-        files.sync_dir(path.rpartition("/")[0])
+    # Each time: the write that made it may have failed in between.
+    files.sync_dir(path.rpartition("/")[0])
 
 
 def _crc(stock: bytes, ours: bytes) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.core.entry import Entry, place
 from rocketmq_tw.raft.core.log import LogBase, LogWrites
@@ -81,22 +81,6 @@ def test_what_was_stored_is_there_again() -> None:
     assert read_all(store) == entries
     assert [store.term(entry.index) for entry in entries] == [entry.term for entry in entries]
     assert store.hard_state == HardState(1, "n0")
-
-
-def test_no_power_loss_takes_a_vote_that_a_restart_has_read() -> None:
-    """A file that was renamed is read back, though the sync of its directory failed."""
-    memory = MemoryFiles()
-    filled(memory)
-    files = FaultyFiles(memory)
-    store = store_in(files)
-    files.faults.append(Fault("sync_dir", times=1))
-    with pytest.raises(OSError):
-        store.store(ready(hard=HardState(2, "n1")))
-    store.close()
-    store = store_in(files)
-    read = store.hard_state
-    store.close()
-    assert store_in(memory.crash()).hard_state == read
 
 
 def test_files_have_stocks_names_lengths_and_blank() -> None:
@@ -285,22 +269,6 @@ def test_a_snapshot_drops_the_files_that_it_covers() -> None:
     assert read_all(again) == entries[begin:]
     assert again.snapshot == meta and again.read_snapshot(1, 2) == b"ou"
     assert again.commit_index == 15
-
-
-def test_no_power_loss_takes_a_snapshot_that_a_restart_has_read() -> None:
-    memory = MemoryFiles()
-    entries = filled(memory)
-    files = FaultyFiles(memory)
-    store = store_in(files)
-    meta = SnapshotMeta(15, entries[15].term, entries[15].end_pos, 4)
-    files.faults.append(Fault("sync_dir", times=1))
-    with pytest.raises(OSError):
-        store.save_snapshot(Snapshot(meta, b"four"))
-    store.close()
-    store = store_in(files)
-    read = store.snapshot
-    store.close()
-    assert store_in(memory.crash()).snapshot == read
 
 
 def test_an_installed_snapshot_starts_the_log_inside_a_file() -> None:

@@ -52,19 +52,6 @@ def test_a_table_file_keeps_the_former_content_beside_the_new() -> None:
     assert files.read(PATH + ".bak") == b"{2"
 
 
-def test_a_table_that_is_written_again_is_durable() -> None:
-    """It is there already, though the sync of its directory failed."""
-    memory = MemoryFiles()
-    write_table_file(memory, PATH, b"{1")
-    files = FaultyFiles(memory)
-    # The former content is written beside it first.
-    files.faults.append(Fault("sync_dir", skip=1, times=1))
-    with pytest.raises(OSError):
-        write_table_file(files, PATH, b"{2")
-    write_table_file(files, PATH, b"{2")
-    assert read_table_file(memory.crash(), PATH, decode, print) == "{2"
-
-
 @pytest.mark.parametrize("content", [b"", b"garbage", bytes(50), None])
 def test_bak_stands_in_with_a_report(content: bytes | None) -> None:
     files = MemoryFiles()

@@ -3,7 +3,6 @@
 import pytest
 from twisted.internet.defer import maybeDeferred
 
-from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.replication.auto_switch.epoch_file import (
     EpochFile,
@@ -90,19 +89,6 @@ def test_a_power_loss_leaves_the_old_epochs_or_the_new():
     file.save(old)
     file.save(new)
     assert EpochFile(files.crash(), PATH).load().entries == ENTRIES
-
-
-def test_no_power_loss_takes_epochs_that_were_read():
-    """A file that was renamed is read back, though the sync of its directory failed."""
-    memory, file = kept()
-    file.save(EpochTable(ENTRIES[:1]))
-    files = FaultyFiles(memory)
-    # The copy of the former content is the first.
-    files.faults.append(Fault("sync_dir", skip=1, times=1))
-    with pytest.raises(OSError):
-        EpochFile(files, PATH).save(EpochTable(ENTRIES))
-    read = EpochFile(files, PATH).load().entries
-    assert EpochFile(memory.crash(), PATH).load().entries == read
 
 
 @pytest.mark.parametrize(("log_end", "left"), [(6999, 0), (7000, 1), (7999, 1), (8000, 2), (9, 0)])
