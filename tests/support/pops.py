@@ -132,7 +132,11 @@ class Popper:
 
     def hide(self, message: PoppedMessage, invisible_ms: int) -> PoppedMessage:
         """The message with its new extra info."""
-        fields = ok(self.broker.request(self.hide_request(message, invisible_ms)))
+        return self.hidden(message, self.broker.request(self.hide_request(message, invisible_ms)))
+
+    def hidden(self, message: PoppedMessage, answer: RemotingCommand | None) -> PoppedMessage:
+        """The message with the extra info of an answer to `hide_request`."""
+        fields = ok(answer)
         parts = message.extra_info.split(" ")
         parts[0] = str(message.queue_offset)
         parts[1:4] = fields["popTime"], fields["invisibleTime"], fields["reviveQid"]

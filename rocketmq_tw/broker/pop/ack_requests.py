@@ -3,7 +3,7 @@ for a longer or shorter time (docs/formats/pop.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from twisted.internet.defer import Deferred
 
@@ -46,6 +46,9 @@ from rocketmq_tw.wire.headers.pop import (
 #: which lie far apart where a filter passed over others.
 MOST_ACKS = 4096
 MOST_BYTES = 64 * 1024
+
+#: (revive queue, an acknowledgement of the message) -> is the message known to wait for none?
+IsDone = Callable[[int, AckMsg], bool]
 
 
 class OrderlyAcks:
@@ -90,6 +93,7 @@ class AckRequests:
         store: IMessageStore,
         revive_log: ReviveLog,
         orderly: OrderlyAcks,
+        is_done: IsDone,
     ) -> None:
         self._config = host.config
         self._store_config = host.store_config
@@ -99,6 +103,7 @@ class AckRequests:
         self._revive_log = revive_log
         self._gathered = GatheredAcks(revive_log, turns_of(host.reactor))
         self._orderly = orderly
+        self._is_done = is_done
 
     def handlers(self) -> dict[int, Handler]:
         """Returns the handlers by request code."""
@@ -172,6 +177,14 @@ class AckRequests:
                 f"{header.invisible_time} ms are too long, the message stays hidden as it was: ask"
                 f" for an invisibleTime of at most {most} ms (timerMaxDelaySec)",
             )
+        revive_queue, log = self._revive_queue(info), self._revive_log
+        ack = _ack_of(header, info)
+        if self._is_done(revive_queue, ack):
+            raise RequestError(
+                ResponseCode.NO_MESSAGE,
+                f"{header.consumer_group} has no message {header.offset} of {header.topic}"
+                f" {header.queue_id} to hide: it was acknowledged, or is delivered again",
+            )
         now = self._now_ms()
         if now == info.pop_time:
             # The new one would have the name of the former one, and be acknowledged with it.
@@ -186,11 +199,10 @@ class AckRequests:
             header.invisible_time,
             info.broker_name,
         )
-        revive_queue, log = self._revive_queue(info), self._revive_log
 
         def puts() -> Iterable[Deferred[PutResult]]:
             yield log.put_check_point(point, revive_queue)
-            yield log.put_ack(_ack_of(header, info), revive_queue)
+            yield log.put_ack(ack, revive_queue)
 
         response = ChangeInvisibleTimeResponseHeader(
             pop_time=now, invisible_time=header.invisible_time, revive_qid=info.revive_queue_id

@@ -216,6 +216,15 @@ class PendingCheckPoints:
             self.settle(pending, offsets)
             pending = former
 
+    def waits(self, key: CheckPointKey, offset: int) -> bool:
+        """Returns whether a message of a check point of this key is not dealt with yet."""
+        pending = self._by_key.get(key)
+        while pending is not None:
+            if offset in pending.waiting:
+                return True
+            pending = pending.former
+        return False
+
     def settle(self, pending: PendingCheckPoint, offsets: Collection[int]) -> None:
         """Notes that messages of this check point are dealt with."""
         before = len(pending.waiting)

@@ -143,6 +143,18 @@ class ReviveQueues:
         """Fires once nothing is on its way into a log."""
         return self._put_all.wait() if self._is_putting else succeed(None)
 
+    def is_done(self, queue_id: int, ack: AckMsg) -> bool:
+        """Returns whether it is known that nobody waits for an acknowledgement of this message any
+        more, whose check point is in a revive queue: it was acknowledged, or stored again. A check
+        point is in its queue before anybody hears of its messages."""
+        queue = self._queues.get(queue_id)
+        if queue is None or not self._are_read:
+            return False
+        self._read(queue)
+        end = self._store.max_queue_offset(self._topic, queue_id)
+        key = check_point_key(ack, self._broker_name)
+        return queue.books.read_offset >= end and not queue.books.waits(key, ack.ack_offset)
+
     @property
     def _is_putting(self) -> bool:
         return any(queue.reviving for queue in self._queues.values())

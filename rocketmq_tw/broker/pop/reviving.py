@@ -28,6 +28,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import revive_topic
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.store.still_needed import place_of
+from rocketmq_tw.wire.bodies.pop import AckMsg
 
 
 class Reviving(Part):
@@ -68,6 +69,13 @@ class Reviving(Part):
     def pending(self) -> int:
         """Returns how many check points wait for acknowledgements."""
         return 0 if self._revival is None else len(self._revival)
+
+    def is_done(self, queue_id: int, ack: AckMsg) -> bool:
+        """Returns whether it is known that a popped message, whose check point is in this revive
+        queue, was acknowledged or stored again. Of what an acting master gives to another broker
+        nothing is known."""
+        revival = self._revival
+        return isinstance(revival, Revival) and revival.is_done(queue_id, ack)
 
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.config.revive_interval / 1000

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.filters.filters import MessageFilters
-from rocketmq_tw.broker.pop.ack_requests import AckRequests, OrderlyAcks
+from rocketmq_tw.broker.pop.ack_requests import AckRequests, IsDone, OrderlyAcks
 from rocketmq_tw.broker.pop.check_points import PoppedQueue, ReviveLog
 from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.held_pops import HeldPops
@@ -47,7 +47,8 @@ class PopContext:
 class PopService:
     """Answers the requests, and holds pops and notifications until a message comes.
 
-    `pending` tells how many check points wait for acknowledgements.
+    `pending` tells how many check points wait for acknowledgements, `is_done` whether one message
+    is known to wait no more.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class PopService:
         filters: MessageFilters,
         stats: Stats,
         pending: Callable[[], int],
+        is_done: IsDone,
     ) -> None:
         host, store, offsets, order = pop.host, pop.writing.store, pop.tables.offsets, pop.order
         config, now_ms = host.config, host.now_ms
@@ -72,7 +74,8 @@ class PopService:
             config, queue_reads, self.positions, order, pop.in_flight, pop.revive_log, pending
         )
         pops = PopRequests(host, checks, filters, queues, reads, self._pops, stats)
-        acks = AckRequests(host, checks, store, pop.revive_log, OrderlyAcks(offsets, order))
+        orderly = OrderlyAcks(offsets, order)
+        acks = AckRequests(host, checks, store, pop.revive_log, orderly, is_done)
         peeks = PeekAndNotify(
             checks, queues, self.positions, queue_reads, order, self._notifications, now_ms, stats
         )

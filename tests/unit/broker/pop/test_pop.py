@@ -549,6 +549,46 @@ class TestInvisibleTime:
         pass_time(broker, 40)
         assert popper.pop() == []
 
+    @pytest.mark.parametrize("revivals", [0, 1])
+    @pytest.mark.parametrize("others", [0, 1])
+    def test_of_what_was_acknowledged(self, revivals: int, others: int) -> None:
+        """Another proxy may keep a message hidden whose client acknowledges it here."""
+        broker = with_messages(1 + others)
+        popper = Popper(broker)
+        message = popper.pop()[0]
+        pass_time(broker, 1.5)
+        popper.ack(message)
+        pass_time(broker, 1.5 * revivals)
+        answer = refused(broker.request(popper.hide_request(message, 1_000)))
+        assert answer == (
+            ResponseCode.NO_MESSAGE,
+            "G has no message 0 of Topic 0 to hide: it was acknowledged, or is delivered again",
+        )
+        pass_time(broker, 20)
+        assert popper.pop() == []
+
+    def test_of_what_is_delivered_again(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=5_000)
+        (message,) = popper.pop()
+        pass_time(broker, 9)
+        (again,) = popper.pop()
+        assert refused(broker.request(popper.hide_request(message, 1_000)))[0] == (
+            ResponseCode.NO_MESSAGE
+        )
+        popper.ack(again)
+        pass_time(broker, 20)
+        assert popper.pop() == []
+
+    def test_of_what_is_late_and_not_delivered_yet(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=5_000)
+        (message,) = popper.pop()
+        pass_time(broker, 5.5)
+        popper.ack(popper.hide(message, 5_000))
+        pass_time(broker, 20)
+        assert popper.pop() == []
+
     def test_where_there_is_no_such_message(self) -> None:
         broker = with_messages(1)
         popper = Popper(broker)

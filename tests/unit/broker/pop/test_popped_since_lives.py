@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.killed_pops import committed, killed, popping, reset, send
 from tests.support.pops import PoppedMessage, Popper, drain, pass_time
 
 LIVES = 12
+#: What is popped is delivered again within a life where it is hidden for less.
+SHORT_MS = 9_000
 
 
 class Life:
@@ -55,8 +58,14 @@ class Life:
 
     def hide(self) -> None:
         if self.popped:
-            number = self.chance.randrange(len(self.popped))
-            self.popped[number] = self.popper().hide(self.popped[number], 2 * self.hidden_ms)
+            message = self.popped.pop(self.chance.randrange(len(self.popped)))
+            request = self.popper().hide_request(message, 2 * self.hidden_ms)
+            answer = self.broker.request(request)
+            assert answer is not None
+            if answer.code == ResponseCode.NO_MESSAGE and self.hidden_ms < SHORT_MS:
+                # It is delivered again.
+                return
+            self.popped.append(self.popper().hidden(message, answer))
 
     def put_back(self) -> None:
         known = self.broker.offsets.query("G", "Topic", 0)
