@@ -254,12 +254,12 @@ class FakeClient:
         self.address = "10.0.0.9:40000"
         self.told: list[TelemetryCommand] = []
         #: Whether its stream is open.
-        self.connected = True
+        self.has_stream = True
 
     def tell(self, command: TelemetryCommand) -> bool:
-        if self.connected:
+        if self.has_stream:
             self.told.append(command)
-        return self.connected
+        return self.has_stream
 
 
 class FakeClients(dict[str, Any]):

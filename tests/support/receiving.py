@@ -8,6 +8,7 @@ assert world.ack(message).status.code == Code.OK
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -119,10 +120,20 @@ class ReceivingWorld:
             self.broker.offsets.commit("G", "Topic", queue_id, 0, "test")
         self.brokers = RealBroker(self.broker)
         self.brokers.add_topic("Topic", {"broker-a": queues})
+        self.config = ProxyConfig(**config)
+        self._begin()
+
+    def another_proxy(self) -> ReceivingWorld:
+        """The world of a proxy beside this one, to which the client is connected as well."""
+        other = copy(self)
+        other._begin()
+        return other
+
+    def _begin(self) -> None:
+        """Makes a proxy, and connects the client to it."""
         self.clients = ProxyClients(self.clock.seconds, _hand_on, lambda: 120.0)
         settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription=pb.Subscription())
         self.client = self.clients.settle("client", FakeCall(), settings, "G", ["Topic"])
-        self.config = ProxyConfig(**config)
         metadata = Metadata(self.clock, self.brokers)
         popped = PopClient(self.brokers)
         now_ms = self.broker.now_ms

@@ -145,13 +145,15 @@ class ReviveQueues:
 
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
         """Returns whether it is known that nobody waits for an acknowledgement of this message any
-        more, whose check point is in a revive queue: it was acknowledged, or stored again. A check
-        point is in its queue before anybody hears of its messages."""
-        queue = self._queues.get(queue_id)
+        more, whose check point is in a revive queue: it was acknowledged, or stored again."""
+        queue, store = self._queues.get(queue_id), self._store
         if queue is None or not self._are_read:
             return False
+        if store.dispatched_offset < store.written_offset:
+            # Its check point may be on the way into the queue.
+            return False
         self._read(queue)
-        end = self._store.max_queue_offset(self._topic, queue_id)
+        end = store.max_queue_offset(self._topic, queue_id)
         key = check_point_key(ack, self._broker_name)
         return queue.books.read_offset >= end and not queue.books.waits(key, ack.ack_offset)
 

@@ -194,7 +194,8 @@ class Renewal:
         # Its handle changes with the answer.
         while message.is_busy:
             await message.when_idle()
-        if message.is_left and message.hidden_until <= self._now():
+        if message.hidden_until <= self._now():
+            # Others may have it by now.
             message.claims -= 1
             return None
         return message
@@ -248,8 +249,10 @@ class Renewal:
             self._leave(message)
 
     def stop(self) -> Deferred[None]:
-        """Has all messages come back, for nobody renews them any more; fires once brokers have
-        been asked for that, after `STOP_SECONDS` at the latest."""
+        """Ends all renewals; fires once brokers have been asked for that, after `STOP_SECONDS` at
+        the latest. What was renewed comes back: the handle that brokers accept for it is known here
+        only. What was not stays hidden to the end of its time, since its client may acknowledge it
+        at another proxy."""
         self._is_stopped = True
         of_client, self._of_client = self._of_client, {}
         self._messages.clear()
@@ -257,7 +260,8 @@ class Renewal:
         self._alarm.cancel()
         for messages in of_client.values():
             for message in messages.values():
-                self._leave(message)
+                if message.renewals:
+                    self._leave(message)
         self._go_on()
         if not self._turns:
             return succeed(None)
@@ -341,6 +345,10 @@ class Renewal:
     def _begin_renewal(self, message: RenewedMessage) -> None:
         message.is_queued = False
         is_wanted = self._is_renewed(message) and not message.claims
+        if is_wanted and message.hidden_until <= self._now():
+            # Brokers did not answer in time, or this process stood still: others may have it.
+            self._forget(message)
+            is_wanted = False
         self._do(message, self._renew if is_wanted else None)
 
     def _do(
@@ -365,7 +373,8 @@ class Renewal:
         while message.is_busy:
             await message.when_idle()
         # What its client asks about meanwhile comes back when that comes to nothing.
-        if message.place.broker_name not in self._out_of_reach and not message.claims:
+        is_wanted = message.hidden_until > self._now() and not message.claims
+        if is_wanted and message.place.broker_name not in self._out_of_reach:
             message.is_busy = True
             try:
                 await self._hide(message, self._config.invisible_time_millis_when_clear)
@@ -378,9 +387,13 @@ class Renewal:
         hidden_ms = None
         message.is_busy = True
         try:
-            if self._clients.get(message.client_id) is None:
+            client = self._clients.get(message.client_id)
+            if client is None:
                 # It never said who it is, or is gone since.
                 await self._hide(message, config.invisible_time_millis_when_clear)
+            elif not client.has_stream:
+                # It may go on at another proxy, where only the handle that it has counts.
+                hidden_ms = config.renew_ahead_time_millis + config.renew_schedule_period_millis
             elif self._now() - message.received_at >= config.renew_max_time_millis:
                 group = await self._metadata.group(message.place.group, [message.place.topic])
                 await self._hide(message, retry_delay_ms(group, message.retries))

@@ -253,13 +253,62 @@ class TestRenewedMessages:
         world = ReceivingWorld()
         world.send(b"one")
         (message,) = world.receive(auto_renew=True).messages
-        other = ReceivingWorld()
-        other.brokers = world.brokers
-        # A proxy without a memory of it, as after a restart.
-        world.renewal._messages.clear(), world.renewal._of_client.clear()
-        assert world.ack(message).status.code == Code.OK
+        world.pass_time(5)
+        assert world.another_proxy().ack(message).status.code == Code.OK
         world.pass_time(400)
+        assert len(world.renewal) == 0
         assert world.receive(**SOON).messages == []
+
+    @pytest.mark.parametrize("moved_at", [10, 45])
+    def test_a_client_goes_on_at_another_proxy(self, moved_at: int) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        other = world.another_proxy()
+        world.pass_time(moved_at)
+        assert world.client.stream is not None
+        world.client.stream.finish(None)
+        world.pass_time(10)
+        assert other.ack(message).status.code == Code.OK
+        for _ in range(20):
+            world.pass_time(10)
+            list(world.clients.expire())
+            assert other.receive(**SOON).messages == []
+
+    @pytest.mark.parametrize("first", ["ack", "stop"])
+    def test_a_client_of_a_proxy_that_stops_goes_on_at_another_one(self, first: str) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        other = world.another_proxy()
+        world.pass_time(5)
+        if first == "stop":
+            world.renewal.stop()
+            world.pass_time(2)
+        assert other.ack(message).status.code == Code.OK
+        if first == "ack":
+            world.renewal.stop()
+        for _ in range(10):
+            world.pass_time(10)
+            assert other.receive(**SOON).messages == []
+
+    def test_what_others_have_is_not_hidden_once_more(self) -> None:
+        """The renewals did not come to the broker in time."""
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        world.brokers.answer(code, RequestTimeout("a:1", code, 3))
+        world.pass_time(61)
+        world.brokers.answers_itself(code)
+        other = world.another_proxy()
+        (again,) = other.receive().messages
+        assert world.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
+        world.pass_time(10)
+        assert other.ack(again).status.code == Code.OK
+        for _ in range(10):
+            world.pass_time(10)
+            assert other.receive(**SOON).messages == []
 
 
 class TestChange:

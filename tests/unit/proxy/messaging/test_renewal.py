@@ -145,7 +145,7 @@ class TestSteps:
         assert info == f"7 {EPOCH + 50_000} 60000 3 0 broker-a 0 7"
 
     def test_a_broker_that_does_not_answer_is_asked_three_times(self) -> None:
-        world = World()
+        world = World(renew_ahead_time_millis=20_000)
         world.add()
         lost = RequestTimeout("a:1", RequestCode.CHANGE_MESSAGE_INVISIBLETIME, 3)
         world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, lost)
@@ -164,6 +164,36 @@ class TestSteps:
         world.clock.advance(5)
         assert [ms for _, ms in world.hides()] == [60_000, 60_000]
         assert len(world.renewal) == 1
+
+    def test_it_is_not_hidden_once_more_when_its_time_is_over(self) -> None:
+        """Others may have it."""
+        world = World()
+        handle = world.add()
+        lost = RequestTimeout("a:1", RequestCode.CHANGE_MESSAGE_INVISIBLETIME, 3)
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, lost)
+        world.clock.pump([1] * 59)
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, world.hide)
+        world.hides()
+        assert world.claim(handle) != [None]
+        world.clock.advance(1)
+        assert world.claim(handle) == [None]
+        world.clock.advance(20)
+        assert world.hides() == []
+
+    def test_it_is_renewed_while_the_client_has_its_stream_here(self) -> None:
+        """Elsewhere only the handle counts that the client has."""
+        world = World()
+        handle = world.add()
+        world.client.has_stream = False
+        world.clock.pump([1] * 54)
+        assert world.hides() == []
+        world.client.has_stream = True
+        world.clock.advance(1)
+        assert world.hides() == [(str(handle.info), 60_000)]
+        world.client.has_stream = False
+        world.clock.pump([1] * 60)
+        assert world.hides() == []
+        assert len(world.renewal) == 0
 
     def test_a_message_that_the_broker_does_not_hide_any_more_is_left(self) -> None:
         world = World()
@@ -318,10 +348,14 @@ class TestBrokersThatHang:
 
 
 class TestStop:
-    def test_all_messages_come_back(self) -> None:
+    def test_all_messages_come_back_that_were_renewed(self) -> None:
         world = World()
         for offset in range(300):
             world.add(handle_of(offset))
+        world.clock.pump([50, 0, 0, 0, 0])
+        assert len(world.hides()) == 300
+        # Its client may acknowledge it at another proxy.
+        world.add(handle_of(300))
         answer = world.held()
         stopped: list[None] = []
         world.renewal.stop().addCallback(stopped.append)
@@ -338,6 +372,9 @@ class TestStop:
             world.add(handle_of(offset))
         for offset in range(100):
             world.add(handle_of(offset, broker="broker-b"))
+        world.brokers.add_topic("U", {"broker-b": 1})
+        world.clock.pump([50, *[0] * 20])
+        assert len(world.hides()) == 1100
 
         def answer(request: RemotingCommand) -> RemotingCommand | Deferred[RemotingCommand]:
             if request.header(ChangeInvisibleTimeRequestHeader).bname == "broker-b":
@@ -347,7 +384,6 @@ class TestStop:
             world.clock.callLater(3, late.errback, error)
             return late
 
-        world.brokers.add_topic("U", {"broker-b": 1})
         world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, answer)
         stopped: list[None] = []
         world.renewal.stop().addCallback(stopped.append)
@@ -359,6 +395,7 @@ class TestStop:
         world = World()
         for offset in range(1000):
             world.add(handle_of(offset))
+        world.clock.pump([50, *[0] * 20])
         world.held()
         stopped: list[None] = []
         world.renewal.stop().addCallback(stopped.append)

@@ -256,6 +256,6 @@ def test_questions_that_cannot_be_handed_on(asked: RemotingCommand, word: str) -
 
 def test_a_client_without_a_stream_cannot_be_asked() -> None:
     proxy, client = Proxy(), FakeClient()
-    client.connected = False
+    client.has_stream = False
     with pytest.raises(RequestError, match="no stream"):
         answer_of(proxy.service.recover(client, question()), proxy.clock)
