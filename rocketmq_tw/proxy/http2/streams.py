@@ -162,8 +162,11 @@ class Http2Stream:
         connection, engine, queue = self._connection, self._connection.engine, self._queue
         sent = 0
         while queue:
+            # A larger frame would leave at once, and all of it be counted nowhere.
             room = min(
-                engine.local_flow_control_window(self.stream_id), engine.max_outbound_frame_size
+                engine.local_flow_control_window(self.stream_id),
+                engine.max_outbound_frame_size,
+                _FLUSH_SIZE,
             )
             if room <= 0 or connection.is_full:
                 connection.await_window(self)

@@ -347,6 +347,31 @@ def test_nothing_is_read_from_a_client_that_does_not_read(service: Service) -> N
     assert server.used == 0
 
 
+@pytest.mark.parametrize("frame_size", [16 * 1024, 2**24 - 1])
+def test_a_client_of_large_frames_has_what_waits_for_it_counted(
+    service: Service, frame_size: int
+) -> None:
+    server = served(service)
+    settings = {
+        SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1,
+        SettingCodes.MAX_FRAME_SIZE: frame_size,
+    }
+    client = server.connect(lambda: Http2Client(settings))
+    client.h2.increment_flow_control_window(2**31 - 1 - 65535)
+    client.flush()
+    server.settle()
+    client.transport.hold()
+    response = client.call(MUCH, value(b"1"))
+    server.settle()
+    (connection,) = server.made
+    unsent = sum(map(len, connection.transport.unsent))
+    assert unsent < MIB // 4
+    assert server.used + unsent > MIB
+    client.transport.let_go()
+    server.settle(200)
+    assert (len(response.messages), response.status, server.used) == (1, 0, 0)
+
+
 def test_answers_without_data_wait_for_a_client_that_does_not_read(service: Service) -> None:
     server = served(service)
     client = raw(server)
