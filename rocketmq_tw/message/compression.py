@@ -33,6 +33,10 @@ class CompressionType(IntEnum):
     ZLIB = 3
 
 
+class BodyTooLarge(ValueError):
+    """A body unpacks to more bytes than its reader takes."""
+
+
 def compression_flag(kind: CompressionType) -> int:
     """Returns the bits of `sysFlag` that say a body is compressed so."""
     return COMPRESSED | kind << COMPRESSION_TYPE_SHIFT
@@ -61,14 +65,14 @@ def compress(body: bytes, kind: CompressionType, level: int = 5) -> bytes:
 
 
 def decompress(body: bytes, kind: CompressionType, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
-    """Returns the uncompressed body. Raises `ValueError` where it is damaged, cut off or larger
-    than `limit` bytes."""
+    """Returns the uncompressed body. Raises `ValueError` where it is damaged or cut off,
+    `BodyTooLarge` where it is larger than `limit` bytes."""
     try:
         unpacked, complete = _UNPACK[kind](body, limit + 1)
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
         raise ValueError(f"a {kind.name} body that cannot be read: {error}") from error
     if len(unpacked) > limit:
-        raise ValueError(f"a {kind.name} body that unpacks to more than {limit} bytes")
+        raise BodyTooLarge(f"a {kind.name} body that unpacks to more than {limit} bytes")
     if not complete:
         raise ValueError(f"a {kind.name} body that is cut off after {len(body)} bytes")
     return unpacked

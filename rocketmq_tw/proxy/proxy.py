@@ -32,6 +32,7 @@ from rocketmq_tw.proxy.messaging.routes import RouteQueries
 from rocketmq_tw.proxy.messaging.sends import Sends, TopicTypes
 from rocketmq_tw.proxy.messaging.telemetry import Telemetry
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
+from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
 from rocketmq_tw.proxy.neighbours.records import ProxyIdentity
@@ -53,7 +54,8 @@ class Proxy:
         metadata = Metadata(reactor, brokers, config)
         halves = HalfPlaces(reactor, config.transaction_data_expire_millis / 1000)
         transactions = TransactionDecisions(reactor, brokers, halves)
-        asked = AskedClients(reactor, transactions.recover)
+        unpacking = Unpacking(config, in_thread)
+        asked = AskedClients(reactor, transactions.recover, unpacking)
         self.clients = ProxyClients(
             reactor.seconds, asked.hand_on, lambda: config.channel_expired_timeout / 1000
         )
@@ -73,11 +75,11 @@ class Proxy:
             Sends(reactor, brokers, types, outgoing, halves),
             transactions,
             Recalls(reactor, brokers, types),
-            Receiving(brokers, renewal, self.clients, metadata, reactor, config),
+            Receiving(brokers, renewal, self.clients, metadata, unpacking, reactor, config),
             Acknowledging(popped, claims, self.clients, config),
             InvisibleDurations(popped, claims, self.clients, config),
             DeadLetters(reactor, self.clients, popped, renewal),
-            Pulling(brokers, self.clients, reactor, config),
+            Pulling(brokers, self.clients, unpacking, reactor, config),
             Offsets(brokers, self.clients),
         )
         #: Path of a gRPC method -> the method.

@@ -17,15 +17,19 @@ from twisted.internet.defer import Deferred, ensureDeferred, fail, succeed
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.types import MESSAGE_TYPE
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
 from rocketmq_tw.proxy.memberships import Membership
+from rocketmq_tw.proxy.messaging.asked_clients import AskedClients, Recover
+from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
 from rocketmq_tw.proxy.neighbours.records import ProxyIdentity
 from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.threads import at_once
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicConfig
@@ -39,6 +43,11 @@ from tests.support.wait import result_of
 
 #: What answers a request: a response, a Deferred of one, or an error to fail with.
 Answer = Callable[[RemotingCommand], "RemotingCommand | Deferred[RemotingCommand]"]
+
+
+def asked_clients(clock: Clock, recover: Recover) -> AskedClients:
+    """What hands questions of brokers on to clients of gRPC."""
+    return AskedClients(clock, recover, Unpacking(ProxyConfig(), at_once))
 
 
 @implementer(ICall)

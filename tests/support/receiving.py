@@ -25,8 +25,10 @@ from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.pulling import Pulling
 from rocketmq_tw.proxy.messaging.receiving import Receiving
 from rocketmq_tw.proxy.messaging.renewal import Renewal
+from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
@@ -105,6 +107,7 @@ class ReceivingWorld:
         queues: int = 1,
         is_fifo: bool = False,
         retry_max_times: int = 16,
+        in_thread: InThread = at_once,
         broker: dict[str, Any] | None = None,
         **config: Any,
     ) -> None:
@@ -121,6 +124,7 @@ class ReceivingWorld:
         self.brokers = RealBroker(self.broker)
         self.brokers.add_topic("Topic", {"broker-a": queues})
         self.config = ProxyConfig(**config)
+        self._in_thread = in_thread
         self._begin()
 
     def another_proxy(self) -> ReceivingWorld:
@@ -139,19 +143,21 @@ class ReceivingWorld:
         now_ms = self.broker.now_ms
         self.renewal = Renewal(self.clock, popped, self.clients, metadata, self.config)
         claims = Claims(self.renewal, now_ms)
+        unpacking = Unpacking(self.config, self._in_thread)
         self.methods: dict[str, Any] = {
             **Receiving(
                 self.brokers,
                 self.renewal,
                 self.clients,
                 metadata,
+                unpacking,
                 self.clock,
                 self.config,
                 now_ms,
             ).methods(),
             **Acknowledging(popped, claims, self.clients, self.config).methods(),
             **InvisibleDurations(popped, claims, self.clients, self.config).methods(),
-            **Pulling(self.brokers, self.clients, self.clock, self.config).methods(),
+            **Pulling(self.brokers, self.clients, unpacking, self.clock, self.config).methods(),
             **Offsets(self.brokers, self.clients).methods(),
         }
 

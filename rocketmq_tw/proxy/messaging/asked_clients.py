@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from twisted.internet.defer import Deferred, TimeoutError, fail, succeed
+from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
@@ -14,6 +14,7 @@ from rocketmq_tw.message.record import decode_record
 from rocketmq_tw.proxy.clients import ProxyClient
 from rocketmq_tw.proxy.messaging.messages import message_of
 from rocketmq_tw.proxy.messaging.subscriptions import consume_type_of, subscriptions_of
+from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     PrintThreadStackTraceCommand,
@@ -45,9 +46,10 @@ Recover = Callable[[ProxyClient, RemotingCommand], Deferred[RemotingCommand]]
 class AskedClients:
     """Hands requests of brokers on to gRPC clients; `recover` those about transactions."""
 
-    def __init__(self, clock: IReactorTime, recover: Recover) -> None:
+    def __init__(self, clock: IReactorTime, recover: Recover, unpacking: Unpacking) -> None:
         self._clock = clock
         self._recover = recover
+        self._unpacking = unpacking
         self._nonces = count(1)
         self._open: dict[ProxyClient, dict[str, Deferred[TelemetryCommand]]] = {}
 
@@ -55,12 +57,7 @@ class AskedClients:
         self, client: ProxyClient, request: RemotingCommand, timeout: float
     ) -> Deferred[RemotingCommand]:
         """Asks a client, as `IProxyClient.ask` says."""
-        try:
-            return self._hand_on(client, request, timeout)
-        except RequestError as error:
-            return fail(error)
-        except (WireError, ValueError) as error:
-            return fail(RequestError(ResponseCode.SYSTEM_ERROR, f"{request.code}: {error}"))
+        return Deferred.fromCoroutine(self._handed_on(client, request, timeout))
 
     def answered(self, client: ProxyClient, command: TelemetryCommand) -> None:
         """Takes an answer of a client; one that nobody waits for is dropped."""
@@ -70,29 +67,40 @@ class AskedClients:
         if waiting is not None:
             waiting.callback(command)
 
-    def _hand_on(
+    async def _handed_on(
         self, client: ProxyClient, request: RemotingCommand, timeout: float
-    ) -> Deferred[RemotingCommand]:
+    ) -> RemotingCommand:
+        try:
+            return await self._hand_on(client, request, timeout)
+        except RequestError:
+            raise
+        except (WireError, ValueError) as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{request.code}: {error}") from error
+
+    async def _hand_on(
+        self, client: ProxyClient, request: RemotingCommand, timeout: float
+    ) -> RemotingCommand:
         if request.code == RequestCode.CHECK_TRANSACTION_STATE:
-            return self._recover(client, request)
+            return await self._recover(client, request)
         if request.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
-            return self._running_info(client, request, timeout)
+            return await self._running_info(client, request, timeout)
         if request.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
-            message = message_of(decode_record(request.body))
-            asked = self._ask(
+            stored = decode_record(request.body)
+            message = message_of(await self._unpacking.unpacked(stored, client.client_id))
+            answer = await self._ask(
                 client,
                 lambda nonce: TelemetryCommand(
                     verify_message_command=VerifyMessageCommand(nonce=nonce, message=message)
                 ),
                 timeout,
             )
-            return asked.addCallback(lambda answer: _consumed(request, answer))
+            return _consumed(request, answer)
         if request.code in (
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
         ):
             # Its queues are divided, and its offsets kept, by the broker alone.
-            return succeed(request.response())
+            return request.response()
         raise RequestError(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
             f"{client.client_id} is a gRPC client: it is not asked {request.code}",

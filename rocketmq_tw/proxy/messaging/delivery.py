@@ -11,23 +11,23 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from rocketmq_tw.message.model import COMPRESSED, StoredMessage
 from rocketmq_tw.message.properties import POP_CK, TAGS
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
 from rocketmq_tw.proxy.messaging.expressions import WantedMessages
-from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
+from rocketmq_tw.proxy.messaging.messages import message_of, stored_size, timestamp_of
 from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, status
 from rocketmq_tw.proxy.messaging.streams import when_ready
+from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code, Message, ReceiveMessageResponse
 from rocketmq_tw.wire.errors import RequestError
 
 #: For so long messages are hidden that could not be given to the client, in ms.
 RETURN_MS = 1_000
-#: Bytes that a message takes beside its body and properties, roughly.
-_MESSAGE_OVERHEAD = 2048
 
 _log = Logger()
 
@@ -54,11 +54,13 @@ class Delivery:
         clock: IReactorTime,
         popped: PopClient,
         renewal: Renewal,
+        unpacking: Unpacking,
         now_ms: Callable[[], int],
     ) -> None:
         self._clock = clock
         self._popped = popped
         self._renewal = renewal
+        self._unpacking = unpacking
         self._now_ms = now_ms
 
     async def give(self, call: ICall, receiver: Receiver, messages: list[PoppedMessage]) -> None:
@@ -101,6 +103,16 @@ class Delivery:
             await when_ready(call)
             if call.is_over:
                 return
+            stored = answer.left[0].stored
+            if stored.sys_flag & COMPRESSED:
+                stored = await self._unpacking.unpacked(stored, call.address)
+                if call.is_over:
+                    return
+                try:
+                    call.hold(answer.held + len(stored.body))
+                except GrpcError as error:
+                    call.finish(error)
+                    return
             message = answer.take()
             place = receiver.group, receiver.topic, message.handle
             hidden_ms = message.handle.info.invisible_time
@@ -111,7 +123,7 @@ class Delivery:
             if not is_hidden:
                 # Others may have it by now.
                 continue
-            shown = _shown(receiver, message)
+            shown = _shown(receiver, message, stored)
             if shown is not None:
                 call.send(ReceiveMessageResponse(message=shown))
             elif answer.renews:
@@ -160,27 +172,22 @@ class _Answer:
         self.left = deque(messages)
         self.handles = [message.handle for message in messages]
         #: Bytes of those that are left.
-        self.held = sum(map(_size, messages))
+        self.held = sum([stored_size(message.stored) for message in messages])
 
     def take(self) -> PoppedMessage:
         """Returns the next message to send, and has it counted no more."""
         message = self.left.popleft()
-        self.held -= _size(message)
+        self.held -= stored_size(message.stored)
         self.call.hold(self.held)
         return message
 
 
-def _size(message: PoppedMessage) -> int:
-    stored = message.stored
-    return len(stored.body) + len(stored.properties) + _MESSAGE_OVERHEAD
-
-
-def _shown(receiver: Receiver, message: PoppedMessage) -> Message | None:
-    """Returns what the client gets; None where the message cannot be shown: it comes back until it
-    is a dead letter, and those behind it are received."""
+def _shown(receiver: Receiver, message: PoppedMessage, stored: StoredMessage) -> Message | None:
+    """Returns what the client gets, with the body of `stored`; None where the message cannot be
+    shown: it comes back until it is a dead letter, and those behind it are received."""
     properties = {**message.properties, POP_CK: str(message.handle)}
     try:
-        return message_of(message.stored, properties, receiver.topic)
+        return message_of(stored, properties, receiver.topic)
     except ValueError:
         _log.failure(
             "message {handle} of {topic} cannot be shown to clients",

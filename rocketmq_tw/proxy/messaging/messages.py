@@ -33,12 +33,15 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
 _TRANSACTION = MessageType.TRANSACTION
 #: The largest number of the protocol's int32.
 MAX_INT = (1 << 31) - 1
-#: Packed bodies of at most so many bytes are given out unpacked, where that makes no more than
-#: `_MOST_UNPACKED`: not every client reads zlib, and larger ones would hold up the reactor.
-_MOST_PACKED = 64 * 1024
-_MOST_UNPACKED = 1024 * 1024
 #: What clients read behind the encoding GZIP, which they tell apart by the first bytes.
-_READ_BY_CLIENTS = (CompressionType.ZLIB,)
+READ_BY_CLIENTS = (CompressionType.ZLIB,)
+#: Such bodies of at most so many bytes are given out unpacked, since not every client reads them;
+#: larger ones would hold up the reactor.
+_MOST_PACKED = 64 * 1024
+#: Bytes that a body has at most that the reactor unpacks.
+MOST_UNPACKED = 1024 * 1024
+#: Bytes that a stored message takes beside its body and properties, roughly.
+_STORED_OVERHEAD = 2048
 
 
 def milliseconds(timestamp: Timestamp) -> int:
@@ -102,6 +105,11 @@ def properties_of(message: Message, group: str, born_host: str) -> dict[str, str
     return properties
 
 
+def stored_size(stored: StoredMessage) -> int:
+    """Returns the bytes that a stored message takes in memory, roughly."""
+    return len(stored.body) + len(stored.properties) + _STORED_OVERHEAD
+
+
 def message_of(
     stored: StoredMessage, properties: Mapping[str, str] | None = None, topic: str | None = None
 ) -> Message:
@@ -109,7 +117,8 @@ def message_of(
 
     `properties` are those of `stored`, with what an answer to a pop adds to them (`POP_CK` is the
     receipt handle); parsed from it where not given. `topic` is shown in place of the topic that it
-    stands in, as for one that came by a retry topic.
+    stands in, as for one that came by a retry topic. A body that unpacks to more than
+    `MOST_UNPACKED` bytes stays packed; `Unpacking` reads those that clients cannot.
     """
     if properties is None:
         properties = props.parse_properties(stored.properties)
@@ -171,16 +180,14 @@ def _add_optional(
 
 
 def _body(stored: StoredMessage) -> tuple[bytes, Encoding]:
-    """Returns the body and how it is encoded. One that cannot be read is given out as it is: its
-    consumer finds it corrupted."""
+    """Returns the body and how it is encoded. One that cannot be read, or unpacks to too much, is
+    given out as it is: its consumer finds it corrupted."""
     if not stored.sys_flag & COMPRESSED:
         return stored.body, Encoding.IDENTITY
     try:
         kind = compression_type(stored.sys_flag)
-        if kind is None or (kind in _READ_BY_CLIENTS and len(stored.body) > _MOST_PACKED):
+        if kind is None or (kind in READ_BY_CLIENTS and len(stored.body) > _MOST_PACKED):
             return stored.body, Encoding.GZIP
-        if kind in _READ_BY_CLIENTS:
-            return decompress(stored.body, kind, _MOST_UNPACKED), Encoding.IDENTITY
-        return decompress(stored.body, kind), Encoding.IDENTITY
+        return decompress(stored.body, kind, MOST_UNPACKED), Encoding.IDENTITY
     except ValueError:
         return stored.body, Encoding.GZIP

@@ -8,6 +8,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.client.commands import pull_command
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message.model import COMPRESSED, StoredMessage
 from rocketmq_tw.message.properties import TAGS, parse_properties
 from rocketmq_tw.message.record import RecordError, decode_records
 from rocketmq_tw.net.errors import RequestTimeout
@@ -16,14 +17,14 @@ from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import check_broker, check_group, client_id_of
 from rocketmq_tw.proxy.messaging.expressions import WantedMessages, wanted_messages
-from rocketmq_tw.proxy.messaging.messages import duration_ms, message_of
+from rocketmq_tw.proxy.messaging.messages import duration_ms, message_of, stored_size
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left
 from rocketmq_tw.proxy.messaging.offsets import check_offset, check_queue
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code, ok, status
 from rocketmq_tw.proxy.messaging.streams import server_stream, when_ready
+from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
-    Message,
     PullMessageRequest,
     PullMessageResponse,
 )
@@ -56,10 +57,16 @@ class Pulling:
     """Answers pulls: a status, messages, and the offset to go on at."""
 
     def __init__(
-        self, brokers: IBrokers, clients: ProxyClients, clock: IReactorTime, config: ProxyConfig
+        self,
+        brokers: IBrokers,
+        clients: ProxyClients,
+        unpacking: Unpacking,
+        clock: IReactorTime,
+        config: ProxyConfig,
     ) -> None:
         self._brokers = brokers
         self._clients = clients
+        self._unpacking = unpacking
         self._clock = clock
         self._config = config
 
@@ -101,7 +108,7 @@ class Pulling:
             call.send(PullMessageResponse(status=status(*_EMPTY[ResponseCode.PULL_NOT_FOUND])))
             call.send(PullMessageResponse(next_offset=offset))
             return
-        await _send(call, answer, queue, wanted)
+        await self._send(call, answer, queue, wanted)
 
     def _seconds(self, request: PullMessageRequest, call: ICall) -> tuple[float, float]:
         """Returns how long the broker gets for its answer, and how long it may hold an empty
@@ -112,44 +119,52 @@ class Pulling:
         most = seconds_left(call, self._clock, wait + _LATE_SECONDS)
         return most, min(wait, most)
 
-
-async def _send(
-    call: ICall, answer: RemotingCommand, queue: MessageQueue, wanted: WantedMessages
-) -> None:
-    messages: deque[Message] = deque()
-    found = ok()
-    if answer.code in _EMPTY:
-        found = status(*_EMPTY[answer.code])
-    elif answer.code != ResponseCode.SUCCESS:
-        raise StatusError(
-            broker_code(answer.code),
-            answer.remark or f"the broker answered {answer.code} to a pull of {queue.topic}",
-        )
-    else:
-        messages = _messages(answer.body, queue, wanted)
-        if not messages:
-            found = status(*_EMPTY[ResponseCode.PULL_RETRY_IMMEDIATELY])
-    following = answer.header(PullMessageResponseHeader).next_begin_offset
-    held = sum(message.ByteSize() for message in messages)
-    call.hold(held)
-    call.send(PullMessageResponse(status=found))
-    while messages and not call.is_over:
-        await when_ready(call)
-        message = messages.popleft()
-        held -= message.ByteSize()
+    async def _send(
+        self, call: ICall, answer: RemotingCommand, queue: MessageQueue, wanted: WantedMessages
+    ) -> None:
+        left: deque[_Pulled] = deque()
+        found = ok()
+        if answer.code in _EMPTY:
+            found = status(*_EMPTY[answer.code])
+        elif answer.code != ResponseCode.SUCCESS:
+            raise StatusError(
+                broker_code(answer.code),
+                answer.remark or f"the broker answered {answer.code} to a pull of {queue.topic}",
+            )
+        else:
+            left = _pulled(answer.body, queue, wanted)
+            if not left:
+                found = status(*_EMPTY[ResponseCode.PULL_RETRY_IMMEDIATELY])
+        following = answer.header(PullMessageResponseHeader).next_begin_offset
+        held = sum([stored_size(stored) for stored, _ in left])
         call.hold(held)
-        call.send(PullMessageResponse(message=message))
-    call.send(PullMessageResponse(next_offset=following))
+        call.send(PullMessageResponse(status=found))
+        while left and not call.is_over:
+            await when_ready(call)
+            stored, properties = left.popleft()
+            size = stored_size(stored)
+            if stored.sys_flag & COMPRESSED:
+                stored = await self._unpacking.unpacked(stored, call.address)
+                call.hold(held + len(stored.body))
+            held -= size
+            call.hold(held)
+            call.send(PullMessageResponse(message=message_of(stored, properties)))
+        call.send(PullMessageResponse(next_offset=following))
 
 
-def _messages(body: bytes, queue: MessageQueue, wanted: WantedMessages) -> deque[Message]:
+#: A message and its properties.
+_Pulled = tuple[StoredMessage, dict[str, str]]
+
+
+def _pulled(body: bytes, queue: MessageQueue, wanted: WantedMessages) -> deque[_Pulled]:
+    """Returns those messages of an answer that are wanted."""
     try:
         records = list(decode_records(body))
     except RecordError as error:
         raise BodyError(f"{queue.broker_name} answered with damaged records: {error}") from error
-    found: deque[Message] = deque()
+    found: deque[_Pulled] = deque()
     for stored in records:
         properties = parse_properties(stored.properties)
         if wanted.matches(properties.get(TAGS)):
-            found.append(message_of(stored, properties))
+            found.append((stored, properties))
     return found

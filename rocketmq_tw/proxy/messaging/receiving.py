@@ -24,6 +24,7 @@ from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.routes import readable_brokers
 from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
 from rocketmq_tw.proxy.messaging.streams import server_stream
+from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
@@ -52,6 +53,7 @@ class Receiving:
         renewal: Renewal,
         clients: ProxyClients,
         metadata: Metadata,
+        unpacking: Unpacking,
         clock: IReactorTime,
         config: ProxyConfig,
         now_ms: Callable[[], int] = wall_clock_ms,
@@ -64,7 +66,7 @@ class Receiving:
         self._clock = clock
         self._config = config
         self._now_ms = now_ms
-        self._delivery = Delivery(clock, self._popped, renewal, now_ms)
+        self._delivery = Delivery(clock, self._popped, renewal, unpacking, now_ms)
         self._turns = count()
 
     def methods(self) -> Methods:

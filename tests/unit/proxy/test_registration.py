@@ -17,7 +17,6 @@ from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
-from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.proxy.registration import ClientRegistration
 from rocketmq_tw.runtime.slices import Slices, all_steps
@@ -32,7 +31,13 @@ from rocketmq_tw.wire.headers.clients import (
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
-from tests.support.proxy import NEIGHBOURS_TOPIC, FakeCall, PlayedBrokers, neighbours_of
+from tests.support.proxy import (
+    NEIGHBOURS_TOPIC,
+    FakeCall,
+    PlayedBrokers,
+    asked_clients,
+    neighbours_of,
+)
 from tests.support.tables import tables_of
 
 NAME_SERVER = "10.0.0.1:9876"
@@ -61,7 +66,7 @@ class Site:
         if is_local:
             brokers = LocalBrokers(self.clock, self.broker.broker, self.cluster)
         self.brokers = brokers
-        asked = AskedClients(self.clock, lambda client, request: None)
+        asked = asked_clients(self.clock, lambda client, request: None)
         self.clients = ProxyClients(self.clock.seconds, asked.hand_on, lambda: 120.0)
         self.neighbours = neighbours_of(self.clock, brokers)
         self.registration = ClientRegistration(
@@ -257,7 +262,7 @@ def test_other_proxies_are_told_of_consumers() -> None:
     brokers.answer(RequestCode.HEART_BEAT, lambda request: request.response())
     telling = neighbours_of(clock, brokers).telling
     telling.start()
-    clients = ProxyClients(clock.seconds, AskedClients(clock, hand_on).hand_on, lambda: 1e9)
+    clients = ProxyClients(clock.seconds, asked_clients(clock, hand_on).hand_on, lambda: 1e9)
     registration = ClientRegistration(clock, brokers, clients, all_steps, telling)
     registration.start()
     settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
@@ -322,7 +327,7 @@ def test_a_broker_that_hangs_keeps_no_other_from_hearing_of_clients() -> None:
         return hung
 
     brokers.answer(RequestCode.HEART_BEAT, answer)
-    clients = ProxyClients(clock.seconds, AskedClients(clock, hand_on).hand_on, lambda: 1e9)
+    clients = ProxyClients(clock.seconds, asked_clients(clock, hand_on).hand_on, lambda: 1e9)
     registration = ClientRegistration(
         clock, brokers, clients, Slices(clock), neighbours_of(clock, brokers).telling
     )

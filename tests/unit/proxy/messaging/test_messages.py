@@ -166,6 +166,15 @@ def test_packed_bodies_are_shown_unpacked(kind: CompressionType) -> None:
     assert shown.system_properties.body_digest.checksum == digest
 
 
+@pytest.mark.parametrize("kind", list(CompressionType))
+def test_bodies_that_unpack_to_much_stay_packed(kind: CompressionType) -> None:
+    """One of 1 KB may unpack to 40 MiB, which the reactor would wait for."""
+    packed = compress(bytes(2 << 20), kind)
+    shown = message_of(stored(packed, sys_flag=compression_flag(kind)))
+    assert shown.body == packed
+    assert shown.system_properties.body_encoding == Encoding.GZIP
+
+
 @pytest.mark.parametrize(
     "packed",
     [

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
+from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
 from rocketmq_tw.proxy.messaging.pulling import MAX_PULLED
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code, PullMessageRequest
@@ -26,6 +28,10 @@ def with_messages(count: int = 3, **config: Any) -> ReceivingWorld:
     for number in range(count):
         world.send(b"%d" % number, tag="A" if number % 2 else "B")
     return world
+
+
+def zstd(body: bytes) -> bytes:
+    return compress(body, CompressionType.ZSTD)
 
 
 def begin(world: ReceivingWorld, call: FakeCall, **fields: Any) -> Deferred[None]:
@@ -85,6 +91,30 @@ class TestPull:
         world.until(done)
         assert call.held == 0
         assert of(call)[1] == [b"0", b"1", b"2"]
+
+    def test_bodies_that_unpack_to_much_do_not_fill_the_memory(self) -> None:
+        """1 KB each, 40 MiB unpacked; and 2 MiB, which a client may have all the same."""
+        world = ReceivingWorld()
+        bomb, large = (zstd(bytes(size << 20)) for size in (40, 2))
+        for body in [bomb] * 4 + [large] * 4:
+            world.broker.send(body, sys_flag=compression_flag(CompressionType.ZSTD))
+        call = world.call()
+        call.ready, call.most_held = False, 3 << 20
+        done = begin(world, call)
+        world.pass_time(1)
+        assert call.held < 100_000
+        call.go_on()
+        world.until(done)
+        assert of(call)[1] == [bomb] * 4 + [bytes(2 << 20)] * 4
+
+    def test_an_unpacked_body_without_room_is_refused(self) -> None:
+        world = ReceivingWorld()
+        world.broker.send(zstd(bytes(2 << 20)), sys_flag=compression_flag(CompressionType.ZSTD))
+        call = world.call()
+        call.most_held = 2 << 20
+        failed = world.until(begin(world, call)).value
+        assert isinstance(failed, GrpcError)
+        assert failed.status == GrpcStatus.RESOURCE_EXHAUSTED
 
     def test_the_end_of_the_queue(self) -> None:
         status, bodies, following = pull(with_messages(), offset=3)

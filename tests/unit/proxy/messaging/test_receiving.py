@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from h2.settings import SettingCodes
+from twisted.internet.defer import Deferred
 
+from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
@@ -425,6 +428,59 @@ class TestCallsThatEnd:
         world.pass_time(5)
         (again,) = world.receive(long_polling_timeout={"seconds": 5}).messages
         assert again.system_properties.delivery_attempt == 2
+
+
+class TestPackedBodies:
+    def large(self, world: ReceivingWorld, mib: int = 2) -> bytes:
+        """A message that unpacks to so many MiB; what it is stored as."""
+        kind = CompressionType.ZSTD
+        packed = compress(bytes(mib << 20), kind)
+        world.broker.send(packed, sys_flag=compression_flag(kind))
+        return packed
+
+    def test_they_are_unpacked_and_those_of_too_much_are_not(self) -> None:
+        world = ReceivingWorld()
+        bomb = self.large(world, 40)
+        self.large(world)
+        assert world.receive().bodies == [bomb, bytes(2 << 20)]
+
+    def test_one_without_room_comes_back(self) -> None:
+        world = ReceivingWorld()
+        self.large(world)
+        call = world.call()
+        call.most_held = 2 << 20
+        _, done = world.begin(call)
+        world.until(done)
+        assert call.error is not None
+        assert call.error.status == GrpcStatus.RESOURCE_EXHAUSTED
+        world.pass_time(5)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [bytes(2 << 20)]
+
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_one_whose_receiver_leaves_while_it_is_unpacked_comes_back(self, renews: bool) -> None:
+        jobs: list[tuple[Callable[[], Any], Deferred[Any]]] = []
+
+        def in_thread(job: Callable[[], Any]) -> Deferred[Any]:
+            jobs.append((job, Deferred()))
+            return jobs[-1][1]
+
+        world = ReceivingWorld(in_thread=in_thread)
+        self.large(world)
+        call, done = world.begin(auto_renew=renews)
+        world.pass_time(1)
+        ((job, unpacked),) = jobs
+        call.finish()
+        unpacked.callback(job())
+        world.until(done)
+        assert not any(each.HasField("message") for each in call.sent)
+        world.pass_time(5)
+        assert len(world.renewal) == 0
+        _, again = world.begin()
+        world.pass_time(1)
+        job, unpacked = jobs[-1]
+        unpacked.callback(job())
+        world.until(again)
+        assert len(jobs) == 2
 
 
 class TestBrokers:

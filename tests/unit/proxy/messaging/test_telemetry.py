@@ -12,11 +12,12 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
-from rocketmq_tw.proxy.messaging.asked_clients import MAX_OPEN, AskedClients
+from rocketmq_tw.proxy.messaging.asked_clients import MAX_OPEN
 from rocketmq_tw.proxy.messaging.backoff import DEFAULT_DELAYS
 from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.methods import path
@@ -36,7 +37,7 @@ from rocketmq_tw.wire.headers.clients import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
-from tests.support.proxy import FakeCall, answer_of
+from tests.support.proxy import FakeCall, answer_of, asked_clients
 
 STORED = StoredMessage(
     topic="Topic",
@@ -74,7 +75,7 @@ class Desk:
         self.clock = Clock()
         self.groups = Groups()
         self.recovered: list[ProxyClient] = []
-        self.asked = AskedClients(self.clock, self.recover)
+        self.asked = asked_clients(self.clock, self.recover)
         self.clients = ProxyClients(self.clock.seconds, self.asked.hand_on, lambda: 120.0)
         telemetry = Telemetry(config or ProxyConfig(), self.clients, self.groups, self.asked)
         self.methods = {**telemetry.methods(), **ClientHeartbeats(self.clients).methods()}
@@ -318,9 +319,9 @@ def running_info(*, jstack: bool) -> RemotingCommand:
     return RemotingCommand.request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
 
 
-def consume_directly() -> RemotingCommand:
+def consume_directly(stored: StoredMessage = STORED) -> RemotingCommand:
     header = ConsumeMessageDirectlyResultRequestHeader(consumer_group="g", client_id="client")
-    body = encode_record(STORED)
+    body = encode_record(stored)
     return RemotingCommand.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, body)
 
 
@@ -345,6 +346,19 @@ def test_a_consumer_gives_its_stack() -> None:
     )
     take(pb.TelemetryCommand(status=pb.Status(code=pb.OK), thread_stack_trace=trace))
     assert decode_body(ConsumerRunningInfo, answer_of(asked).body).jstack == "main()"
+
+
+def test_a_consumer_tries_a_message_whose_body_is_packed() -> None:
+    desk, call, body = Desk(), FakeCall(), bytes(2 << 20)
+    desk.open(call)
+    client = desk.consumer(call)
+    kind = CompressionType.ZSTD
+    packed = msgspec.structs.replace(
+        STORED, body=compress(body, kind), sys_flag=compression_flag(kind)
+    )
+    client.ask(consume_directly(packed), 5.0)
+    (command,) = call.sent
+    assert command.verify_message_command.message.body == body
 
 
 @pytest.mark.parametrize(
