@@ -214,6 +214,8 @@ class Call:
             self._over(GrpcStatus.CANCELLED)
         if not self._stream.is_sent:
             self._tell_cut()
+        elif self._cut is not None:
+            self._stream.when_lost(self._tell_cut)
 
     # The handler
 

@@ -72,7 +72,8 @@ class ICall(Interface):
 
     def on_cut(callback: Callable[[], None]) -> None:
         """Calls `callback` where the call ends before all that was sent has left, or with an error;
-        at once if it has already. Callers throw such an answer away."""
+        at once if it has already. Callers throw such an answer away. So it does where the
+        connection is lost behind the call, and nothing came from the caller meanwhile."""
 
     def finish(error: GrpcError | None = None) -> None:
         """Ends the call of a stream; does nothing where it is over."""

@@ -8,6 +8,7 @@ what it is sent.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.interfaces import IPushProducer, ITCPTransport
@@ -105,6 +106,9 @@ class Http2Connection(Protocol):
         self._draining = False
         #: The last stream that the client was told is served, when it was told to go.
         self._last_served = 2**31 - 1
+        #: Told where the connection is lost before anything more comes. They are no more than the
+        #: streams that what came by now has opened.
+        self._unproven: list[Callable[[], None]] = []
         #: Answers to pings that wait for something to leave with.
         self._pongs: list[bytes] = []
         self._pong_alarm = Alarm(resources.clock, self._send_pongs)
@@ -152,6 +156,9 @@ class Http2Connection(Protocol):
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.over()
+        unproven, self._unproven = self._unproven, []
+        for callback in unproven:
+            callback()
         self.memory.hold_frames(0)
         self._group.discard(self)
 
@@ -254,6 +261,9 @@ class Http2Connection(Protocol):
         else:
             self._blocked[stream.stream_id] = stream
 
+    def when_lost(self, callback: Callable[[], None]) -> None:
+        self._unproven.append(callback)
+
     def stream_closed(self, stream: Http2Stream) -> None:
         self._streams.pop(stream.stream_id, None)
         self._waiting.pop(stream.stream_id, None)
@@ -273,6 +283,8 @@ class Http2Connection(Protocol):
     def _take(self, data: bytes) -> None:
         self.last_received = self._clock.seconds()
         self._pinged_at = None
+        if self._unproven:
+            self._unproven = []
         if self._closing:
             return
         try:

@@ -48,6 +48,10 @@ class IStream(Interface):
         """Calls `callback` once the client keeps up with what is written: at once, or when it has
         taken it; never where the stream ends before."""
 
+    def when_lost(callback: Callable[[], None]) -> None:
+        """Calls `callback` where the connection is lost before the client sends anything more: what
+        was written may not have come to it."""
+
     def hold(purpose: Held, size: int) -> None:
         """Counts so many bytes from now on that are held for this stream, until it is over. Raises
         `MemoryRefused` where the server may not hold so many, and then counts no more than

@@ -45,6 +45,9 @@ class IStreamConnection(Interface):
     def await_window(stream: Any) -> None:
         """Has `stream` go on when the client takes more."""
 
+    def when_lost(callback: Callable[[], None]) -> None:
+        """Calls `callback` where it is lost before its client sends anything more."""
+
     def stream_closed(stream: Any) -> None:
         """Forgets `stream`, which is over, as the engine knows."""
 
@@ -141,6 +144,9 @@ class Http2Stream:
         else:
             self._ready.append(callback)
             self._connection.await_window(self)
+
+    def when_lost(self, callback: Callable[[], None]) -> None:
+        self._connection.when_lost(callback)
 
     def hold(self, purpose: Held, size: int) -> None:
         if self.is_working or not self.is_closed:

@@ -19,7 +19,7 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
-from tests.support.http2 import GrpcInMemory, Http2Client
+from tests.support.http2 import GrpcInMemory, Http2Client, Response
 from tests.support.proxy import FakeCall
 from tests.support.receiving import SERVICE, ReceivingWorld, received
 
@@ -39,6 +39,19 @@ def pops(world: ReceivingWorld) -> list[tuple[str, PopMessageRequestHeader]]:
         for asked in world.brokers.asked
         if asked.request.code == RequestCode.POP_MESSAGE
     ]
+
+
+def ask_renewing(client: Http2Client) -> Response:
+    """Receives messages that stay hidden, over a connection."""
+    request = pb.ReceiveMessageRequest(
+        group=pb.Resource(name="G"),
+        message_queue=pb.MessageQueue(topic=pb.Resource(name="Topic")),
+        filter_expression=pb.FilterExpression(type=pb.TAG, expression="*"),
+        batch_size=32,
+        auto_renew=True,
+    )
+    path = SERVICE + "ReceiveMessage"
+    return client.call(path, request.SerializeToString(), x_mq_client_id="client")
 
 
 class TestMessages:
@@ -381,15 +394,7 @@ class TestCallsThatEnd:
         client.takes = False
         for number in range(3):
             world.send(b"%d" % number)
-        request = pb.ReceiveMessageRequest(
-            group=pb.Resource(name="G"),
-            message_queue=pb.MessageQueue(topic=pb.Resource(name="Topic")),
-            filter_expression=pb.FilterExpression(type=pb.TAG, expression="*"),
-            batch_size=32,
-            auto_renew=True,
-        )
-        path = SERVICE + "ReceiveMessage"
-        client.call(path, request.SerializeToString(), x_mq_client_id="client")
+        ask_renewing(client)
         world.pass_time(1)
         assert len(world.renewal) == 3
         client.h2.reset_stream(max(client.responses), 8)
@@ -398,6 +403,25 @@ class TestCallsThatEnd:
         assert len(world.renewal) == 0
         again = world.receive(long_polling_timeout={"seconds": 5}).bodies
         assert sorted(again) == [b"0", b"1", b"2"]
+
+    @pytest.mark.parametrize("came", [False, True])
+    def test_an_answer_that_is_lost_with_its_connection_comes_back(self, came: bool) -> None:
+        """Its client lives, and has a new connection: nobody would acknowledge the message."""
+        world = ReceivingWorld()
+        server = GrpcInMemory(world.methods, clock=world.clock)
+        client = server.connect()
+        if not came:
+            client.dataReceived = lambda data: None
+        world.send(b"one")
+        response = ask_renewing(client)
+        world.pass_time(1)
+        assert response.ended is came
+        assert len(world.renewal) == 1
+        client.transport.abortConnection()
+        world.pass_time(5)
+        assert len(world.renewal) == int(came)
+        again = world.receive(long_polling_timeout={"seconds": 5}).bodies
+        assert again == ([] if came else [b"one"])
 
     def test_what_waits_for_a_slow_reader_is_counted(self) -> None:
         world = ReceivingWorld()
