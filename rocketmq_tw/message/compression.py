@@ -6,8 +6,10 @@ Format: docs/formats/message.md, "Compressed bodies".
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import pack
+from typing import Any
 
 import lz4.frame
 import zstandard
@@ -78,6 +80,22 @@ def decompress(body: bytes, kind: CompressionType, limit: int = DEFAULT_BODY_LIM
     return unpacked
 
 
+def check_zlib(body: bytes, limit: int = DEFAULT_BODY_LIMIT) -> None:
+    """Raises `ValueError` where a zlib body is damaged, cut off or unpacks to more than `limit`
+    bytes."""
+    decoder = zlib.decompressobj()
+    length = 0
+    try:
+        for part in _unpacked_parts(decoder, body):
+            length += len(part)
+            if length > limit:
+                raise BodyTooLarge(f"a zlib body that unpacks to more than {limit} bytes")
+    except zlib.error as error:
+        raise ValueError(f"a zlib body that cannot be read: {error}") from error
+    if not decoder.eof:
+        raise ValueError(f"a zlib body that is cut off after {len(body)} bytes")
+
+
 def gzip_to_zlib(body: bytes, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
     """Returns a gzip body as a zlib one, which is what `CompressionType.ZLIB` means to all readers.
     Raises `ValueError` where it is damaged, cut off or unpacks to more than `limit` bytes."""
@@ -108,13 +126,10 @@ def _with_zlib_frame(body: bytes, limit: int) -> bytes | None:
     `limit`."""
     decoder = zlib.decompressobj(-zlib.MAX_WBITS)
     checksum, crc, length = 1, 0, 0
-    packed = body[_GZIP_HEADER:]
     try:
-        while not decoder.eof:
-            part = decoder.decompress(packed, _STEP)
-            packed = decoder.unconsumed_tail
+        for part in _unpacked_parts(decoder, body[_GZIP_HEADER:]):
             length += len(part)
-            if length > limit or not (part or decoder.eof):
+            if length > limit:
                 return None
             checksum, crc = zlib.adler32(part, checksum), zlib.crc32(part, crc)
     except zlib.error:
@@ -123,6 +138,17 @@ def _with_zlib_frame(body: bytes, limit: int) -> bytes | None:
         return None
     end = len(body) - len(decoder.unused_data)
     return b"\x78\x5e" + body[_GZIP_HEADER:end] + pack(">L", checksum)
+
+
+def _unpacked_parts(decoder: Any, packed: bytes) -> Iterator[bytes]:
+    """Yields what a decoder of zlib unpacks, `_STEP` bytes at most at once, up to its end or that
+    of `packed`."""
+    while not decoder.eof:
+        part = decoder.decompress(packed, _STEP)
+        packed = decoder.unconsumed_tail
+        if not part and not decoder.eof:
+            return
+        yield part
 
 
 def _unpack_zlib(body: bytes, most: int) -> tuple[bytes, bool]:

@@ -12,7 +12,12 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.values import delay_levels_ms
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
-from rocketmq_tw.message.compression import CompressionType, compression_flag, gzip_to_zlib
+from rocketmq_tw.message.compression import (
+    CompressionType,
+    check_zlib,
+    compression_flag,
+    gzip_to_zlib,
+)
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE, message_type
 from rocketmq_tw.net.address import split_address
@@ -177,20 +182,28 @@ class OutgoingMessages:
 
     async def _zlib(self, body: bytes, client: str) -> bytes:
         """Returns a packed body as consumers of all protocols read it."""
-        if body.startswith(_ZLIB_MAGIC) or not body:
+        if not body:
             return body
-        if not body.startswith(_GZIP_MAGIC):
+        if not body.startswith((_GZIP_MAGIC, _ZLIB_MAGIC)):
             raise StatusError(
                 Code.MESSAGE_CORRUPTED,
                 "the body's encoding is GZIP, but it is not packed so: send IDENTITY",
             )
         try:
-            repacked: Deferred[bytes] = self._unpacking.run(
-                client, lambda: self._in_thread(lambda: gzip_to_zlib(body))
+            read: Deferred[bytes] = self._unpacking.run(
+                client, lambda: self._in_thread(lambda: _read(body))
             )
-            return await repacked
+            return await read
         except ValueError as error:
             raise StatusError(Code.MESSAGE_CORRUPTED, str(error)) from None
+
+
+def _read(body: bytes) -> bytes:
+    """Returns a body of gzip or zlib as one of zlib; raises `ValueError` where it is damaged."""
+    if body.startswith(_GZIP_MAGIC):
+        return gzip_to_zlib(body)
+    check_zlib(body)
+    return body
 
 
 def _text(properties: dict[str, str]) -> str:

@@ -511,6 +511,10 @@ def test_packed_bodies_of_one_client_do_not_hold_up_those_of_others() -> None:
         (gzip.compress(b"hello")[:-3], "cut off"),
         (b"\x1f\x8bnonsense", "cannot be read"),
         (gzip.compress(bytes(41 << 20)), "unpacks to more than"),
+        (b"xyz plain text", "cannot be read"),
+        (zlib.compress(b"hello")[:-3], "cut off"),
+        (zlib.compress(b"hello")[:-1] + b"!", "cannot be read"),
+        (zlib.compress(bytes(41 << 20)), "unpacks to more than"),
     ],
 )
 def test_a_damaged_gzip_body_is_refused(packed: bytes, word: str) -> None:
