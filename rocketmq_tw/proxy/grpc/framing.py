@@ -11,9 +11,6 @@ IDENTITY, GZIP = "identity", "gzip"
 #: Encodings of messages that we read.
 ENCODINGS = (IDENTITY, GZIP)
 
-#: Bytes that a compressed message may have when it is unpacked, which the reactor waits for.
-LARGEST_UNPACKED = 16 * 1024 * 1024
-
 _PREFIX = Struct(">BL")
 PREFIX_LENGTH = 5
 
@@ -26,11 +23,13 @@ def encode_message(message: bytes) -> bytes:
 class MessageReader:
     """Takes a stream's bytes as they come and returns whole messages."""
 
-    __slots__ = ("_encoding", "_held", "_largest")
+    __slots__ = ("_encoding", "_held", "_largest", "_unpacked")
 
-    def __init__(self, largest: int, encoding: str = IDENTITY) -> None:
-        """`largest`: bytes that a message may have, compressed or not."""
+    def __init__(self, largest: int, unpacked: int, encoding: str = IDENTITY) -> None:
+        """`largest` are the bytes that a message may have as it comes, `unpacked` those of a
+        compressed one when it is read."""
         self._largest = largest
+        self._unpacked = unpacked
         self._encoding = encoding
         self._held = bytearray()
 
@@ -77,7 +76,7 @@ class MessageReader:
                 GrpcStatus.INTERNAL,
                 "a message is compressed, and grpc-encoding does not say how",
             )
-        largest = min(self._largest, LARGEST_UNPACKED)
+        largest = self._unpacked
         unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
             content = unzip.decompress(message, largest + 1)
@@ -93,5 +92,5 @@ class MessageReader:
         return GrpcError(
             GrpcStatus.RESOURCE_EXHAUSTED,
             f"a message of {length} bytes or more; the largest of this method is {self._largest},"
-            f" {LARGEST_UNPACKED} where gzip is unpacked: send less at a time",
+            f" {self._unpacked} where gzip is unpacked: send less at a time",
         )

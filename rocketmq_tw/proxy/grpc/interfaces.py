@@ -79,6 +79,10 @@ class ICall(Interface):
         """Ends the call of a stream; does nothing where it is over."""
 
 
+#: Bytes that a compressed message may have when it is unpacked, whatever its method takes.
+LARGEST_UNPACKED = 16 * 1024 * 1024
+
+
 @attrs.frozen
 class RequestLimits:
     """What one message of a client's may have; beyond that it is refused before it is parsed.
@@ -89,6 +93,8 @@ class RequestLimits:
 
     #: Bytes; never more than the server takes at all.
     largest: int = 1 << 32
+    #: Bytes of one that comes compressed, which the reactor waits for.
+    unpacked: int = LARGEST_UNPACKED
     #: Fields at the top level.
     fields: int = 1100
     #: The text or bytes that may be long: the number of the field at the top level that has it, and

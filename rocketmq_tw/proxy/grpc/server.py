@@ -87,8 +87,9 @@ class GrpcServer:
             # What is not ASCII takes nine times as much in an answer.
             path = metadata[":path"][:200].encode("ascii", "replace").decode()
             raise GrpcError(GrpcStatus.UNIMPLEMENTED, f"there is no method {path}")
-        largest = min(self._config.largest_message, method.limits.largest)
-        reader = MessageReader(largest, encoding)
+        limits = method.limits
+        largest = min(self._config.largest_message, limits.largest)
+        reader = MessageReader(largest, min(largest, limits.unpacked), encoding)
         try:
             return Call(self._clock, stream, metadata, method, reader, self._observe)
         except MemoryRefused:

@@ -21,7 +21,7 @@ from rocketmq_tw.message.compression import (
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE, message_type
 from rocketmq_tw.net.address import split_address
-from rocketmq_tw.proxy.grpc.interfaces import RequestLimits
+from rocketmq_tw.proxy.grpc.interfaces import LARGEST_UNPACKED, RequestLimits
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_topic
 from rocketmq_tw.proxy.messaging.messages import milliseconds, properties_of
 from rocketmq_tw.proxy.messaging.statuses import StatusError
@@ -76,7 +76,12 @@ class OutgoingMessages:
         most = config.max_message_size
         largest = max(_LEAST_LARGEST, 2 * most) if most else config.grpc_max_inbound_message_size
         #: Of a request: brokers take a batch as one message, so that twice its size is too much.
-        self.limits = RequestLimits(largest=largest, bulk=_BODIES, beside=_MOST_BESIDE)
+        self.limits = RequestLimits(
+            largest=largest,
+            unpacked=min(most + _MOST_BESIDE, LARGEST_UNPACKED) if most else LARGEST_UNPACKED,
+            bulk=_BODIES,
+            beside=_MOST_BESIDE,
+        )
 
     async def prepare(self, messages: Sequence[Message], client: str) -> Outgoing:
         """Returns what is sent for the messages of one request of the client at the address

@@ -15,6 +15,7 @@ from rocketmq_tw.proxy.grpc.interfaces import (
     GrpcError,
     GrpcStatus,
     ICall,
+    RequestLimits,
     ServerStream,
     Unary,
 )
@@ -239,6 +240,29 @@ def test_bad_calls_get_a_status(
     server.settle()
     assert values(again.messages) == ["again"]
     assert (server.made[0].unanswered, server.used) == (0, 0)
+
+
+def test_a_method_says_what_a_compressed_request_unpacks_to() -> None:
+    """16 KiB would keep the reactor busy for 16 MiB, which the method refuses then."""
+    limits = RequestLimits(largest=10_000, unpacked=5_000)
+    echo = Unary(StringValue, lambda request, call: request, limits)
+    server = GrpcInMemory({ECHO: echo})
+    client = server.connect()
+    statuses = {}
+    for size, compressed in ((4000, True), (6000, True), (6000, False), (11_000, False)):
+        body = text("x" * size)
+        headers = {"grpc-encoding": "gzip"} if compressed else {}
+        stream_id, response = client.open(ECHO, headers)
+        sent = gzip.compress(body) if compressed else body
+        client.send(stream_id, framed(sent, compressed=compressed), end=True)
+        server.settle()
+        statuses[size, compressed] = response.status
+    assert statuses == {
+        (4000, True): GrpcStatus.OK,
+        (6000, True): GrpcStatus.RESOURCE_EXHAUSTED,
+        (6000, False): GrpcStatus.OK,
+        (11_000, False): GrpcStatus.RESOURCE_EXHAUSTED,
+    }
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RequestTimeout
 from rocketmq_tw.net.protocol import as_deferred
 from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of
+from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.transaction_ids import parse_transaction_id
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
@@ -529,3 +530,11 @@ def test_a_large_body_goes_as_it_is() -> None:
     proxy = Proxy()
     assert proxy.send(message(bytes(4 << 20))).status.code == Code.OK
     assert len(proxy.brokers.asked[0].request.body) == 4 << 20
+
+
+@pytest.mark.parametrize(
+    ("largest", "unpacked"), [(4 << 20, 5 << 20), (1 << 30, 16 << 20), (0, 16 << 20)]
+)
+def test_a_compressed_request_unpacks_to_what_may_be_sent(largest: int, unpacked: int) -> None:
+    limits = Proxy(max_message_size=largest).methods[path("SendMessage")].limits
+    assert limits.unpacked == unpacked
