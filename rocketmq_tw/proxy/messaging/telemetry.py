@@ -3,7 +3,7 @@ brokers ask the client."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -47,8 +47,11 @@ _LIMITS = RequestLimits(
     ),
     beside=2 * MAX_SETTINGS_BYTES,
 )
-#: Topics of one client.
+#: Topics of one producer, and subscriptions of one consumer, which has a receive open for each.
 MAX_TOPICS = 4096
+MAX_SUBSCRIPTIONS = 512
+#: Tags of all subscriptions of one consumer: each takes the reactor 10 µs.
+MAX_TAGS = 4096
 
 log = Logger()
 
@@ -100,11 +103,18 @@ class Telemetry:
         settings_size(settings)
         kind = settings.WhichOneof("pub_sub")
         if kind == "publishing":
-            topics = _topics(list(settings.publishing.topics))
+            resources = settings.publishing.topics
+            _check_number("topics", len(resources), MAX_TOPICS)
+            topics = _topics(resources)
             return self._clients.settle(client_id, call, settings, "", topics)
         if kind == "subscription":
             group = check_group(settings.subscription.group)
-            topics = _topics([entry.topic for entry in settings.subscription.subscriptions])
+            entries = settings.subscription.subscriptions
+            _check_number("subscriptions", len(entries), MAX_SUBSCRIPTIONS)
+            expressions = [entry.expression.expression for entry in entries]
+            tags = sum([text.count("||") + 1 for text in expressions])
+            _check_number("tags", tags, MAX_TAGS)
+            topics = _topics([entry.topic for entry in entries])
             check_expressions(settings)
             return self._clients.settle(client_id, call, settings, group, topics)
         raise GrpcError(
@@ -155,10 +165,14 @@ class _Answering:
             self.answer(self._due)
 
 
-def _topics(resources: list[Resource]) -> list[str]:
-    if len(resources) > MAX_TOPICS:
+def _check_number(what: str, number: int, most: int) -> None:
+    """Raises `GrpcError` where a client has too much of something."""
+    if number > most:
         raise GrpcError(
             GrpcStatus.INVALID_ARGUMENT,
-            f"{len(resources)} topics: {MAX_TOPICS} are the limit, use further instances",
+            f"{number} {what}: {most} are the limit, use further instances",
         )
+
+
+def _topics(resources: Iterable[Resource]) -> list[str]:
     return list(dict.fromkeys(map(check_topic, resources)))

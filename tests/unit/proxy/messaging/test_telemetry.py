@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -191,6 +192,16 @@ def test_clients_are_told_where_their_metrics_go(
     assert (found.host, found.port) == endpoint
 
 
+def subscriptions(expressions: Iterable[str]) -> pb.Settings:
+    settings = pb.Settings(client_type=pb.PUSH_CONSUMER)
+    settings.subscription.group.name = "g"
+    for number, expression in enumerate(expressions):
+        entry = settings.subscription.subscriptions.add()
+        entry.topic.name, entry.expression.expression = f"t{number}", expression
+        entry.expression.type = pb.TAG
+    return settings
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -203,6 +214,8 @@ def test_clients_are_told_where_their_metrics_go(
         # Before its expressions are read, which takes long.
         (subscription(expression="|" * 300_000), "are the limit"),
         (publishing(*(f"t{number}" for number in range(4097))), "4096 are the limit"),
+        (subscriptions("*" for _ in range(513)), "512 are the limit"),
+        (subscriptions(["||".join("t" * 2049)] * 2), "4096 are the limit"),
     ],
 )
 def test_what_cannot_be_ends_the_stream(settings: pb.Settings, said: str) -> None:
@@ -211,6 +224,12 @@ def test_what_cannot_be_ends_the_stream(settings: pb.Settings, said: str) -> Non
     assert call.error is not None and call.error.status is GrpcStatus.INVALID_ARGUMENT
     assert said in str(call.error)
     assert len(desk.clients) == 0
+
+
+def test_many_subscriptions_and_tags_are_taken() -> None:
+    desk = Desk()
+    desk.tell(FakeCall(), subscriptions(["||".join("t" * 8)] * 512))
+    assert len(desk.clients) == 1
 
 
 def test_a_client_without_an_id_is_refused() -> None:
