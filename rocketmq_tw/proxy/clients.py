@@ -22,8 +22,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 MAX_CLIENTS = 50_000
 #: Bytes that the settings of one client may take, and those of all.
 MAX_SETTINGS_BYTES = 256 * 1024
-MAX_ALL_SETTINGS_BYTES = 256 * 1024 * 1024
-#: What each object in settings takes beside its bytes on the wire.
+MAX_ALL_SETTINGS_BYTES = 128 * 1024 * 1024
+#: What each object in settings, or tag, takes beside its bytes on the wire.
 _OBJECT_BYTES = 64
 _MOST_ADDRESSES = 64
 #: Clients that one step of a scan visits.
@@ -88,6 +88,12 @@ class ProxyClient:
         return self._hand_on(self, request, timeout)
 
 
+def count_tags(settings: pb.Settings) -> int:
+    """Returns how many tags the subscriptions of settings have together, at least one each."""
+    entries = settings.subscription.subscriptions
+    return sum([entry.expression.expression.count("||") + 1 for entry in entries])
+
+
 def settings_size(settings: pb.Settings) -> int:
     """Returns the bytes that settings take in memory, roughly; raises `GrpcError`
     (INVALID_ARGUMENT) where they are too many."""
@@ -108,6 +114,7 @@ def settings_size(settings: pb.Settings) -> int:
         len(settings.publishing.topics)
         + 3 * len(settings.subscription.subscriptions)
         + len(settings.backoff_policy.customized_backoff.next)
+        + count_tags(settings)
     )
     return size + _OBJECT_BYTES * objects
 

@@ -4,9 +4,10 @@ that brokers ask them, and tools see them. Other proxies are told of them too.""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import blake2b
+from typing import NamedTuple
 
 from google.protobuf.json_format import MessageToJson, SerializeToJsonError
 from twisted.internet.defer import Deferred
@@ -22,10 +23,11 @@ from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of, origin_of
 from rocketmq_tw.proxy.neighbours.telling import Telling
 from rocketmq_tw.proxy.proto.messaging_pb2 import Settings
 from rocketmq_tw.proxy.topic_brokers import find_brokers
+from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.fairness import FewAtOnce
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.slices import Slices
-from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -37,6 +39,20 @@ SCAN_SECONDS = 10.0
 #: Clients that one broker is told of at the same time.
 _AT_ONCE = 16
 _ANSWER_SECONDS = 3.0
+#: Bytes of heartbeats that are kept; those beyond are made again each time.
+MAX_KEPT_BYTES = 128 * 1024 * 1024
+
+
+class _Heartbeat(NamedTuple):
+    """What brokers are told of a client, as long as it does not tell other settings: that of many
+    subscriptions takes 10 ms to make."""
+
+    settings: Settings
+    #: Of the settings.
+    digest: bytes
+    #: The version of its subscriptions: when it told them, in ms since 1970.
+    since_ms: int
+    body: bytes
 
 
 class ClientRegistration:
@@ -52,12 +68,16 @@ class ClientRegistration:
         clients: ProxyClients,
         in_slices: Slices,
         telling: Telling,
+        now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._clock = clock
         self._brokers = brokers
         self._clients = clients
         self._in_slices = in_slices
         self._neighbours = telling
+        self._now_ms = now_ms
+        self._heartbeats: dict[ProxyClient, _Heartbeat] = {}
+        self._kept_bytes = 0
         #: Clients whose brokers are to be found.
         self._looking: FewAtOnce[ProxyClient] = FewAtOnce(_AT_ONCE)
         #: Broker name -> clients that it is to be told of.
@@ -71,6 +91,7 @@ class ClientRegistration:
         clients.settled.add(self._register)
         clients.gone.add(brokers.forget)
         clients.gone.add(telling.gone)
+        clients.gone.add(self._drop)
 
     def start(self) -> None:
         """Registers clients again and again from now on."""
@@ -110,8 +131,9 @@ class ClientRegistration:
             return
         if not self._is_here(client):
             return
-        data = heartbeat_of(client, int(self._clock.seconds() * 1000))
-        self._tell_neighbours(client, data)
+        heartbeat = self._heartbeat(client)
+        data = decode_body(HeartbeatData, heartbeat.body)
+        self._tell_neighbours(client, data, heartbeat)
         try:
             self._brokers.enter(
                 client, groups_of_heartbeat(data), found.names if found.is_complete else None
@@ -119,22 +141,49 @@ class ClientRegistration:
         except RequestError as error:
             self.log.warn("not registered with brokers: {error}", error=error)
             return
-        body = encode_body(data)
         for name in found.names:
-            self._telling[name].add(client, partial(self._tell, name, client, body))
+            self._telling[name].add(client, partial(self._tell, name, client, heartbeat.body))
 
-    def _tell_neighbours(self, client: ProxyClient, data: HeartbeatData) -> None:
-        settings = client.settings
-        if settings is None or not data.consumer_data_set:
+    def _heartbeat(self, client: ProxyClient) -> _Heartbeat:
+        """Returns what is told of a client, made again where its settings are others."""
+        settings = client.settings or Settings()
+        known = self._heartbeats.get(client)
+        if known is not None and known.settings is settings:
+            return known
+        text = settings.SerializeToString(deterministic=True)
+        digest = blake2b(text, digest_size=16).digest()
+        if known is not None and known.digest == digest:
+            made = known._replace(settings=settings)
+        else:
+            # Brokers take later subscriptions only.
+            since_ms = max(self._now_ms(), 0 if known is None else known.since_ms + 1)
+            body = encode_body(heartbeat_of(client, since_ms))
+            made = _Heartbeat(settings, digest, since_ms, body)
+        self._drop(client)
+        self._heartbeats[client] = made
+        self._kept_bytes += len(made.body)
+        while self._kept_bytes > MAX_KEPT_BYTES:
+            self._drop(next(iter(self._heartbeats)))
+        return made
+
+    def _drop(self, client: ProxyClient) -> None:
+        """Keeps the heartbeat of a client no more."""
+        dropped = self._heartbeats.pop(client, None)
+        if dropped is not None:
+            self._kept_bytes -= len(dropped.body)
+
+    def _tell_neighbours(
+        self, client: ProxyClient, data: HeartbeatData, heartbeat: _Heartbeat
+    ) -> None:
+        if not data.consumer_data_set:
             self._neighbours.gone(client)
             return
-        text = settings.SerializeToString(deterministic=True)
         self._neighbours.heard(
             client,
             origin_of(client),
             data.consumer_data_set,
-            blake2b(text, digest_size=16).digest(),
-            lambda _: _as_json(settings),
+            heartbeat.digest,
+            lambda _: _as_json(heartbeat.settings),
         )
 
     def _tell(self, name: str, client: ProxyClient, body: bytes) -> Deferred[None] | None:

@@ -14,6 +14,7 @@ from rocketmq_tw.proxy.clients import (
     MAX_SETTINGS_BYTES,
     ProxyClient,
     ProxyClients,
+    count_tags,
     settings_size,
 )
 from rocketmq_tw.proxy.grpc.interfaces import (
@@ -111,9 +112,7 @@ class Telemetry:
             group = check_group(settings.subscription.group)
             entries = settings.subscription.subscriptions
             _check_number("subscriptions", len(entries), MAX_SUBSCRIPTIONS)
-            expressions = [entry.expression.expression for entry in entries]
-            tags = sum([text.count("||") + 1 for text in expressions])
-            _check_number("tags", tags, MAX_TAGS)
+            _check_number("tags", count_tags(settings), MAX_TAGS)
             topics = _topics([entry.topic for entry in entries])
             check_expressions(settings)
             return self._clients.settle(client_id, call, settings, group, topics)

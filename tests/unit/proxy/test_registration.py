@@ -11,6 +11,7 @@ from google.protobuf.json_format import ParseDict
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
+import rocketmq_tw.proxy.registration as module
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.brokers import IBrokers
@@ -21,7 +22,7 @@ from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.proxy.registration import ClientRegistration
 from rocketmq_tw.runtime.slices import Slices, all_steps
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo
+from rocketmq_tw.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo, HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.clients import (
@@ -342,6 +343,75 @@ def test_a_broker_that_hangs_keeps_no_other_from_hearing_of_clients() -> None:
     assert min(last) > clock.seconds() - 30
     # As many as can be told are told of, in turn.
     assert len({client for name, client in heard if name == "broker-b"}) == 300
+
+
+def test_a_heartbeat_is_made_once_for_the_same_settings() -> None:
+    """That of many subscriptions takes 10 ms; and its version is that of its subscriptions."""
+    clock, brokers = Clock(), PlayedBrokers()
+    brokers.add_topic("Topic", {"broker-a": 4})
+    brokers.answer(RequestCode.HEART_BEAT, lambda request: request.response())
+    clients = ProxyClients(clock.seconds, asked_clients(clock, hand_on).hand_on, lambda: 1e9)
+    registration = ClientRegistration(
+        clock,
+        brokers,
+        clients,
+        all_steps,
+        neighbours_of(clock, brokers).telling,
+        # The time of day is set back meanwhile.
+        iter([1_000, 1_005, 900]).__next__,
+    )
+    registration.start()
+
+    def told(expression: str) -> bytes:
+        """What brokers hear when settings are told, and for some time."""
+        settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
+        settings.subscription.group.name = "g"
+        entry = settings.subscription.subscriptions.add()
+        entry.topic.name, entry.expression.expression = "Topic", expression
+        brokers.asked.clear()
+        clients.settle("c", FakeCall("c"), settings, "g", ["Topic"])
+        clock.pump([1.0] * 65)
+        bodies = {asked.request.body for asked in brokers.asked}
+        assert len(brokers.asked) >= 4
+        (body,) = bodies
+        return body
+
+    def version(body: bytes) -> int:
+        (consumer,) = decode_body(HeartbeatData, body).consumer_data_set
+        (wanted,) = consumer.subscription_data_set
+        return wanted.sub_version
+
+    first = told("a")
+    assert told("a") == first
+    assert [version(body) for body in (first, told("b"), told("c"))] == [1_000, 1_005, 1_006]
+    clients.remove("c")
+    left = tables_of(registration, outside=(PlayedBrokers,))
+    assert left["ClientRegistration._heartbeats"] == 0
+    registration.stop()
+
+
+def test_heartbeats_of_many_clients_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT_BYTES", 1000)
+    clock, brokers = Clock(), PlayedBrokers()
+    brokers.add_topic("Topic", {"broker-a": 4})
+    brokers.answer(RequestCode.HEART_BEAT, lambda request: request.response())
+    clients = ProxyClients(clock.seconds, asked_clients(clock, hand_on).hand_on, lambda: 1e9)
+    telling = neighbours_of(clock, brokers).telling
+    registration = ClientRegistration(clock, brokers, clients, all_steps, telling)
+    registration.start()
+    for number in range(10):
+        settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
+        settings.subscription.subscriptions.add().topic.name = "Topic"
+        clients.settle(str(number), FakeCall(str(number)), settings, "g", ["Topic"])
+    clock.pump([1.0] * 65)
+    bodies = [asked.request.body for asked in brokers.asked]
+    assert len(bodies) >= 40
+    kept = tables_of(registration, outside=(PlayedBrokers,))["ClientRegistration._heartbeats"]
+    assert kept == 1000 // len(bodies[0])
+    for number in range(10):
+        clients.remove(str(number))
+    assert tables_of(registration)["ClientRegistration._heartbeats"] == 0
+    registration.stop()
 
 
 def hand_on(client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
