@@ -72,7 +72,7 @@ class Proxy:
             Telemetry(config, self.clients, metadata, asked),
             ClientHeartbeats(self.clients),
             RouteQueries(brokers, metadata, config),
-            Sends(reactor, brokers, types, outgoing, halves),
+            Sends(reactor, brokers, types, outgoing),
             transactions,
             Recalls(reactor, brokers, types),
             Receiving(brokers, renewal, self.clients, metadata, unpacking, reactor, config),

@@ -44,7 +44,7 @@ class SendingProxy:
         types = TopicTypes(self.metadata, settings)
         outgoing = OutgoingMessages(settings, now_ms, in_thread)
         self.methods = {
-            **Sends(clock, brokers, types, outgoing, self.halves).methods(),
+            **Sends(clock, brokers, types, outgoing).methods(),
             **self.transactions.methods(),
             **Recalls(clock, brokers, types).methods(),
         }

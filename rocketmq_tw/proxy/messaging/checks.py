@@ -49,6 +49,8 @@ _SHOWN = 100
 _BAD_REQUEST = Code.BAD_REQUEST
 _ILLEGAL_GROUP = Code.ILLEGAL_MESSAGE_GROUP
 _ILLEGAL_ID = Code.ILLEGAL_MESSAGE_ID
+#: Characters of a message id: clients make 34 to 36. A transaction's id has it, and where it is.
+_LONGEST_ID = 255
 _ILLEGAL_KEY = Code.ILLEGAL_MESSAGE_KEY
 _ILLEGAL_PROPERTY = Code.ILLEGAL_MESSAGE_PROPERTY_KEY
 _ILLEGAL_TAG = Code.ILLEGAL_MESSAGE_TAG
@@ -265,6 +267,11 @@ def _check_type(kind: int) -> None:
 def _check_id(message_id: str) -> None:
     if not message_id.strip():
         raise StatusError(Code.ILLEGAL_MESSAGE_ID, "the message has no id: give it one")
+    if len(message_id) > _LONGEST_ID:
+        raise StatusError(
+            Code.ILLEGAL_MESSAGE_ID,
+            f"a message id of {len(message_id)} characters: give at most {_LONGEST_ID}",
+        )
     _check_text("message id", message_id, _ILLEGAL_ID)
 
 

@@ -27,7 +27,6 @@ from rocketmq_tw.proxy.messaging.outgoing import Outgoing, OutgoingMessages
 from rocketmq_tw.proxy.messaging.queues import WriteQueues
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, overall, status
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId
-from rocketmq_tw.proxy.messaging.transactions import HalfPlaces
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     SendMessageRequest,
@@ -77,13 +76,11 @@ class Sends:
         brokers: IBrokers,
         types: TopicTypes,
         outgoing: OutgoingMessages,
-        halves: HalfPlaces,
     ) -> None:
         self._clock = clock
         self._brokers = brokers
         self._types = types
         self._outgoing = outgoing
-        self._halves = halves
         self._queues = WriteQueues(clock)
         #: When a route was asked for after a refusal.
         self._looked_at = -inf
@@ -100,7 +97,7 @@ class Sends:
         await self._types.check(outgoing.prepared.topic, outgoing.types)
         result = await self._deliver(outgoing, queues, call)
         if outgoing.is_half:
-            result = self._noted(outgoing, result)
+            result = _with_place(outgoing, result)
         entries = _entries(outgoing, result)
         return SendMessageResponse(status=overall(each.status for each in entries), entries=entries)
 
@@ -178,23 +175,22 @@ class Sends:
         answer = await self._brokers.ask(queue.broker_name, command, timeout)
         return read_send(queue.broker_name, answer, prepared, queue)
 
-    def _noted(self, outgoing: Outgoing, result: SendResult) -> SendResult:
-        """Notes where a half message stands, and returns the result with that in its transaction's
-        id."""
-        prepared = outgoing.prepared
-        try:
-            place = parse_offset_message_id(result.offset_message_id)
-        except ValueError as error:
-            _log.error("half message of {topic}: {error}", topic=prepared.topic, error=error)
-            return result
-        noted = TransactionId(
-            result.transaction_id or prepared.message_id,
-            result.queue.broker_name,
-            result.queue_offset,
-            place.offset,
-        )
-        self._halves.remember(prepared.topic, *noted)
-        return result._replace(transaction_id=str(noted))
+
+def _with_place(outgoing: Outgoing, result: SendResult) -> SendResult:
+    """Returns the result with the place of the half message in its transaction's id."""
+    prepared = outgoing.prepared
+    try:
+        place = parse_offset_message_id(result.offset_message_id)
+    except ValueError as error:
+        _log.error("half message of {topic}: {error}", topic=prepared.topic, error=error)
+        return result
+    told = TransactionId(
+        result.transaction_id or prepared.message_id,
+        result.queue.broker_name,
+        result.queue_offset,
+        place.offset,
+    )
+    return result._replace(transaction_id=str(told))
 
 
 def _may_repeat(error: RemotingError, outgoing: Outgoing) -> bool:

@@ -1,8 +1,10 @@
 """Transactions: where half messages stand, the decisions about them, and the questions of brokers.
 
 A client decides by the id of its transaction, which names the place of the half message. A broker
-that asks stores the half message anew, so the proxy that hands the question on remembers the new
-place for a while: the client's first id may be what its decision comes with.
+that asks stores the half message anew, or another one does that was given it, so the proxy that
+hands the question on remembers the new place for a while: the client's first id may be what its
+decision comes with. Ids of messages are the clients' own, and several may have one: a place that
+stands behind the one that is remembered is not given up for it.
 """
 
 from __future__ import annotations
@@ -76,8 +78,8 @@ class HalfPlace(NamedTuple):
 
 
 class HalfPlaces:
-    """Half messages that wait for their decision, by topic and id of the transaction. What a broker
-    asked about last counts, since it stores a half message again when it asks."""
+    """Half messages that brokers asked about, by topic and id of the message; the last question
+    counts."""
 
     def __init__(self, clock: IReactorTime, keep_seconds: float) -> None:
         self._clock = clock
@@ -158,7 +160,7 @@ class TransactionDecisions:
         named = parse_transaction_id(transaction_id)
         unique_id = transaction_id if named is None else named.unique_id
         found = self._halves.find(topic, unique_id)
-        if found is not None:
+        if found is not None and (named is None or _is_newer(found, named)):
             return TransactionId(unique_id, *found[:3])
         if named is None:
             raise StatusError(
@@ -212,3 +214,9 @@ class TransactionDecisions:
             if address in data.broker_addrs.values():
                 return data.broker_name
         return None
+
+
+def _is_newer(found: HalfPlace, named: TransactionId) -> bool:
+    """Returns whether a place may be that of a later copy; where brokers differ, one gave it to the
+    other."""
+    return found.broker_name != named.broker_name or found.log_offset > named.log_offset

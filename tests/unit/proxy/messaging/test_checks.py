@@ -137,6 +137,10 @@ def test_tags_keys_and_ids() -> None:
     assert code_of(message(keys=[""] * 20_000))[0] == Code.MESSAGE_PROPERTIES_TOO_LARGE
     assert code_of(message(message_id=""))[0] == Code.ILLEGAL_MESSAGE_ID
     assert code_of(message(message_id="  "))[0] == Code.ILLEGAL_MESSAGE_ID
+    assert code_of(message(message_id="a" * 256)) == (
+        Code.ILLEGAL_MESSAGE_ID,
+        "a message id of 256 characters: give at most 255",
+    )
 
 
 def test_message_groups_have_less_than_64_bytes() -> None:

@@ -161,7 +161,7 @@ def test_a_time_may_become_a_delay_level(delay: int, level: int) -> None:
     assert parse_properties(proxy.headers[0].properties)["DELAY"] == str(level)
 
 
-def test_a_half_message_is_remembered() -> None:
+def test_the_id_of_a_transaction_names_the_place_of_its_half_message() -> None:
     proxy = Proxy("TRANSACTION")
     sent = message(message_type=MessageType.TRANSACTION)
     sent.system_properties.orphaned_transaction_recovery_duration.CopyFrom(duration_of(45_000))
@@ -174,16 +174,6 @@ def test_a_half_message_is_remembered() -> None:
     # Every proxy learns from the id where it stands.
     told = parse_transaction_id(entry.transaction_id)
     assert told == ("ID", header.broker_name, 7, 4096)
-    place = proxy.halves.find("T", "ID")
-    assert place is not None
-    assert (place.broker_name, place.queue_offset) == (header.broker_name, 7)
-    assert place.log_offset == 4096
-
-
-def test_no_other_message_is_remembered() -> None:
-    proxy = Proxy()
-    proxy.send(message())
-    assert len(proxy.halves) == 0
 
 
 @pytest.mark.parametrize(
@@ -455,7 +445,7 @@ def test_a_batch_of_one_group_has_its_queue() -> None:
             [message(), message(delivery_timestamp=timestamp_of(NOW + 5000))],
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
         ),
-        ([message(message_id="i" * 32767)], Code.MESSAGE_PROPERTIES_TOO_LARGE),
+        ([message(trace_context="i" * 32767)], Code.MESSAGE_PROPERTIES_TOO_LARGE),
     ],
 )
 def test_requests_that_cannot_be_sent(messages: list[Message], code: int) -> None:

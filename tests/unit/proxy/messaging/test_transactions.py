@@ -223,12 +223,23 @@ def test_a_client_is_asked_about_an_orphan_and_its_decision_finds_the_way() -> N
     assert command.message.system_properties.message_type == MessageType.TRANSACTION
     source = TransactionSource.SOURCE_SERVER_CHECK
     proxy.end(source=source, transaction_id=command.transaction_id)
-    # A decision that was late counts for the copy that the broker asked about.
-    proxy.end(transaction_id="TX/a/7/4096")
+    # A decision that was late counts for the copy that the broker asked about, also where another
+    # broker gave it to that one.
+    for late in ("TX/b/7/4096", "TX/a/7/4096"):
+        proxy.end(transaction_id=late)
     assert {asked.broker_name for asked in proxy.brokers.asked} == {"b"}
     for header in proxy.headers:
         assert (header.tran_state_table_offset, header.commit_log_offset) == (8, 9000)
         assert header.transaction_id == "TX"
+
+
+def test_another_message_with_the_same_id_has_its_own_decision() -> None:
+    """Clients choose the ids of their messages."""
+    proxy, client = Proxy(), FakeClient()
+    answer_of(proxy.service.recover(client, question(bname="a")), proxy.clock)
+    proxy.end(transaction_id="TX/a/20/12000")
+    (header,) = proxy.headers
+    assert (header.tran_state_table_offset, header.commit_log_offset) == (20, 12_000)
 
 
 def test_an_old_broker_is_known_by_its_address() -> None:
