@@ -89,8 +89,8 @@ class Metadata:
 
     async def group(self, group: str, topics: Iterable[str]) -> SubscriptionGroupConfig | None:
         """Returns a group's configuration as the brokers have it that serve its topics: one that
-        consumes in order where any of them has such a one. None where there is none, or no broker
-        says it."""
+        consumes in order where any of them has such a one. None where there is none. Raises
+        what asking them failed with, mostly a `RemotingError`, where none says it or ever did."""
         names: set[str] = set()
         for topic in list(topics)[:_MOST_TOPICS]:
             try:
@@ -101,7 +101,22 @@ class Metadata:
             if route is not None:
                 names.update(queues.broker_name for queues in route.queue_datas)
         brokers = sorted(names or self._brokers.names())[:_MOST_OF_GROUP]
-        return await self._groups.get(_GroupOnBrokers(group, tuple(brokers)))
+        place = _GroupOnBrokers(group, tuple(brokers))
+        config = await self._groups.get(place)
+        why = None if config is not None else self._groups.error(place)
+        if why is not None:
+            raise why
+        return config
+
+    async def group_or_none(
+        self, group: str, topics: Iterable[str]
+    ) -> SubscriptionGroupConfig | None:
+        """Returns a group's configuration as `group` does, and None also where no broker says
+        it."""
+        try:
+            return await self.group(group, topics)
+        except (RemotingError, RequestError):
+            return None
 
     async def _load_topic(self, topic: str) -> TopicConfig | None:
         route = await self._brokers.route(topic)
@@ -138,6 +153,10 @@ class Metadata:
         errors = [found for found in answers if isinstance(found, Exception)]
         if errors and not configs:
             raise errors[0]
+        former = self._groups.value(place) if errors else None
+        if former is not None:
+            # One of the brokers that do not answer may have said it.
+            configs.insert(0, former)
         in_order = [config for config in configs if config.consume_message_orderly]
         return next(iter(in_order or configs), None)
 
@@ -150,11 +169,13 @@ class Metadata:
 
 
 class _Entry(Generic[T]):
-    __slots__ = ("loaded_at", "value", "waiters")
+    __slots__ = ("error", "loaded_at", "value", "waiters")
 
     def __init__(self) -> None:
         self.loaded_at = -inf
         self.value: T | None = None
+        #: Why it could not be loaded the last time; None where it could.
+        self.error: RemotingError | RequestError | None = None
         #: Those who wait while it is loaded; None while it is not.
         self.waiters: Waiters[T | None] | None = None
 
@@ -190,14 +211,28 @@ class _Remembered(Generic[K, T]):
                 self._begin(name, entry)
         return succeed(entry.value) if waiting is None else waiting
 
+    def value(self, name: K) -> T | None:
+        """Returns the last value; None where there was none."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.value
+
+    def error(self, name: K) -> RemotingError | RequestError | None:
+        """Returns why a value could not be loaded the last time; None where it could."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.error
+
     def _begin(self, name: K, entry: _Entry[T]) -> None:
         async def load() -> T | None:
             try:
-                return await self._load(name)
+                value = await self._load(name)
             except (RemotingError, RequestError) as error:
                 _log.warn("no broker says what {name} is: {error}", name=name, error=error)
+                entry.error = error
             except Exception:
                 _log.failure("asking what {name} is", name=name)
+            else:
+                entry.error = None
+                return value
             return entry.value
 
         Deferred.fromCoroutine(load()).addCallback(lambda value: self._loaded(name, entry, value))

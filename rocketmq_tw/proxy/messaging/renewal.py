@@ -395,7 +395,8 @@ class Renewal:
                 # It may go on at another proxy, where only the handle that it has counts.
                 hidden_ms = config.renew_ahead_time_millis + config.renew_schedule_period_millis
             elif self._now() - message.received_at >= config.renew_max_time_millis:
-                group = await self._metadata.group(message.place.group, [message.place.topic])
+                place = message.place
+                group = await self._metadata.group_or_none(place.group, [place.topic])
                 await self._hide(message, retry_delay_ms(group, message.retries))
             else:
                 step = STEPS[min(message.renewals, len(STEPS) - 1)]

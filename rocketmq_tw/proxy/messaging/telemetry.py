@@ -124,7 +124,7 @@ class Telemetry:
     async def _answer(self, client: ProxyClient) -> TelemetryCommand:
         group = None
         if client.group:
-            group = await self._metadata.group(client.group, client.topics)
+            group = await self._metadata.group_or_none(client.group, client.topics)
         settings = client.settings or Settings()
         return TelemetryCommand(
             status=ok(), settings=answered_settings(settings, self._config, group)

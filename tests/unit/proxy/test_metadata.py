@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError
@@ -115,6 +116,38 @@ def test_another_broker_is_asked_where_one_does_not_have_it() -> None:
     assert sorted(tried) == ["a", "b"]
 
 
+def test_a_group_of_which_no_broker_says_how_it_consumes_is_not_taken_for_none() -> None:
+    world = World()
+    world.brokers.answer = world.brokers.unreachable
+    for _ in range(3):
+        failures: list[Failure] = []
+        world.asked_for("G").addErrback(failures.append)
+        assert failures[0].check(ConnectError)
+        world.clock.advance(0.5)
+    none: list[SubscriptionGroupConfig | None] = []
+    Deferred.fromCoroutine(world.metadata.group_or_none("G", ["Topic"])).addCallback(none.append)
+    assert none == [None]
+    world.clock.advance(1)
+    world.brokers.answer = world.brokers.unknown
+    assert world.group() is None
+
+
+def test_what_a_broker_said_counts_while_it_does_not_answer() -> None:
+    world = World()
+
+    def answer(name: str, request: RemotingCommand) -> Deferred[RemotingCommand]:
+        if name == "a" and world.clock.seconds() % 200 > 50:
+            return world.brokers.unreachable(name, request)
+        group = SubscriptionGroupConfig(group_name="G", consume_message_orderly=name == "a")
+        return succeed(request.response(body=encode_body(group)))
+
+    world.brokers.answer = answer
+    for _ in range(400):
+        group = world.group()
+        assert group is not None and group.consume_message_orderly
+        world.clock.advance(1)
+
+
 def test_a_group_of_the_topics_brokers_that_consumes_in_order_does_so_everywhere() -> None:
     """Though a broker that was added later does not know it, or has made an ordinary one."""
     for other in (False, None):
@@ -188,12 +221,6 @@ def test_the_last_one_is_given_out_while_no_broker_answers() -> None:
     world.brokers.answer = world.brokers.unreachable
     world.clock.advance(300)
     assert world.group() is not None
-
-
-def test_no_broker_at_all_is_none() -> None:
-    world = World()
-    world.brokers.answer = world.brokers.unreachable
-    assert world.group() is None
 
 
 def test_what_is_remembered_is_bounded() -> None:

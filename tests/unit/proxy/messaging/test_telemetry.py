@@ -65,7 +65,7 @@ class Groups:
     def __init__(self) -> None:
         self.groups: dict[str, SubscriptionGroupConfig] = {}
 
-    def group(self, name: str, topics: object) -> Deferred[SubscriptionGroupConfig | None]:
+    def group_or_none(self, name: str, topics: object) -> Deferred[SubscriptionGroupConfig | None]:
         return succeed(self.groups.get(name))
 
 
