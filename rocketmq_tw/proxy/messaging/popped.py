@@ -313,5 +313,6 @@ def _noted(
 
 def _refusal(answer: RemotingCommand, asked: str) -> StatusError:
     return StatusError(
-        broker_code(answer.code), answer.remark or f"the broker answered {answer.code} to {asked}"
+        broker_code(answer.code, answer.remark),
+        answer.remark or f"the broker answered {answer.code} to {asked}",
     )

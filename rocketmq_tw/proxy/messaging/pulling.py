@@ -128,7 +128,7 @@ class Pulling:
             found = status(*_EMPTY[answer.code])
         elif answer.code != ResponseCode.SUCCESS:
             raise StatusError(
-                broker_code(answer.code),
+                broker_code(answer.code, answer.remark),
                 answer.remark or f"the broker answered {answer.code} to a pull of {queue.topic}",
             )
         else:

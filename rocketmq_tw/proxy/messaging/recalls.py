@@ -52,7 +52,9 @@ class Recalls:
         timeout = seconds_left(call, self._clock, RECALL_SECONDS)
         answer = await self._brokers.ask(handle.broker_name, command, timeout)
         if answer.code != ResponseCode.SUCCESS:
-            raise StatusError(broker_code(answer.code), answer.remark or "the broker refused")
+            raise StatusError(
+                broker_code(answer.code, answer.remark), answer.remark or "the broker refused"
+            )
         found = answer.header(RecallMessageResponseHeader)
         return RecallMessageResponse(status=ok(), message_id=found.msg_id)
 

@@ -43,6 +43,13 @@ _CODES: dict[int, Code] = {
     ResponseCode.VERSION_NOT_SUPPORTED: Code.VERSION_UNSUPPORTED,
 }
 
+#: How brokers, stock's and ours, begin the remark of SYSTEM_ERROR where their enablePropertyFilter
+#: is off.
+_FILTERS_BY_TAGS_ONLY = (
+    "The broker does not support consumer to filter message by",
+    "the broker does not filter by",
+)
+
 
 class StatusError(Exception):
     """Ends a request with a status; the message is for the client, and says what to change."""
@@ -63,14 +70,18 @@ def ok() -> Status:
     return Status(code=_OK, message="OK")
 
 
-def broker_code(code: int) -> Code:
-    """Returns what the response code of a broker is to a client."""
+def broker_code(code: int, remark: str | None) -> Code:
+    """Returns what the response code of a broker, with its remark, is to a client."""
+    if code == ResponseCode.SYSTEM_ERROR and (remark or "").startswith(_FILTERS_BY_TAGS_ONLY):
+        return Code.ILLEGAL_FILTER_EXPRESSION
     return _CODES.get(code, Code.INTERNAL_SERVER_ERROR)
 
 
 def broker_status(code: int, remark: str | None) -> Status:
     """Returns the status for a broker's response code and remark."""
-    return status(broker_code(code), remark or (f"the broker answered {code}" if code else ""))
+    return status(
+        broker_code(code, remark), remark or (f"the broker answered {code}" if code else "")
+    )
 
 
 def status_of(error: BaseException) -> Status:

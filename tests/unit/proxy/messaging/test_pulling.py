@@ -229,3 +229,14 @@ class TestOffsets:
     def test_a_broker_that_is_not_known(self) -> None:
         status = self.get(with_messages(), broker="broker-z").status
         assert status.code == Code.BAD_REQUEST
+
+
+def test_a_broker_that_filters_by_tags_only_refuses_sql92_as_the_client_s_mistake() -> None:
+    world = with_messages(broker={"enable_property_filter": False})
+    wanted = pb.FilterExpression(type=pb.SQL, expression="a > 1")
+    for answer in (
+        pull(world, filter_expression=wanted)[0],
+        world.receive(filter_expression=wanted).status,
+    ):
+        assert answer.code == Code.ILLEGAL_FILTER_EXPRESSION
+        assert "use tags, or set enablePropertyFilter=true" in answer.message

@@ -37,6 +37,11 @@ def test_codes_of_brokers_are_codes_for_clients(code: int, shown: int) -> None:
     assert broker_status(code, "why").message == "why"
 
 
+def test_stock_s_brokers_that_filter_by_tags_only() -> None:
+    said = "The broker does not support consumer to filter message by SQL92"
+    assert broker_status(ResponseCode.SYSTEM_ERROR, said).code == Code.ILLEGAL_FILTER_EXPRESSION
+
+
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
