@@ -95,7 +95,30 @@ class Offsets:
     ) -> RemotingCommand:
         client = self._clients.get(client_id_of(call))
         check_broker(self._brokers, queue.broker_name)
+        await self._check_exists(queue)
         return await self._brokers.ask(queue.broker_name, command, _ASK_SECONDS, client)
+
+    async def _check_exists(self, queue: MessageQueue) -> None:
+        """Raises `StatusError` where the route has no such queue: brokers answer for any."""
+        route = await self._brokers.route(queue.topic)
+        if route is None:
+            raise StatusError(
+                Code.TOPIC_NOT_FOUND, f"no broker has the topic {queue.topic}: create it"
+            )
+        count = max(
+            (
+                max(data.read_queue_nums, data.write_queue_nums)
+                for data in route.queue_datas
+                if data.broker_name == queue.broker_name
+            ),
+            default=0,
+        )
+        if queue.queue_id >= count:
+            raise StatusError(
+                Code.BAD_REQUEST,
+                f"the broker {queue.broker_name} has no queue {queue.queue_id} of {queue.topic}, it"
+                f" has {count}: name one of the route",
+            )
 
 
 def check_queue(queue: pb.MessageQueue) -> MessageQueue:

@@ -189,6 +189,19 @@ class TestOffsets:
         request = pb.QueryOffsetRequest(message_queue=queue(), query_offset_policy=policy, **fields)
         return world.ask("QueryOffset", request)
 
+    @pytest.mark.parametrize(
+        ("fields", "code"),
+        [({"topic": "Other"}, Code.TOPIC_NOT_FOUND), ({"queue_id": 1}, Code.BAD_REQUEST)],
+    )
+    def test_a_queue_that_is_not_there(self, fields: dict[str, Any], code: int) -> None:
+        world = with_messages()
+        wanted = queue(**fields)
+        assert self.get(world, **fields).status.code == code
+        query = pb.QueryOffsetRequest(message_queue=wanted, query_offset_policy=pb.END)
+        assert world.ask("QueryOffset", query).status.code == code
+        update = pb.UpdateOffsetRequest(group=pb.Resource(name="G"), message_queue=wanted, offset=1)
+        assert world.ask("UpdateOffset", update).status.code == code
+
     def test_what_is_committed_is_found(self) -> None:
         world = with_messages()
         assert self.update(world, 2).status.code == Code.OK
