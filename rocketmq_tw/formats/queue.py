@@ -18,6 +18,3 @@ EXTRA_HEAD = c.Struct(
     "bits_size" / c.Int16sb,
 )
 EXTRA = EXTRA_HEAD + c.Struct("bits" / c.Bytes(c.this.bits_size))
-
-#: In place of an extra's size: the next file continues.
-EXTRAS_END = -1

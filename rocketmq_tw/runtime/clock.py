@@ -2,6 +2,10 @@
 
 import time
 
+#: Milliseconds by which the clock of another broker, as of a master that is lost, may be ahead of
+#: this one's, or this one may be set back.
+CLOCK_SKEW_MS = 10_000
+
 
 def wall_clock_ms() -> int:
     """Milliseconds since 1970; an administrator may set it back."""

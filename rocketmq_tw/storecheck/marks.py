@@ -25,7 +25,6 @@ class CheckpointCheck:
         self.stock: Any = None
         #: Our own fields, where they hold.
         self.ours: Any = None
-        self._saw_safe = False
         data = _read(f"{root}/{_CHECKPOINT}")
         self._is_missing = data is None
         if data is None:

@@ -24,6 +24,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.clock import CLOCK_SKEW_MS
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import Arrived, IMessageStore
@@ -39,9 +40,6 @@ RETRY_DELAY = 1.0
 #: Messages of one level that were refused, and by how many others may be ahead of the first of
 #: them: where there are more, nothing new is delivered.
 MOST_REFUSED, MOST_AHEAD = 16, 1_000
-#: Milliseconds by which the clock of the broker that stored a message, a master that is lost, may
-#: be ahead of this one's.
-AHEAD_MS = 10_000
 #: Seconds that a level sleeps at most, so that a clock that is set does not hold messages back.
 LONGEST_SLEEP = 10.0
 
@@ -220,7 +218,7 @@ class DelayDelivery:
         """Returns None where it is due now. A time that is further away than the level's delay and
         than clocks differ says that the clock was set back: then it is due too."""
         wait_ms = waiting.store_timestamp + level.delay_ms - self._now_ms()
-        if 0 < wait_ms <= level.delay_ms + AHEAD_MS:
+        if 0 < wait_ms <= level.delay_ms + CLOCK_SKEW_MS:
             return wait_ms / 1000
         return None
 

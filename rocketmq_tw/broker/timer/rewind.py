@@ -16,11 +16,9 @@ from rocketmq_tw.broker.timer.delivered import DeliveredBehind
 from rocketmq_tw.broker.timer.keeping import TimerKeeper
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.runtime.clock import CLOCK_SKEW_MS
 from rocketmq_tw.store.interface import IMessageStore
 
-#: Milliseconds by which this clock may be set back, or a former master's clock be ahead, before all
-#: slots are looked at once more.
-AHEAD_MS = 10_000
 #: Slots that are looked at in one step then.
 STEP_SLOTS = 4_096
 
@@ -84,7 +82,7 @@ class CutRewind:
 
 def clock_is_behind(books: TimerBooks, now_ms: int) -> bool:
     """Returns whether the clock was set back, behind what is delivered."""
-    return books.read_ms > now_ms + AHEAD_MS
+    return books.read_ms > now_ms + CLOCK_SKEW_MS
 
 
 @inlineCallbacks

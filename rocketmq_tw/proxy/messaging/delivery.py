@@ -18,16 +18,13 @@ from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
 from rocketmq_tw.proxy.messaging.expressions import WantedMessages
 from rocketmq_tw.proxy.messaging.messages import message_of, stored_size, timestamp_of
-from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
+from rocketmq_tw.proxy.messaging.popped import RETURN_MS, PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, status
 from rocketmq_tw.proxy.messaging.streams import when_ready
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code, Message, ReceiveMessageResponse
 from rocketmq_tw.wire.errors import RequestError
-
-#: For so long messages are hidden that could not be given to the client, in ms.
-RETURN_MS = 1_000
 
 _log = Logger()
 

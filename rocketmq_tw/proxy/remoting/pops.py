@@ -8,14 +8,11 @@ from twisted.logger import Logger
 
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage, read_popped
+from rocketmq_tw.proxy.messaging.popped import RETURN_MS, PopClient, PoppedMessage, read_popped
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError, WireError
-
-#: For so long messages are hidden that their client did not get, in ms.
-RETURN_MS = 1_000
 
 log = Logger()
 

@@ -9,8 +9,6 @@ from rocketmq_tw.wire.headers.base import Header, Int, Long, TopicRpcHeader
 PULL_COMMIT_OFFSET = 1 << 0
 PULL_SUSPEND = 1 << 1
 PULL_SUBSCRIPTION = 1 << 2
-PULL_CLASS_FILTER = 1 << 3
-PULL_LITE = 1 << 4
 
 
 class PullMessageRequestHeader(TopicRpcHeader):
