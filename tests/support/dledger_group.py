@@ -23,7 +23,7 @@ from tests.support.remoting import ask
 from tests.support.replicas import log_end, runtime_number
 from tests.support.running import Running
 from tests.support.storecheck import Record, StoreDamaged, check_queues
-from tests.support.wait import wait_until
+from tests.support.wait import PeerFailed, wait_until
 
 FILE_SIZE = int(TEST_SETTINGS["mappedFileSizeCommitLog"])
 #: Stock's members wait 6 s for a heartbeat and 2 s for each vote of a dead one.
@@ -145,8 +145,11 @@ class DLedgerGroupProcesses(Running):
         """Waits until all have all that the master has in their logs."""
 
         def end() -> int:
-            ends = {log_end(member) for member in self.members}
-            return ends.pop() if len(ends) == 1 else 0
+            ends = {member.home.name: log_end(member) for member in self.members}
+            end, *others = set(ends.values())
+            if others or end <= 0:
+                raise PeerFailed(f"the logs end at {ends}")
+            return end
 
         return wait_until(end, f"equal logs in {self.name}", limit=ELECTION_LIMIT)
 
