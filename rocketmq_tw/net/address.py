@@ -51,6 +51,16 @@ def name_server_addresses(text: str | Sequence[str]) -> list[str]:
     return addresses
 
 
+def look_up_host(host: str) -> list[str]:
+    """Returns the IP addresses behind the name of a host, in the order of the system's resolver.
+
+    Blocks, for many seconds where a name server is silent. Raises `OSError` where the name is not
+    known, and `UnicodeError` where it is no name.
+    """
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
 def host_address() -> str:
     """Returns the address of the interface that the default route leaves by; loopback without one.
 

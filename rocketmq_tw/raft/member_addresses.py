@@ -7,14 +7,13 @@ takes it from everybody.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.address import look_up_host, split_address
 from rocketmq_tw.net.networks import Networks, ip_of, is_loopback, is_same_host
 from rocketmq_tw.runtime.threads import InThread
 
@@ -42,7 +41,7 @@ class MemberAddresses:
         self._networks = networks or Networks("")
         self._hosts = {member: split_address(address)[0] for member, address in peers.items()}
         #: Name -> its IP addresses, as they were found last.
-        self._found: dict[str, frozenset[str]] = {}
+        self._found: dict[str, list[str]] = {}
         self._looked_up_at: dict[str, float] = {}
 
     def may_speak(self, member: str, address: str) -> bool:
@@ -64,7 +63,7 @@ class MemberAddresses:
             return
         self._looked_up_at[host] = now
 
-        def found(addresses: frozenset[str]) -> None:
+        def found(addresses: list[str]) -> None:
             self._found[host] = addresses
 
         def failed(failure: Failure) -> None:
@@ -74,14 +73,9 @@ class MemberAddresses:
                 why=failure.getErrorMessage(),
             )
 
-        self._in_thread(lambda: _addresses_of(host)).addCallbacks(found, failed)
+        self._in_thread(lambda: look_up_host(host)).addCallbacks(found, failed)
 
 
 def _are_one(host: str, address: str) -> bool:
     """Returns whether both are one host; all loopback addresses are."""
     return is_same_host(host, address) or (is_loopback(host) and is_loopback(address))
-
-
-def _addresses_of(host: str) -> frozenset[str]:
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return frozenset(str(entry[4][0]) for entry in found)

@@ -9,7 +9,7 @@ import msgspec
 
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.properties import ConfigError
-from rocketmq_tw.net.address import host_address
+from rocketmq_tw.net.address import host_address, look_up_host
 
 
 def named_config(config: BrokerConfig, bind_address: str) -> BrokerConfig:
@@ -40,7 +40,7 @@ def resolve(host: str) -> str:
     except ValueError:
         pass
     try:
-        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+        return look_up_host(host)[0]
     except (OSError, UnicodeError) as error:
         raise ConfigError(
             f"the host {host} is not known ({error}): change brokerIP1, or bindAddress where that"

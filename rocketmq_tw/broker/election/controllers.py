@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Generator
 from typing import Any
 
@@ -13,7 +12,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.replicas.switching import LogProgress
 from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.client.controller import ControllerClient
-from rocketmq_tw.net.address import join_address, split_address
+from rocketmq_tw.net.address import join_address, look_up_host, split_address
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 
 #: What the last heartbeat before a silence says of how long the broker counts as alive, in
@@ -87,5 +86,4 @@ class GroupControllers:
 def _addresses_of(name: str) -> list[str]:
     """All IP addresses behind `host:port`, sorted; blocks. Raises `OSError` or `ValueError`."""
     host, port = split_address(name)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return sorted({join_address(str(address[4][0]), port) for address in found})
+    return sorted(join_address(address, port) for address in look_up_host(host))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.net.address import LOOPBACK
+from rocketmq_tw.net.address import LOOPBACK, look_up_host
 from rocketmq_tw.net.networks import Networks, host_of, ip_of
 from rocketmq_tw.replication.links.members import Registered, RegisteredReplicas
 
@@ -97,8 +96,8 @@ class HostNames:
 def _look_up(name: str) -> set[str]:
     """The IP addresses behind the name of a host, none where it is not known; blocks."""
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        found = look_up_host(name)
     except (OSError, UnicodeError) as error:
         log.warn("the host {name} of a slave is not known: {error}", name=name, error=error)
         return set()
-    return {host_of(str(address[4][0])) for address in found}
+    return set(map(host_of, found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from rocketmq_tw.net.networks import Networks
-from rocketmq_tw.raft import member_addresses
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.member_addresses import LOOK_UP_SECONDS, MemberAddresses
 from rocketmq_tw.wire.command import RemotingCommand
@@ -74,7 +74,7 @@ def test_a_name_is_looked_up_again_where_somebody_else_speaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, threads = Clock(), Threads(one=["10.0.0.1"])
-    monkeypatch.setattr(member_addresses.socket, "getaddrinfo", threads.getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", threads.getaddrinfo)
     named = MemberAddresses(clock, {"n0": "one:40911", "n1": "two:40911"}, threads)
     # The first word of a member is not heard, the next one is.
     assert not named.may_speak("n0", "10.0.0.1:50000")

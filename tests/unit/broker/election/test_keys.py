@@ -176,9 +176,9 @@ def test_the_name_of_the_controllers_is_looked_up_again(
     """Until there is one behind it."""
     addresses: list[str] = []
 
-    def look_up(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
-        assert (host, port) == ("controllers.example", 9878)
-        return [(socket.AF_INET, None, 6, "", (each, port)) for each in addresses]
+    def look_up(host: str, *_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        assert host == "controllers.example"
+        return [(socket.AF_INET, None, 6, "", (each, 0)) for each in addresses]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     group = ElectedGroup(
