@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import attrs
-from twisted.internet.defer import DeferredList, DeferredLock, inlineCallbacks
+from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
@@ -16,6 +16,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import TRANSITIONS, Role, RoleState
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.periodic import PeriodicCall
 
 Steps = Generator[Any, Any, None]
@@ -34,7 +35,7 @@ class Life:
         self._host = host
         self._parts = parts
         self._holder = holder
-        self._changing = DeferredLock()
+        self._changes = Serial()
         self._started: list[Part] = []
         self._loaded: list[KeptTable] = []
         self._is_started = False
@@ -70,50 +71,49 @@ class Life:
         for part in self._parts:
             part.opened()
 
-    @inlineCallbacks
-    def change(self, state: RoleState) -> Steps:
+    def change(self, state: RoleState) -> Deferred[None]:
         """Leads all parts from the present role into `state.role`; fires once requests are
         answered as that role wants. Fails with `ValueError` for a role that cannot follow, changing
         nothing, or with the failure of a part; then the broker is isolated, or a slave where it was
         to act for its master. Every part leaves its role also where another one fails to, as with a
         log that cannot be made durable."""
-        yield self._changing.acquire()
+        return self._changes.run(self._change, state)
+
+    @inlineCallbacks
+    def _change(self, state: RoleState) -> Steps:
+        if self._stopped:
+            return
+        if not self._is_started:
+            raise ValueError("a broker that is not started has no role to change")
+        failures: list[Exception] = []
+        if state == self._as_slave():
+            yield from self._leave(failures)
+        elif state.role is not Role.ACTING_MASTER:
+            self._check(Role.ISOLATED, state.role)
+            yield from self._isolate(failures)
+        else:
+            self._check(self._holder.role, state.role)
+        if failures:
+            raise failures[0]
+        if state.role is self._holder.role:
+            return
+        self._holder.change(state)
         try:
-            if self._stopped:
-                return
-            if not self._is_started:
-                raise ValueError("a broker that is not started has no role to change")
-            failures: list[Exception] = []
-            if state == self._as_slave():
-                yield from self._leave(failures)
-            elif state.role is not Role.ACTING_MASTER:
-                self._check(Role.ISOLATED, state.role)
-                yield from self._isolate(failures)
-            else:
-                self._check(self._holder.role, state.role)
-            if failures:
-                raise failures[0]
-            if state.role is self._holder.role:
-                return
-            self._holder.change(state)
-            try:
-                for part in self._parts:
-                    yield part.enter(state)
-            except Exception:
-                # Half a role is none: what was begun ends, and another change may follow.
-                yield from self._leave([])
-                raise
-            self._serve()
-            say = log.info if self.tells_roles else log.debug
-            say(
-                "the broker is {role} now, its id is {id}",
-                role=state.role.value,
-                id=state.broker_id,
-            )
             for part in self._parts:
-                part.ready(state)
-        finally:
-            self._changing.release()
+                yield part.enter(state)
+        except Exception:
+            # Half a role is none: what was begun ends, and another change may follow.
+            yield from self._leave([])
+            raise
+        self._serve()
+        say = log.info if self.tells_roles else log.debug
+        say(
+            "the broker is {role} now, its id is {id}",
+            role=state.role.value,
+            id=state.broker_id,
+        )
+        for part in self._parts:
+            part.ready(state)
 
     @inlineCallbacks
     def stop(self) -> Steps:
@@ -133,9 +133,7 @@ class Life:
         calls, self._periodic = self._periodic, []
         periodic_stopped = DeferredList([call.stop() for call in calls])
         served = self._host.listener.stop()
-        yield self._changing.acquire()
-        self._stopped = True
-        self._changing.release()
+        yield self._changes.run(self._end_changes)
         yield from self._isolate(failures)
         steps: list[tuple[str, Callable[[], Any]]] = [
             ("closing connections", lambda: served),
@@ -158,6 +156,9 @@ class Life:
         state = self._holder.state
         acts = state.role is Role.ACTING_MASTER
         return attrs.evolve(state, role=Role.SLAVE) if acts else None
+
+    def _end_changes(self) -> None:
+        self._stopped = True
 
     def _isolate(self, failures: list[Exception]) -> Steps:
         while self._holder.role is not Role.ISOLATED:

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 from zope.interface import Attribute, Interface
 
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import RecordHead
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.store.interface import IMessageStore
@@ -143,7 +144,7 @@ class Truncation:
     def __init__(self, log_end: ILogEnd, in_slices: Slices) -> None:
         self._log_end = log_end
         self._in_slices = in_slices
-        self._working = DeferredLock()
+        self._work = Serial()
         self._derived: list[DerivedOffsets] = []
         #: Told of the new end once the log was cut.
         self.after_cut = Listeners[int]("the log was cut")
@@ -154,32 +155,27 @@ class Truncation:
 
     def over(self) -> Deferred[None]:
         """Fires once nothing is being cut."""
-        return self._working.run(lambda: None)
+        return self._work.run(lambda: None)
 
-    @inlineCallbacks
-    def cut(self, end: int) -> Generator[Any, Any, None]:
+    def cut(self, end: int) -> Deferred[None]:
         """Ends the log at `end`, where a record must start; durable when it fires. Nothing may be
         appended meanwhile. Fails where a part or the store cannot go back; parts that went back
         before that stay so."""
-        yield self._working.acquire()
-        try:
-            yield from self._cut(end)
-        finally:
-            self._working.release()
+        return self._work.run(self._cut, end)
 
-    @inlineCallbacks
-    def end_at_whole_record(self) -> Generator[Any, Any, None]:
+    def end_at_whole_record(self) -> Deferred[None]:
         """Makes the log of a former slave one that messages can be appended to: all of it that is
         confirmed is in its queues, and a last record that is not whole is cut off. Fails where that
         cannot be."""
-        yield self._working.acquire()
-        try:
-            end = yield self._log_end.whole_end()
-            if end < self._log_end.store.written_offset:
-                yield from self._cut(end)
-        finally:
-            self._working.release()
+        return self._work.run(self._end_at_whole_record)
 
+    @inlineCallbacks
+    def _end_at_whole_record(self) -> Generator[Any, Any, None]:
+        end = yield self._log_end.whole_end()
+        if end < self._log_end.store.written_offset:
+            yield self._cut(end)
+
+    @inlineCallbacks
     def _cut(self, end: int) -> Generator[Any, Any, None]:
         store = self._log_end.store
         gone = store.end_offset - end

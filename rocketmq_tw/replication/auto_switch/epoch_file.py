@@ -11,11 +11,12 @@ import zlib
 from collections.abc import Callable, Generator
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.files.atomic import settle, write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
 
 #: More than a file with this size is none: stock's master sends a thousand epochs at most.
@@ -100,7 +101,7 @@ class KeptEpochs:
         self.table = EpochTable()
         self._file = file
         self._in_thread = in_thread
-        self._changing = DeferredLock()
+        self._changes = Serial()
 
     def load(self, log_end: int) -> Deferred[None]:
         """Reads the file; what it says of bytes that a crash took from the log is forgotten. Fails
@@ -138,17 +139,16 @@ class KeptEpochs:
         fires once that is written."""
         return self._change(lambda table: table.truncate_prefix_by_offset(log_start - 1))
 
+    def _change(self, change: Callable[[EpochTable], object]) -> Deferred[None]:
+        return self._changes.run(self._write_changed, change)
+
     @inlineCallbacks
-    def _change(self, change: Callable[[EpochTable], object]) -> Generator[Any, Any, None]:
-        yield self._changing.acquire()
-        try:
-            table = EpochTable(self.table.entries)
-            change(table)
-            if table.entries != self.table.entries:
-                yield self._in_thread(lambda: self._file.save(table))
-                self.table = table
-        finally:
-            self._changing.release()
+    def _write_changed(self, change: Callable[[EpochTable], object]) -> Generator[Any, Any, None]:
+        table = EpochTable(self.table.entries)
+        change(table)
+        if table.entries != self.table.entries:
+            yield self._in_thread(lambda: self._file.save(table))
+            self.table = table
 
     def _take(self, table: EpochTable) -> None:
         self.table = table
