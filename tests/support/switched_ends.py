@@ -125,6 +125,12 @@ class Slave:
             compare=self.compare,
         )
         self.same = same
+        self.link()
+
+    def link(self) -> None:
+        """Opens a link in place of the one before."""
+        if self.client.connection is not None:
+            self.client.connection.connectionLost()
         self.transport = Transport()
         self.connection = self.client.buildProtocol(None)
         self.connection.makeConnection(self.transport)

@@ -188,6 +188,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             # master's.
             yield self._switched.truncate(point)
             self._end = point
+        if point < end or self._has_strange_epoch(point):
             yield self._epochs.cut(point)
         if not point:
             yield self._epochs.restart(self._masters)
@@ -195,6 +196,17 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             # So that its next ones can follow.
             yield self._epochs.adopt(self._masters, point)
         return point
+
+    def _has_strange_epoch(self, end: int) -> bool:
+        """Returns whether an epoch begins at the log's end, so that it has no byte, that is unknown
+        to a master of a later one: a broker was elected and wrote nothing, or the log was cut and
+        the epochs could not be. The master's next bytes may be of an earlier epoch."""
+        theirs = self._masters
+        return any(
+            entry.start >= end and entry not in theirs.entries
+            for entry in self._epochs.table.entries
+            if theirs.last is not None and entry.epoch < theirs.last.epoch
+        )
 
     @inlineCallbacks
     def _check_confirmed(self, master: MasterHandshake, point: int) -> Generator[Any, Any, None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
@@ -86,6 +88,41 @@ class TestSlave:
     def test_what_is_confirmed_comes_once_more_where_nothing_can_be_compared(self):
         slave = Slave(150, (1, 0), (7, 100), confirmed=150, all_ack=True)
         assert slave.meets(160, (1, 0), (7, 150)) == [SlaveReport(100)]
+
+    @pytest.mark.parametrize("empty", [(5, 100), (4, 100)])
+    def test_an_epoch_without_a_byte_that_the_master_lacks_is_forgotten(self, empty):
+        """This broker was elected and wrote nothing; the master goes on with the epoch before."""
+        slave = Slave(100, (3, 0), empty, same=lambda point: point <= 100)
+        assert slave.meets(200, (3, 0), (6, 180)) == [SlaveReport(100)]
+        slave.gets(transfer(100, bytes(80), (3, 0)), transfer(180, bytes(20), (6, 180)))
+        assert not slave.refused
+        assert (pairs(slave.epochs), len(slave.log.data)) == ([(3, 0), (6, 180)], 200)
+
+    def test_an_epoch_without_a_byte_stays_before_a_master_of_an_earlier_one(self):
+        slave = Slave(100, (3, 0), (7, 100), same=lambda point: point <= 100)
+        slave.meets(200, (3, 0), (6, 180))
+        assert pairs(slave.epochs) == [(3, 0), (7, 100)]
+
+    def test_an_epoch_without_a_byte_stays_where_the_master_has_it(self):
+        slave = Slave(100, (3, 0), (5, 100), same=lambda point: point <= 100)
+        written = slave.epochs._file.save = Mock()
+        assert slave.meets(120, (3, 0), (5, 100)) == [SlaveReport(100)]
+        assert pairs(slave.epochs) == [(3, 0), (5, 100)]
+        assert not written.called
+
+    def test_a_cut_whose_epochs_could_not_be_written_is_made_good_at_the_next_link(self):
+        slave = Slave(150, (4, 0), (5, 100), same=lambda point: point <= 100)
+        save, slave.epochs._file.save = (
+            slave.epochs._file.save,
+            Mock(side_effect=OSError(28, "full")),
+        )
+        assert slave.meets(200, (4, 0), (6, 180)) == []
+        assert (pairs(slave.epochs), len(slave.log.data)) == ([(4, 0), (5, 100)], 100)
+        slave.epochs._file.save = save
+        slave.link()
+        assert slave.meets(200, (4, 0), (6, 180)) == [SlaveReport(100)]
+        slave.gets(transfer(100, bytes(80), (4, 0)), transfer(180, bytes(20), (6, 180)))
+        assert (pairs(slave.epochs), len(slave.log.data)) == ([(4, 0), (6, 180)], 200)
 
     def test_a_tail_that_nobody_confirmed_is_cut_off(self):
         slave = Slave(200, (1, 0), confirmed=100, all_ack=True)
