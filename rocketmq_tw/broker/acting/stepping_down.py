@@ -47,8 +47,9 @@ class SteppingDown:
                     " stores no messages: {why}",
                     why=health.cannot_lead,
                 )
-            given_up, self._given_up = self._given_up, None
-            yield self._changes.begin(given_up)
+            yield self._changes.begin(self._given_up)
+            # Not before: what fails now is tried again at the next look.
+            self._given_up = None
         elif state.role is Role.MASTER and health.cannot_write:
             answers = yield self._membership.group.ask()
             if any(len(members or ()) > 1 for members in answers.values()):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import errno
+from unittest.mock import Mock
 
 import pytest
+from twisted.internet.defer import Deferred, fail, succeed
 
-from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.acting.stepping_down import SteppingDown
+from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.route import MASTER_ID
+from tests.support.broker import fired
 from tests.support.sim.acting import ActingCluster
 
 #: Seconds for which something must fail, and within which a slave acts or the master is back.
@@ -60,6 +65,34 @@ def test_a_master_that_can_write_again_takes_its_role_again() -> None:
     cluster.run_until(lambda: cluster.role("a", 0) is Role.MASTER, SOON)
     cluster.run_until(lambda: cluster.role("a", 1) is Role.SLAVE, SOON)
     assert cluster.members("a").keys() == {0, 1}
+
+
+def test_a_master_whose_return_fails_tries_again() -> None:
+    """Where a part cannot enter the role, as with no descriptor left for a port."""
+    role, changes, health = RoleHolder(RoleState(Role.MASTER, MASTER_ID)), RoleChanges(), Mock()
+    membership = Mock()
+    membership.group.ask.return_value = succeed({"name server": {0: "here", 1: "there"}})
+    refusals = [OSError(errno.EMFILE, "no descriptor is left")] * 2
+
+    def change(state: RoleState) -> Deferred[None]:
+        if state.role is Role.MASTER and refusals:
+            return fail(refusals.pop())
+        role.change(state)
+        return succeed(None)
+
+    changes.change = change
+    stepping_down = SteppingDown(role, changes, membership, health)
+    stepping_down.look()
+    assert role.role is Role.ISOLATED
+    health.cannot_write = health.cannot_lead = ""
+    for _ in range(2):
+        with pytest.raises(OSError, match="no descriptor"):
+            fired(stepping_down.look())
+        assert role.role is Role.ISOLATED
+    stepping_down.look()
+    assert role.role is Role.MASTER
+    stepping_down.look()
+    assert role.role is Role.MASTER and not refusals
 
 
 def test_a_master_whose_disk_is_full_serves_readers_once_no_slave_lives() -> None:
