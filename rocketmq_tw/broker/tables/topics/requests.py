@@ -209,7 +209,8 @@ class TopicChangeRequests:
         for number, group in enumerate(self._offsets.groups_of(topic)):
             for separator in ("+", "_"):
                 retry = f"{names.retry_topic(group)}{separator}{topic}"
-                if self._topics.get(retry) is not None:
+                # A deletion that failed half-way has left the table, and not its queues.
+                if self._topics.get(retry) is not None or self._store.queue_ids(retry):
                     doomed.append(retry)
             if every(number):
                 yield

@@ -1,9 +1,12 @@
 """Topics and groups, as requests make, change and delete them."""
 
+import errno
+
 import pytest
 
 from rocketmq_tw.broker.tables.topics.requests import parse_attributes
-from rocketmq_tw.files.faulty import FaultyFiles
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.queues import (
     TopicStatsTable,
@@ -19,7 +22,7 @@ from rocketmq_tw.wire.headers.topics import (
     GetTopicStatsInfoRequestHeader,
 )
 from tests.support.asked import FULL_DISK, failure_of, refused
-from tests.support.broker import BrokerInMemory, Threads
+from tests.support.broker import BrokerInMemory, Threads, fired
 from tests.support.stores import queues_of
 
 
@@ -108,6 +111,27 @@ def test_a_deletion_that_cannot_be_kept_leaves_all_as_it_was(
     assert "T" not in queues_of(plane.store) and plane.offsets.query("G", "T", 0) == -1
     plane.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, group)
     assert "G" not in plane.groups
+
+
+def test_a_deletion_that_failed_half_way_is_finished_by_the_next_one(
+    plane: BrokerInMemory, files: FaultyFiles
+) -> None:
+    retry = "%RETRY%G_T"
+    for topic in ("T", retry):
+        plane.topics.update(TopicConfig(topic_name=topic))
+        plane.put(topic, b"one")
+        plane.offsets.commit("G", topic, 0, 1)
+    files.faults += [
+        Fault(operation, "deletedtopics", errno.ENOSPC) for operation in ("create", "pwrite")
+    ]
+    header = DeleteTopicRequestHeader(topic="T")
+    with pytest.raises(NotWritableError, match="No space left"):
+        fired(plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, header))
+    assert retry in queues_of(plane.store)
+    files.faults.clear()
+    plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, header)
+    assert not {"T", retry} & queues_of(plane.store).keys()
+    assert [plane.offsets.query("G", topic, 0) for topic in ("T", retry)] == [-1, -1]
 
 
 def test_a_topic_made_again_while_it_is_deleted_keeps_what_it_has() -> None:
