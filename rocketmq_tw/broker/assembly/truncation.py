@@ -115,14 +115,15 @@ class DerivedOffsets(NamedTuple):
     `rewind` is called with the cut before that is gone through, and asks it for what it has to know
     (`observe`, `need_messages_of`). The steps that it returns are made afterwards; then what is
     kept stands for nothing that goes. `save` fires once that is on stable storage. `pause`, where
-    there is one, is called before all this and fires once nothing moves what is kept;
-    `Truncation.after_cut` tells when it may go on.
+    there is one, is called before all this and fires once nothing moves what is kept; `resume`
+    tells that it may go on, since the cut is over or has failed.
     """
 
     name: str
     rewind: Callable[[LogCut], Iterator[None]]
     save: Callable[[], Deferred[Any]]
     pause: Callable[[], Deferred[Any]] | None = None
+    resume: Callable[[], object] = lambda: None
 
 
 class ILogEnd(Interface):
@@ -180,10 +181,20 @@ class Truncation:
         store = self._log_end.store
         gone = store.end_offset - end
         log.info("the log is cut at {end}, {gone} bytes go", end=end, gone=gone)
-        for each in self._derived:
-            if each.pause is not None:
-                yield each.pause()
-        cut = LogCut(store, end)
+        paused: list[DerivedOffsets] = []
+        try:
+            for each in self._derived:
+                if each.pause is not None:
+                    paused.append(each)
+                    yield each.pause()
+            yield from self._go_back_and_cut(end)
+        finally:
+            # Also after a failure: nobody may come to cut again.
+            for each in paused:
+                each.resume()
+
+    def _go_back_and_cut(self, end: int) -> Generator[Any, Any, None]:
+        cut = LogCut(self._log_end.store, end)
         rewinds = [each.rewind(cut) for each in self._derived]
         yield self._in_slices(cut.scan())
         for steps in rewinds:

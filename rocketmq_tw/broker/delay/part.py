@@ -55,9 +55,9 @@ class Delay(Part):
                 lambda cut: self.offsets.rewind(writing.store, self.levels, cut),
                 self._write_offsets,
                 self._pause,
+                self._resume,
             )
         )
-        writing.truncation.after_cut.add(self._go_on_after_cut)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.GET_ALL_DELAY_OFFSET: self.all_offsets}
@@ -90,7 +90,7 @@ class Delay(Part):
         self._stretch.end()
         return succeed(None) if self.delivery is None else self.delivery.finished()
 
-    def _go_on_after_cut(self, end: int) -> None:
+    def _resume(self) -> None:
         """Goes on where the role was not left meanwhile: a slave's log may be cut while it acts for
         its master."""
         if self.offsets.in_use and self._role.delivers:

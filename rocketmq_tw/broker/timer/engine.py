@@ -120,12 +120,14 @@ class TimerEngine:
     def derived_offsets(self) -> DerivedOffsets:
         """Returns the place in time and in the timer's topic, with the wheel and its log."""
         rewind = self._rewind
-        return DerivedOffsets("the timer", rewind.look_behind, rewind.save, self._pause)
+        return DerivedOffsets(
+            "the timer", rewind.look_behind, rewind.save, self._pause, self._resume
+        )
 
     def _pause(self) -> Deferred[None]:
         return succeed(None) if self.work is None else self.work.pause()
 
-    def go_on_after_cut(self, end: int) -> None:
+    def _resume(self) -> None:
         """Goes on, where the role was not left meanwhile and is not just being entered."""
         if self.work is not None:
             self.work.begin()

@@ -49,7 +49,6 @@ class Timer(Part):
         writing.store.retention.still_needed.register("timed messages", self.engine.places)
         if self.enabled:
             writing.truncation.register(self.engine.derived_offsets())
-            writing.truncation.after_cut.add(self.engine.go_on_after_cut)
         tables.topics.removed.add(self.books.counts.delays.forget)
         self._recall = RecallRequests(host, addresses, tables.topics, writing)
 

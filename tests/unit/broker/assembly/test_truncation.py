@@ -70,7 +70,9 @@ def test_all_go_back_and_are_saved_before_the_log_is_cut() -> None:
     truncation, ending, did, clock = made()
     paused, saved = Deferred[None](), Deferred[None]()
     truncation.register(derived("a", did))
-    truncation.register(derived("b", did, saved, pause=lambda: paused))
+    truncation.register(
+        derived("b", did, saved, pause=lambda: paused, resume=lambda: did.append("b goes on"))
+    )
     truncation.after_cut.add(lambda end: did.append("it was cut"))
     done = truncation.cut(ending.starts[3])
     assert not did, "b still moves what it keeps"
@@ -86,17 +88,21 @@ def test_all_go_back_and_are_saved_before_the_log_is_cut() -> None:
     ]
     saved.callback(None)
     fired(done)
-    assert did[6:] == ["cut at 3", "it was cut"]
+    assert did[6:] == ["cut at 3", "it was cut", "b goes on"]
 
 
 def test_a_log_that_cannot_be_saved_for_is_not_cut() -> None:
     truncation, ending, did, clock = made()
-    truncation.register(derived("a", did, fail(OSError("no disk"))))
+    goes_on = {
+        "pause": lambda: succeed(did.append("pause")),
+        "resume": lambda: did.append("resume"),
+    }
+    truncation.register(derived("a", did, fail(OSError("no disk")), **goes_on))
     failed = truncation.cut(ending.starts[1])
     clock.pump([0] * 5)
     with pytest.raises(OSError, match="no disk"):
         fired(failed)
-    assert did[-1] == "a saves"
+    assert did[-2:] == ["a saves", "resume"]
     over = truncation.over()
     fired(over)
 
