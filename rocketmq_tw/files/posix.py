@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 from zope.interface import implementer
 
@@ -20,6 +21,8 @@ DIRECTORY_MODE = 0o750
 _PAGE = 4096
 _MAX_VECTORS = min(os.sysconf("SC_IOV_MAX"), 1024)
 _sync_data = getattr(os, "fdatasync", os.fsync)
+#: Directories that this process has made and whose names are not durable yet.
+_unsynced_dirs: set[str] = set()
 
 
 @implementer(IFile)
@@ -115,7 +118,13 @@ class PosixFiles:
         while not os.path.isdir(current):
             missing.append(current)
             current = os.path.dirname(current)
+        if durable and _unsynced_dirs:
+            # An earlier call made them, and could not sync their names.
+            there = map(str, (Path(current), *Path(current).parents))
+            missing += [directory for directory in there if directory in _unsynced_dirs]
         for directory in reversed(missing):
+            if durable:
+                _unsynced_dirs.add(directory)
             try:
                 os.mkdir(directory, DIRECTORY_MODE)
             except FileExistsError:
@@ -123,6 +132,7 @@ class PosixFiles:
                     raise
             if durable:
                 self.sync_dir(os.path.dirname(directory))
+                _unsynced_dirs.discard(directory)
 
     def remove(self, path: str) -> None:
         os.remove(path)

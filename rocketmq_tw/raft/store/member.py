@@ -1,5 +1,6 @@
 """All files of one member, `dledger-ID/` under its store directory."""
 
+from rocketmq_tw.files.atomic import settle
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.member_state import HardState
@@ -38,6 +39,8 @@ class MemberStore:
         self._files = files
         self._directory = directory
         files.make_dirs(directory)
+        # A process that ended in front of the sync has left a name that a power loss takes back.
+        settle(files, directory)
         self._lock: IFile = files.lock(f"{directory}/lock")
         self._saved_snapshot: SnapshotMeta | None = None
         self._begin_behind = -1

@@ -1,5 +1,6 @@
 """What files of the operating system are made like."""
 
+import errno
 import os
 import shutil
 import stat
@@ -25,6 +26,35 @@ def test_other_users_do_not_get_into_a_store(tmp_path: Path) -> None:
         for path in (there_before, there_before / "store", there_before / "store" / "commitlog")
     ]
     assert modes == [0o755, 0o750, 0o750]
+
+
+class FailingSync(PosixFiles):
+    """Fails the first sync of a directory; notes the others."""
+
+    def __init__(self) -> None:
+        self.fails = True
+        self.synced: list[str] = []
+
+    def sync_dir(self, path: str) -> None:
+        fails, self.fails = self.fails, False
+        if fails:
+            raise OSError(errno.EIO, "the disk fails", path)
+        super().sync_dir(path)
+        self.synced.append(path)
+
+
+def test_a_directory_whose_name_could_not_be_synced_is_synced_by_the_next_call(
+    tmp_path: Path,
+) -> None:
+    files, other = FailingSync(), FailingSync()
+    other.fails = False
+    with pytest.raises(OSError, match="the disk fails"):
+        files.make_dirs(str(tmp_path / "made"))
+    other.make_dirs(str(tmp_path / "made" / "below"), durable=False)
+    other.make_dirs(str(tmp_path / "made" / "below"))
+    assert other.synced == [str(tmp_path)]
+    other.make_dirs(str(tmp_path / "made" / "below"))
+    assert other.synced == [str(tmp_path)]
 
 
 def test_a_disk_is_as_large_as_users_may_fill_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,13 @@ def test_what_was_stored_is_there_again() -> None:
     assert store.hard_state == HardState(1, "n0")
 
 
+def test_a_directory_that_a_killed_process_made_outlives_a_power_loss() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/s", durable=False)
+    entries = filled(files)
+    assert read_all(store_in(files.crash())) == entries
+
+
 def test_files_have_stocks_names_lengths_and_blank() -> None:
     files = MemoryFiles()
     entries = filled(files)
