@@ -24,6 +24,7 @@ from rocketmq_tw.raft.pending import Applied, PendingProposals
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotCheck, load_stored_snapshot
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.store.errors import StoreError
 
 #: Runs something that may block and fires with its result: a thread pool's, or at once.
 RunBlocking = Callable[[Callable[[], None]], "Deferred[None]"]
@@ -146,7 +147,7 @@ class RaftNode:
             finally:
                 if not self._keeps_store:
                     self._store.close()
-        except OSError:
+        except (OSError, StoreError):
             self.log.failure(
                 "the last checkpoint is not written; the next start looks further back"
             )

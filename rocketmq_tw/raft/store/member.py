@@ -44,6 +44,8 @@ class MemberStore:
         self._lock: IFile = files.lock(f"{directory}/lock")
         self._saved_snapshot: SnapshotMeta | None = None
         self._begin_behind = -1
+        #: Whether all that was to be stored is: not while `store` works, nor once it has failed.
+        self._is_whole = True
         try:
             self._open(data_file_size, index_file_size, data_directory)
         except BaseException:
@@ -85,7 +87,7 @@ class MemberStore:
         inside = ledger.begin_index <= meta.index <= ledger.end_index
         if ends_before or (inside and ledger.term(meta.index) != meta.term):
             ledger.reset(meta.base)
-            self.write_checkpoint(meta.index)
+            self._write_checkpoint(self._reached(meta.index))
 
     @property
     def begin_index(self) -> int:
@@ -133,7 +135,9 @@ class MemberStore:
         return self._snapshots.read(offset, size)
 
     def store(self, ready: Ready) -> None:
-        """Carries out step 1 of a `Ready`: everything is on stable storage on return."""
+        """Carries out step 1 of a `Ready`: everything is on stable storage on return. Where it
+        raises, no checkpoint is written any more."""
+        self._is_whole = False
         if ready.hard_state is not None:
             write_term(self._files, f"{self._directory}/currterm", ready.hard_state)
             self.hard_state = ready.hard_state
@@ -146,7 +150,7 @@ class MemberStore:
             # Entries that were committed here go: recovery must not miss them if it stops midway.
             self._write_checkpoint(LedgerCheckpoint(-1, -1, self._ledger.begin_pos))
             self._ledger.reset(writes.reset)
-            self.write_checkpoint(writes.reset.index)
+            self._write_checkpoint(self._reached(writes.reset.index))
         if writes.truncate_after is not None:
             self._ledger.truncate_after(writes.truncate_after)
         if writes.entries:
@@ -157,6 +161,7 @@ class MemberStore:
                 )
             self._ledger.append(writes.entries)
             self._ledger.sync()
+        self._is_whole = True
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Stores a snapshot that the state machine took. Readers of log and snapshot see no change
@@ -189,11 +194,18 @@ class MemberStore:
 
     def write_checkpoint(self, committed_index: int) -> None:
         """Saves how far the log is sound and committed, from where recovery starts to look. To be
-        called now and then, and before `close`."""
-        ledger = self._ledger
-        self._write_checkpoint(
-            LedgerCheckpoint(ledger.end_index, committed_index, ledger.begin_pos)
-        )
+        called now and then, and before `close`. Does nothing behind a `store` that failed: entries
+        may be gone that were committed, and those that seem to be there need not be durable."""
+        if self._is_whole:
+            self._write_checkpoint(self._reached(committed_index))
+
+    def _reached(self, committed_index: int) -> LedgerCheckpoint:
+        """Returns what a checkpoint may say now. A log that begins anew has none of the entries in
+        front of it, and recovery would miss those that were committed."""
+        ledger, meta = self._ledger, self.snapshot
+        if ledger.end_index < 0:
+            committed_index = min(committed_index, -1 if meta is None else meta.index)
+        return LedgerCheckpoint(ledger.end_index, committed_index, ledger.begin_pos)
 
     def _write_checkpoint(self, checkpoint: LedgerCheckpoint) -> None:
         if checkpoint != self._saved:

@@ -1,10 +1,11 @@
 """A member's files: their bytes, and what recovery makes of every kind of damage."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.core.entry import Entry, place
 from rocketmq_tw.raft.core.log import LogBase, LogWrites
@@ -290,6 +291,41 @@ def test_an_installed_snapshot_starts_the_log_inside_a_file() -> None:
     store.store(ready(more))
     assert read_all(store_in(files.crash())) == more
     assert entries[0] not in more
+
+
+@pytest.mark.parametrize("operation", ["sync_dir", "remove", "create", "rename"])
+def test_a_member_whose_log_could_not_begin_anew_starts_again(operation: str) -> None:
+    """At its end it must not say that entries were committed which it has removed."""
+    skip = 0
+    while True:
+        files = MemoryFiles()
+        entries = filled(files)
+        disk = FaultyFiles(files)
+        store = store_in(disk)
+        store.write_checkpoint(19)
+        fault = Fault(operation, skip=skip, times=1)
+        disk.faults.append(fault)
+        with suppress(OSError):
+            store.store(ready(reset=LogBase(49, -1, 8 * FILE_SIZE)))
+        if not fault.hits:
+            assert skip
+            break
+        store.write_checkpoint(19)
+        store.close()
+        for after in (files.kill(), files.crash()):
+            found = read_all(store_in(after))
+            assert found == entries[: len(found)]
+        skip += 1
+
+
+def test_a_member_that_is_killed_before_the_first_entry_of_its_new_log_starts_again() -> None:
+    files = MemoryFiles()
+    filled(files)
+    store = store_in(files)
+    store.write_checkpoint(19)
+    store.store(ready(reset=LogBase(49, -1, 8 * FILE_SIZE)))
+    store.write_checkpoint(49)
+    assert read_all(store_in(files.kill())) == []
 
 
 def operations(files: MemoryFiles) -> Iterator[Ready]:
