@@ -65,10 +65,11 @@ class Ledger:
         data_directory: str = "",
         begin_pos: int = 0,
         committed_index: int = -1,
+        sound_index: int = -1,
     ) -> None:
         self._data = open_data(files, directory, data_file_size, data_directory)
         self._index = open_index(files, directory, index_file_size)
-        extent = recover(self._data, self._index, begin_pos, committed_index)
+        extent = recover(self._data, self._index, begin_pos, committed_index, sound_index)
         self.begin_index = extent.begin_index
         self.end_index = extent.end_index
         self.end_pos = extent.end_pos
@@ -131,15 +132,17 @@ class Ledger:
         if unproven and not self._index.starts:
             # Recovery trusts such entries where there is no index at all: somebody removed it.
             self._write_units(entries[0].index, [bytes(INDEX_UNIT_SIZE)])
+        #: What goes into one file; entries from `indexed` on have no index unit yet.
         run: list[bytes] = []
         run_pos = pos = self.end_pos
-        for entry in entries:
+        indexed = 0
+        for number, entry in enumerate(entries):
             if entry.pos != pos:
                 run.append(
                     BLANK.pack(ENTRY_BLANK_MAGIC, self._data.file_size - pos % self._data.file_size)
                 )
-                self._roll(run_pos, run)
-                run, run_pos = [], entry.pos
+                self._roll(run_pos, run, entries[indexed:number])
+                run, run_pos, indexed = [], entry.pos, number
             run += (encode_header(entry), entry.body)
             pos = entry.end_pos
         self._data.write(run, run_pos, durable_name=True)
@@ -147,7 +150,7 @@ class Ledger:
             # Nothing in an entry without a CRC tells a torn one from a whole one; that its index
             # unit is there does, since this is written behind the synced data only.
             self._data.sync()
-        self._write_index(entries)
+        self._write_index(entries[indexed:])
         if unproven:
             self._index.sync()
         if self.begin_index < 0:
@@ -155,14 +158,18 @@ class Ledger:
         self.end_index = entries[-1].index
         self.end_pos = pos
 
-    def _roll(self, pos: int, run: list[bytes]) -> None:
-        """Ends a data file. Its index is synced, since recovery looks at the last files only."""
+    def _roll(self, pos: int, run: list[bytes], entries: Sequence[Entry]) -> None:
+        """Ends a data file. It is synced with its index, since recovery relies on all but the last
+        files."""
         if self._data.starts or len(run) > 1:
             self._data.write(run, pos, durable_name=True)
         self._data.sync()
+        self._write_index(entries)
         self._index.sync()
 
     def _write_index(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
         first = entries[0].index
         per_file = self._index.file_size // INDEX_UNIT_SIZE
         start = 0

@@ -69,6 +69,7 @@ class MemberStore:
             committed_index=-1
             if checkpoint.committed_index <= covered
             else checkpoint.committed_index,
+            sound_index=checkpoint.end_index,
         )
         self.commit_index = max(covered, min(checkpoint.committed_index, self._ledger.end_index))
         self._saved = checkpoint
@@ -154,14 +155,21 @@ class MemberStore:
         if writes.truncate_after is not None:
             self._ledger.truncate_after(writes.truncate_after)
         if writes.entries:
-            if self._ledger.begin_index < 0:
-                # Recovery has to find a log that begins inside a file.
-                self._write_checkpoint(
-                    LedgerCheckpoint(-1, self._saved.committed_index, writes.entries[0].pos)
-                )
+            self._vouch_before(writes.entries[0])
             self._ledger.append(writes.entries)
             self._ledger.sync()
         self._is_whole = True
+
+    def _vouch_before(self, entry: Entry) -> None:
+        """Has the checkpoint say nothing of `entry` and what follows it, as they are to be written
+        now, and where a log begins that begins inside a file."""
+        saved, ledger = self._saved, self._ledger
+        if ledger.begin_index < 0:
+            self._write_checkpoint(LedgerCheckpoint(-1, saved.committed_index, entry.pos))
+        elif saved.end_index >= entry.index:
+            self._write_checkpoint(
+                LedgerCheckpoint(entry.index - 1, saved.committed_index, ledger.begin_pos)
+            )
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Stores a snapshot that the state machine took. Readers of log and snapshot see no change

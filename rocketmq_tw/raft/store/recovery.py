@@ -30,11 +30,14 @@ class Extent(NamedTuple):
     end_pos: int
 
 
-def recover(data: Segments, index: Segments, begin_pos: int, committed_index: int) -> Extent:
+def recover(
+    data: Segments, index: Segments, begin_pos: int, committed_index: int, sound_index: int
+) -> Extent:
     """Finds the last whole entry, cuts what is behind it, writes index units that are missing.
 
-    `begin_pos` is where the log begins if that is inside a file. Raises `StoreError` where the
-    damage is not behind the committed entries: those must come from another member.
+    `begin_pos` is where the log begins if that is inside a file. All up to `sound_index` is known
+    to be durable; what is behind it is written again, so that it is on return. Raises `StoreError`
+    where the damage is not behind the committed entries: those must come from another member.
     """
     extent = _find(data, index, begin_pos)
     if extent.end_index < committed_index:
@@ -46,11 +49,46 @@ def recover(data: Segments, index: Segments, begin_pos: int, committed_index: in
         data.clear(durable=True)
         index.clear(durable=True)
         return extent
+    pos, first = _tail(data, index, begin_pos, sound_index, extent)
     data.cut(extent.end_pos, durable=True, keep_first=True)
-    index.cut((extent.end_index + 1) * INDEX_UNIT_SIZE, durable=True, keep_first=True)
+    _write_again(data, pos, extent.end_pos)
     data.sync()
+    index_end = (extent.end_index + 1) * INDEX_UNIT_SIZE
+    index.cut(index_end, durable=True, keep_first=True)
+    _write_again(index, first * INDEX_UNIT_SIZE, index_end)
     index.sync()
     return extent
+
+
+def _tail(
+    data: Segments, index: Segments, begin_pos: int, sound_index: int, extent: Extent
+) -> tuple[int, int]:
+    """Returns position and index of the first entry that need not be durable. None is in a file
+    that has another one behind it: it was synced before that one was begun."""
+    if sound_index >= extent.end_index:
+        return extent.end_pos, extent.end_index + 1
+    pos = _begin(data, data.start_of(extent.end_pos - 1), begin_pos)
+    first = _header_index(data, pos)
+    if first is None:
+        raise StoreError(f"there is no entry at {pos}, where a file begins; {COPY_AGAIN}")
+    if sound_index < first:
+        return pos, first
+    unit = index.pread(INDEX_UNIT_SIZE, (sound_index + 1) * INDEX_UNIT_SIZE)
+    return INDEX_UNIT.unpack(unit)[1], sound_index + 1
+
+
+def _write_again(segments: Segments, since: int, end: int) -> None:
+    """Writes the bytes from `since` to `end` as they are read. Where a sync has failed, the system
+    takes its pages for written: they are read, and no later sync would write them."""
+    while since < end:
+        start = segments.start_of(since)
+        piece = segments.pread(min(_CHUNK, end - since), since)
+        if not piece:
+            raise StoreError(f"{segments.path(start)} is cut short at {since}; {COPY_AGAIN}")
+        # Not `Segments.write`, which writes zeros ahead: what is behind the piece stays.
+        segments.file(start).pwrite(piece, since - start)
+        segments.unsynced.files.add(segments.path(start))
+        since += len(piece)
 
 
 def _find(data: Segments, index: Segments, begin_pos: int) -> Extent:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import Fault, FaultyFile, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.core.entry import Entry, place
 from rocketmq_tw.raft.core.log import LogBase, LogWrites
@@ -291,6 +293,78 @@ def test_an_installed_snapshot_starts_the_log_inside_a_file() -> None:
     store.store(ready(more))
     assert read_all(store_in(files.crash())) == more
     assert entries[0] not in more
+
+
+class LosingFile(FaultyFile):
+    def fsync(self) -> None:
+        try:
+            super().fsync()
+        except OSError:
+            node: Any = getattr(self._inner, "_node")  # noqa: B009
+            node.unsynced = [change for change in node.unsynced if change[0] is None]
+            raise
+
+
+class LosingFiles(FaultyFiles):
+    """Where an fsync fails its bytes are read on, and no later fsync writes them, as on Linux."""
+
+    def open(self, path: str, *, create: bool = False) -> FaultyFile:
+        file = super().open(path, create=create)
+        file.__class__ = LosingFile
+        return file
+
+
+def work(store: MemberStore, entries: list[Entry]) -> None:
+    """Entries up to 24, of which those from 10 on take the place of others."""
+    store.store(ready(entries[:10], hard=HardState(1, "n0")))
+    store.write_checkpoint(5)
+    others = entries_of_terms([1] * 20, FILE_SIZE)
+    store.store(ready(others[10:]))
+    store.write_checkpoint(9)
+    store.store(ready(truncate_after=9))
+    store.store(ready(entries[10:18], hard=HardState(2, "n0")))
+    store.write_checkpoint(17)
+    store.store(ready(entries[18:25]))
+
+
+@pytest.mark.parametrize("body_crc", [True, False], ids=["with CRC", "as stock's leaders"])
+def test_what_a_start_reads_outlives_a_power_loss_also_behind_a_failed_sync(body_crc: bool) -> None:
+    """The pages of a sync that failed are read by the next process, which would count them."""
+    entries = entries_of_terms([1] * 10 + [2] * 20, FILE_SIZE)
+    if not body_crc:
+        entries = [replace(one, body_crc=0, chain_crc=0) for one in entries]
+    skip = 0
+    while True:
+        files = MemoryFiles()
+        disk = LosingFiles(files)
+        store = store_in(disk)
+        fault = Fault("fsync", skip=skip, times=1)
+        disk.faults.append(fault)
+        with suppress(OSError):
+            work(store, entries)
+        if not fault.hits:
+            assert skip > 20
+            break
+        files = files.kill()
+        store = store_in(files)
+        found = read_all(store)
+        same = next((at for at, one in enumerate(found) if one != entries[at]), len(found))
+        cut = None if same == len(found) else same - 1
+        store.store(ready(entries[same:], truncate_after=cut, hard=HardState(3, "n0")))
+        assert read_all(store_in(files.kill())) == entries
+        assert read_all(store_in(files.crash())) == entries
+        skip += 1
+
+
+def test_a_start_behind_a_proper_end_writes_no_entry_again() -> None:
+    files = MemoryFiles()
+    entries = filled(files)
+    store = store_in(files)
+    store.write_checkpoint(19)
+    store.close()
+    disk = FaultyFiles(files)
+    assert read_all(store_in(disk)) == entries
+    assert not [path for operation, path in disk.asked if operation == "pwrite"]
 
 
 @pytest.mark.parametrize("operation", ["sync_dir", "remove", "create", "rename"])
