@@ -55,6 +55,8 @@ class KvConfig:
         self._changing = Serial()
         self._table: dict[str, dict[str, str]] = {}
         self._encoded: dict[str, bytes] = {}
+        #: Whether the file has the table: a write may fail behind the moment when it was replaced.
+        self._is_certain = True
 
     def load(self) -> None:
         """Reads the file; there need not be one. Raises `DamagedStoreError` where it and its
@@ -112,9 +114,12 @@ class KvConfig:
 
         def keep() -> tuple[dict[str, str], bytes] | None:
             # Only this changes the table, and one call at a time.
-            values = change(self._table.get(namespace, {}))
+            former = self._table.get(namespace, {})
+            values = change(former)
             if values is None:
-                return None
+                if self._is_certain:
+                    return None
+                values = former
             self._keep({**self._table, namespace: values})
             return values, _encode(values)
 
@@ -132,8 +137,10 @@ class KvConfig:
                 f"all values together would have more than {MAX_TOTAL_BYTES} bytes:"
                 " delete what is not needed",
             )
+        self._is_certain = False
         try:
             write_table_file(self._files, self._path, data)
+            self._is_certain = True
         except OSError as error:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the value cannot be kept: {error.strerror}"

@@ -44,9 +44,9 @@ class RequestModes:
             self._take(table.message_request_mode_map)
             self._writer.loaded()
 
-    def when_written(self) -> Deferred[None]:
-        """Fires once nothing is being written any more."""
-        return self._writer.when_idle()
+    def save(self) -> Deferred[None]:
+        """See `TableWriter.save`."""
+        return self._writer.save()
 
     def get(self, topic: str, group: str) -> SetMessageRequestModeRequestBody | None:
         """Returns the mode that was set for a topic and group; None without one."""

@@ -24,6 +24,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.tables.versioned import REWRITE_SECONDS
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX, RETRY_PREFIX
@@ -72,7 +73,8 @@ class Assignment(Part):
         return self._handlers
 
     def tables(self) -> Iterable[KeptTable]:
-        return [KeptTable("the modes of reading", self.modes.load, self.modes.when_written)]
+        modes = self.modes
+        return [KeptTable("the modes of reading", modes.load, modes.save, REWRITE_SECONDS)]
 
     def periodic(self) -> Iterable[Periodic]:
         # A slave has its master's.

@@ -26,7 +26,7 @@ from rocketmq_tw.broker.tables.topics.announcements import Announcements
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.requests import TopicChangeRequests, TopicViewRequests
 from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.broker.tables.versioned import TableContext
+from rocketmq_tw.broker.tables.versioned import REWRITE_SECONDS, TableContext
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric, gauge
@@ -155,9 +155,9 @@ class Tables(Part):
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.config.flush_consumer_offset_interval / 1000
         return [
-            KeptTable("topics", self.topics.load, self.topics.when_written),
-            KeptTable("logic queues", self.mappings.load, self.mappings.when_written),
-            KeptTable("groups", self.groups.load, self.groups.when_written),
+            KeptTable("topics", self.topics.load, self.topics.save, REWRITE_SECONDS),
+            KeptTable("logic queues", self.mappings.load, self.mappings.save, REWRITE_SECONDS),
+            KeptTable("groups", self.groups.load, self.groups.save, REWRITE_SECONDS),
             KeptTable("offsets", self.offsets.load, self._write_offsets, seconds),
         ]
 

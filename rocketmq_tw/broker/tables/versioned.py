@@ -31,6 +31,8 @@ T = TypeVar("T")
 E = TypeVar("E")
 B = TypeVar("B", bound=Body)
 
+#: Seconds between two tries to write a table again whose write failed.
+REWRITE_SECONDS = 10.0
 #: Encoded entries that are remembered though they left the table, before all are made anew.
 _SPARE = 1024
 
@@ -95,9 +97,9 @@ class VersionedTable(Generic[E, B]):
             self._entries = built_in | self._entries
             self._writer.loaded()
 
-    def when_written(self) -> Deferred[None]:
-        """Fires once nothing is being written any more."""
-        return self._writer.when_idle()
+    def save(self) -> Deferred[None]:
+        """See `TableWriter.save`."""
+        return self._writer.save()
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
@@ -121,7 +123,7 @@ class VersionedTable(Generic[E, B]):
         `RequestError` where that cannot be, and then all is as it was."""
         found = [name for name in names if self._entries.pop(name, None) is not None]
         if not found:
-            return succeed(None)
+            return self._writer.make_certain()
         return self._changed().addCallback(lambda _: self.removed.tell(found))
 
     def replace_all(self, table: B) -> None:
@@ -161,9 +163,11 @@ class TableWriter(Generic[T]):
     next one.
 
     `take` copies what the table holds, `encode` makes it bytes in the thread, and `restore` takes
-    it back: where a write fails, the table is again what the file has, and all Deferreds that wait
-    fail, as a restart would forget these changes. There may be very many: they are fired in steps,
-    which `in_slices` goes through.
+    it back: where a write fails, the table is again what was written last, and all Deferreds that
+    wait fail. There may be very many: they are fired in steps, which `in_slices` goes through.
+
+    A write may fail behind the moment when the file was replaced. So the file is not certain then,
+    and what was written last is to be written once more: with the next change, or by `save`.
     """
 
     def __init__(
@@ -184,6 +188,7 @@ class TableWriter(Generic[T]):
         self._written = take()
         self._waiting: Waiters[None] = Waiters()
         self._running = False
+        self._is_certain = True
 
     def loaded(self) -> None:
         """Notes that the table is what its file has."""
@@ -196,10 +201,16 @@ class TableWriter(Generic[T]):
         self._write_next()
         return written
 
-    def when_idle(self) -> Deferred[None]:
-        """Fires once no write runs or waits, however the last one ended."""
+    def make_certain(self) -> Deferred[None]:
+        """Fires as `write` does for a table that has not changed: at once, or once what a failed
+        write left in the file is replaced."""
+        return succeed(None) if self._is_certain else self.write()
+
+    def save(self) -> Deferred[None]:
+        """Fires once no write runs or waits, however the last one ended; what a failed one left in
+        the file is replaced before, if that can be done now."""
         if not self._running:
-            return succeed(None)
+            return self.make_certain().addErrback(reported)
         return self._waiting.wait().addErrback(reported)
 
     def _write_next(self) -> None:
@@ -210,7 +221,7 @@ class TableWriter(Generic[T]):
         table = self._take()
 
         def written(_: object) -> None:
-            self._written = table
+            self._written, self._is_certain = table, True
             self._tell(waiting.fire_in_steps(None))
 
         job = self._in_thread(lambda: self._file.write(self._encode(table)))
@@ -218,6 +229,7 @@ class TableWriter(Generic[T]):
 
     def _failed(self, failure: Failure, waiting: Waiters[None]) -> None:
         log.failure("a change of the configuration cannot be kept", failure=failure)
+        self._is_certain = False
         later, self._waiting = self._waiting, Waiters()
         self._restore(self._written)
         reason = getattr(failure.value, "strerror", None) or failure.getErrorMessage()

@@ -110,6 +110,22 @@ def test_what_cannot_be_written_does_not_count() -> None:
     assert kv.get("NS", "k") == "old"
 
 
+def test_a_refused_value_is_not_there_after_its_deletion() -> None:
+    """The file was replaced, and only the sync of its directory failed."""
+    files = FaultyFiles(MemoryFiles())
+    kv = KvConfig(files, PATH)
+    fired(kv.put("NS", "k", "v"))
+    files.faults.append(Fault("sync_dir"))
+    with pytest.raises(RequestError, match="cannot be kept"):
+        fired(kv.put("NS", "refused", "v"))
+    with pytest.raises(RequestError, match="cannot be kept"):
+        fired(kv.delete("NS", "refused"))
+    files.faults.clear()
+    fired(kv.delete("NS", "refused"))
+    again = loaded(files)
+    assert (again.get("NS", "refused"), again.get("NS", "k")) == (None, "v")
+
+
 def test_power_loss_at_any_call_leaves_the_old_value_or_the_new() -> None:
     at, seen = 0, set()
     while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -10,8 +10,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.tables.versioned import TableWriter
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.errors import RequestError
-from tests.support.broker import Threads
+from tests.support.broker import BrokerInMemory, Threads, fired
 from tests.support.state import MemoryStateFile
 
 MANY = 4_000
@@ -70,7 +73,7 @@ def test_very_many_are_told_in_steps_and_the_next_write_follows() -> None:
     kept.threads.run()
     assert kept.file.content == b"%d" % (MANY + 1)
     kept.change()
-    idle = kept.writer.when_idle()
+    idle = kept.writer.save()
     told = [len(kept.told)]
     while kept.step():
         told.append(len(kept.told))
@@ -93,3 +96,48 @@ def test_all_who_wait_are_told_of_a_failure(also: int) -> None:
         pass
     assert len(kept.told) == 1 + also
     assert all(isinstance(each.value, RequestError) for each in kept.told)
+
+
+def test_what_a_failed_write_left_in_the_file_is_replaced() -> None:
+    """The file was replaced, and only the sync of its directory failed."""
+    kept = Kept()
+    kept.writer.loaded()
+    kept.file.fails_late = True
+    kept.change()
+    kept.threads.run()
+    while kept.step():
+        pass
+    assert kept.value == 0 and kept.file.content == b"1"
+    kept.file.full, kept.file.fails_late = True, False
+    saved = kept.writer.save()
+    kept.threads.run()
+    while kept.step():
+        pass
+    assert kept.file.content == b"1", "it cannot be written yet"
+    fired(saved)
+    kept.file.full = False
+    for again in (kept.writer.save, kept.writer.make_certain):
+        saved = again()
+        kept.threads.run()
+        while kept.slices and kept.step():
+            pass
+        fired(saved)
+        assert (kept.file.content, kept.file.writes) == (b"0", 2)
+
+
+def test_a_deletion_that_changes_nothing_is_not_told_before_the_file_is_certain() -> None:
+    """A topic was made, which was refused; its deletion is a success once the file lacks it."""
+    broker = BrokerInMemory(FaultyFiles(MemoryFiles()))
+    files = broker.files
+    files.faults = [Fault("sync_dir", "config")]
+    for change in (lambda: broker.topics.update(TopicConfig(topic_name="T")), delete(broker)):
+        with pytest.raises(RequestError, match="cannot be kept"):
+            fired(change())
+    assert b'"T"' in files.read("/store/config/topics.json")
+    files.faults.clear()
+    fired(delete(broker)())
+    assert b'"T"' not in files.read("/store/config/topics.json")
+
+
+def delete(broker: BrokerInMemory) -> Callable[[], Deferred[None]]:
+    return lambda: broker.topics.delete("T")

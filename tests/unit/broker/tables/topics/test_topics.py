@@ -216,7 +216,7 @@ def test_a_write_that_fails_takes_back_all_that_is_not_kept() -> None:
     refused: list[Failure] = []
     table.update(TopicConfig(topic_name="Kept", perm=4)).addErrback(refused.append)
     table.update(TopicConfig(topic_name="New")).addErrback(refused.append)
-    idle = table.when_written()
+    idle = table.save()
     assert not idle.called
     threads.run()
     assert ["No space left" in one.value.remark for one in refused] == [True, True]
