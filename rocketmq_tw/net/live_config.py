@@ -45,9 +45,6 @@ log = Logger()
 #: Bytes of one change; all keys together take a tenth of it.
 MAX_BYTES = 64 * 1024
 
-#: What a refusal says of the keys that it does not refuse: a broker has ninety.
-WHERE_LISTED = "keys that can be changed: docs/configuration.md#keys-that-can-be-changed"
-
 #: The version of stock whose keys are shown.
 SHOWN_VERSION = "5.3.3"
 
@@ -57,6 +54,8 @@ WriteChanges = Callable[[Mapping[str, str]], "Deferred[None]"]
 
 def only_until_stop(changes: Mapping[str, str]) -> Deferred[None]:
     """A `WriteChanges` that keeps nothing: a change holds until the server stops."""
+    if changes:
+        log.info("the change holds until the server stops, which was started without a file (-c)")
     return succeed(None)
 
 
@@ -170,9 +169,21 @@ class LiveConfig:
         try:
             return plan_changes(self._configs, wanted, self._blocked())
         except NotChangeable as error:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"{error} ({WHERE_LISTED})") from error
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"{error}; keys that can be changed: {', '.join(self._changeable())}",
+            ) from error
         except ConfigError as error:
             raise RequestError(self._rules.wrong_value, str(error)) from error
+
+    def _changeable(self) -> list[str]:
+        blocked = self._blocked()
+        return sorted(
+            key.name
+            for config in self._configs
+            for key in keys_of(type(config)).values()
+            if key.is_live and not key.is_secret and key.name not in blocked
+        )
 
     def _check_together(self, changes: Sequence[Change]) -> str:
         """Returns what to warn of once the changes are made; raises `RequestError` where they do

@@ -178,21 +178,34 @@ def prepare_process(reactor: Any) -> None:
 
 
 def obey_signals(reactor: Any) -> None:
-    """Lets SIGHUP, which comes when a terminal is closed, stop the server as SIGTERM does; nohup(1)
-    keeps it away. While a server stops, further signals change nothing."""
+    """Lets SIGHUP stop a server that has a terminal, as SIGTERM does, since it comes when that is
+    closed; nohup(1) keeps it away. For a server without a terminal it changes nothing: scripts
+    send it to have files read again. While a server stops, further signals change nothing."""
     signals = _Signals(reactor)
     # The reactor installs its own before that.
     reactor.callWhenRunning(signals.take_over)
     reactor.addSystemEventTrigger("before", "shutdown", signals.stopping)
 
 
+def _has_terminal() -> bool:
+    """Returns whether the process belongs to a terminal; one that twistd has sent to the background
+    does not."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
 class _Signals:
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
+        self._has_terminal = True
         self._is_stopping = False
         self._handlers: dict[int, Callable[..., object]] = {signal.SIGHUP: self._stop}
 
     def take_over(self) -> None:
+        self._has_terminal = _has_terminal()
         for number in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
             if callable(handler):
@@ -207,6 +220,12 @@ class _Signals:
     def _handle(self, number: int, frame: object) -> None:
         if self._is_stopping:
             log.info("{name}: the server is stopping", name=signal.Signals(number).name)
+            return
+        if number == signal.SIGHUP and not self._has_terminal:
+            log.info(
+                "SIGHUP changes nothing: certificates are read again once they change, and keys are"
+                " changed by rmqadmin updateBrokerConfig; SIGTERM stops the server"
+            )
             return
         self._is_stopping = True
         log.info("{name}: the server stops", name=signal.Signals(number).name)

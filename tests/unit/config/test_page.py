@@ -1,4 +1,4 @@
-"""docs/configuration.md lists the keys that can be changed, as refusals of a change say."""
+"""docs/configuration.md lists the keys that can be changed."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_keys_without_an_effect_have_the_defaults_of_stock(namesrv: Any) -> None
     shown = namesrv.ask(319, {}).body.decode()
     assert "clientRequestThreadPoolNums=8\n" in shown
     namesrv.ask(318, {}, b"clientRequestThreadPoolNums=8")
-    with pytest.raises(RequestError, match="it is taken as 8 and cannot be changed "):
+    with pytest.raises(RequestError, match="it is taken as 8 and cannot be changed; "):
         namesrv.ask(318, {}, b"clientRequestThreadPoolNums=9")
 
 

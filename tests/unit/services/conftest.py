@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,18 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from twisted.scripts.twistd import run
 run()
 """
+#: Gives the process a terminal of its own.
+WITH_TERMINAL = """
+import fcntl, pty, termios
+terminal = pty.openpty()
+fcntl.ioctl(terminal[1], termios.TIOCSCTTY, 0)
+"""
 
 
 class Twistd:
     """`twistd -n ARGUMENTS`; its output is read line by line."""
 
-    def __init__(self, home: Path, *arguments: str, **environ: str) -> None:
+    def __init__(self, home: Path, *arguments: str, terminal: bool = False, **environ: str) -> None:
         path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
         inherited = {k: v for k, v in os.environ.items() if k != "NAMESRV_ADDR"}
         self.seen: list[str] = []
@@ -39,7 +46,7 @@ class Twistd:
             [
                 sys.executable,
                 "-c",
-                TWISTD,
+                WITH_TERMINAL + TWISTD if terminal else TWISTD,
                 "-n",
                 *arguments,
             ],
@@ -48,6 +55,7 @@ class Twistd:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
 
     def wait_for(self, pattern: str) -> re.Match[str]:
@@ -76,8 +84,8 @@ class Twistd:
 def twistd(tmp_path: Path) -> Iterator[Callable[..., Twistd]]:
     started: list[Twistd] = []
 
-    def start(*arguments: str, **environ: str) -> Twistd:
-        started.append(Twistd(tmp_path, *arguments, **environ))
+    def start(*arguments: str, **more: Any) -> Twistd:
+        started.append(Twistd(tmp_path, *arguments, **more))
         return started[-1]
 
     yield start

@@ -110,13 +110,24 @@ def test_a_report_is_given_once_and_nobody_has_to_wait_for_it() -> None:
 
 
 def test_a_closed_terminal_stops_a_server_cleanly(twistd: Start, tmp_path: Path) -> None:
-    broker = twistd("rmq-broker", *LOCAL, "-o", "listenPort=0")
+    broker = twistd("rmq-broker", *LOCAL, "-o", "listenPort=0", terminal=True)
     broker.wait_for("serves at")
     broker.process.send_signal(signal.SIGHUP)
     status, output = broker.finish()
     assert status == 0, output
     assert "Traceback" not in output
     assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_sighup_stops_no_server_without_a_terminal(twistd: Start) -> None:
+    """As scripts send it that have moved log files away."""
+    broker = twistd("rmq-broker", *LOCAL, "-o", "listenPort=0")
+    broker.wait_for("serves at")
+    broker.process.send_signal(signal.SIGHUP)
+    broker.wait_for("SIGHUP changes nothing: .* SIGTERM stops the server")
+    broker.process.send_signal(signal.SIGTERM)
+    status, output = broker.finish()
+    assert status in (*STOPPED, -signal.SIGTERM), output
 
 
 def test_more_signals_do_not_disturb_a_stop(twistd: Start, tmp_path: Path) -> None:
