@@ -8,20 +8,28 @@ import attrs
 import rich_click as click
 from click.exceptions import Exit
 
-from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.output import Column, Listing, Report, number_of
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import WireError
 
 #: How full a disk may be: brokers delete messages early above the first, and refuse sends at 0.9.
 DISK_WARNING, DISK_ERROR = 0.75, 0.85
 #: Milliseconds that the oldest waiting send may wait.
 SLOW_SENDS_MS = 200
 
+#: The key of a broker's configuration that puts its log into a DLedger group.
+_DLEDGER_KEY = "enableDLegerCommitLog"
+
 _ERROR, _WARNING = "error", "warning"
+
+
+#: How a server fails to say how it is.
+_FAILURES = (RemotingError, ClientError, WireError)
 
 
 @attrs.frozen
@@ -33,6 +41,36 @@ class Problem:
     what: str
 
 
+@attrs.define
+class Findings:
+    """What is wrong, and how many servers were asked."""
+
+    problems: list[Problem] = attrs.field(factory=list)
+    name_servers: int = 0
+    brokers: int = 0
+
+    @property
+    def is_healthy(self) -> bool:
+        return not any(problem.level == _ERROR for problem in self.problems)
+
+    def report(self) -> Report:
+        rows = [attrs.asdict(problem) for problem in self.problems]
+        verdict = "not healthy" if not self.is_healthy else "healthy, but see above"
+        asked = (
+            f"{number_of(self.name_servers, 'name server')} and"
+            f" {number_of(self.brokers, 'broker')} were asked"
+        )
+        return Report(
+            {
+                "healthy": self.is_healthy,
+                "problems": rows,
+                "asked": {"nameServers": self.name_servers, "brokers": self.brokers},
+            },
+            [Listing(_PROBLEMS, rows)] if rows else [],
+            [f"{verdict if rows else 'healthy'}: {asked}"],
+        )
+
+
 _PROBLEMS = (Column("Level", "level"), Column("Where", "where"), Column("What", "what"))
 
 
@@ -41,31 +79,30 @@ _PROBLEMS = (Column("Level", "level"), Column("Where", "where"), Column("What", 
 @click.pass_obj
 def health(tool: Tool, cluster: str | None) -> None:
     """Says what is wrong with name servers and brokers; the exit status is 1 where an error is."""
-    problems: list[Problem] = []
+    found = Findings()
 
     async def work(servers: Servers) -> Report:
-        problems[:] = await _look(servers, cluster)
-        rows = [attrs.asdict(problem) for problem in problems]
-        healthy = not any(problem.level == _ERROR for problem in problems)
-        line = "healthy" if not rows else "not healthy" if not healthy else "healthy, but see above"
-        listings = [Listing(_PROBLEMS, rows)] if rows else []
-        return Report({"healthy": healthy, "problems": rows}, listings, [line])
+        nonlocal found
+        found = await _look(servers, cluster)
+        return found.report()
 
     tool.report(work)
-    if any(problem.level == _ERROR for problem in problems):
+    if not found.is_healthy:
         raise Exit(1)
 
 
-async def _look(servers: Servers, cluster: str | None) -> list[Problem]:
-    problems: list[Problem] = []
+async def _look(servers: Servers, cluster: str | None) -> Findings:
+    found = Findings()
+    problems = found.problems
     told: dict[str, ClusterInfo] = {}
     for address in servers.admin.names.addresses:
+        found.name_servers += 1
         try:
             told[address] = await servers.admin.cluster_info_of(address)
-        except (RemotingError, ClientError) as error:
-            problems.append(Problem(_ERROR, address, f"the name server does not answer: {error}"))
+        except _FAILURES as error:
+            problems.append(Problem(_ERROR, address, _failure(error)))
     if not told:
-        return problems
+        return found
     first, *others = told
     for address in others:
         if _brokers_of(told[address]) != _brokers_of(told[first]):
@@ -80,8 +117,16 @@ async def _look(servers: Servers, cluster: str | None) -> list[Problem]:
         if cluster in (None, data.cluster) or name in info.cluster_addr_table.get(
             cluster or "", ()
         ):
+            found.brokers += len(data.broker_addrs)
             problems += await _look_at(servers, data)
-    return problems
+    return found
+
+
+def _failure(error: Exception) -> str:
+    """Says what came in place of what was asked for."""
+    if isinstance(error, BrokerError):
+        return f"answered {error.code}: {error.remark}"
+    return f"does not answer: {error}"
 
 
 def _brokers_of(info: ClusterInfo) -> dict[str, dict[int, str]]:
@@ -98,14 +143,18 @@ async def _look_at(servers: Servers, data: BrokerData) -> list[Problem]:
         where = f"{data.broker_name} {broker_id} ({address})"
         try:
             table = (await servers.admin.runtime_info(address)).table
-        except (RemotingError, ClientError) as error:
-            problems.append(Problem(_ERROR, where, f"the broker does not answer: {error}"))
+        except _FAILURES as error:
+            problems.append(Problem(_ERROR, where, _failure(error)))
             continue
         problems += judge(where, broker_id, table)
         if broker_id == MASTER_ID and len(data.broker_addrs) > 1:
-            problems += judge_slaves(
-                where, len(data.broker_addrs) - 1, await _replication(servers, address)
-            )
+            try:
+                info = await _replication(servers, address)
+            except _FAILURES as error:
+                what = f"its slaves could not be asked for: {_failure(error)}"
+                problems.append(Problem(_WARNING, where, what))
+            else:
+                problems += judge_slaves(where, len(data.broker_addrs) - 1, info)
     return problems
 
 
@@ -124,6 +173,10 @@ def judge(where: str, broker_id: int, table: Mapping[str, str]) -> Iterator[Prob
 
 
 async def _replication(servers: Servers, master: str) -> HARuntimeInfo | None:
+    """Returns how slaves follow a master; None where it has nothing to say about that."""
+    # Its slaves get the log from the Raft group, and have no link to it.
+    if (await servers.admin.broker_config(master)).get(_DLEDGER_KEY) == "true":
+        return None
     try:
         return await servers.admin.ha_status(master)
     except BrokerError as error:
@@ -134,16 +187,26 @@ async def _replication(servers: Servers, master: str) -> HARuntimeInfo | None:
 
 
 def judge_slaves(where: str, slaves: int, info: HARuntimeInfo | None) -> Iterator[Problem]:
+    """Yields what is wrong with the slaves of a master that says this of them; nothing without."""
     if info is None:
         return
     connected = len(info.ha_connection_info)
     if connected < slaves:
-        what = f"{slaves} slaves are registered, and {connected} of them copy the log"
-        yield Problem(_WARNING, where, what)
+        yield Problem(_WARNING, where, _few_copies(slaves, connected))
     for slave in info.ha_connection_info:
         if not slave.in_sync:
             what = f"the slave {slave.addr} is {slave.diff} bytes behind"
             yield Problem(_WARNING, where, what)
+
+
+def _few_copies(slaves: int, connected: int) -> str:
+    if slaves == 1:
+        return "1 slave is registered, and it does not copy the log"
+    copies = {0: "none of them copies", 1: "only 1 of them copies"}
+    return (
+        f"{slaves} slaves are registered, and"
+        f" {copies.get(connected, f'only {connected} of them copy')} the log"
+    )
 
 
 def _number(text: str | None) -> float:

@@ -21,6 +21,7 @@ from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.net.interfaces import Handler
 from tests.support.broker import BrokerInMemory
 from tests.support.network import MemoryNetwork
 from tests.support.stores import START_MS
@@ -58,7 +59,9 @@ class World:
         config = NamesrvConfig(kv_config_path="/kv.json", config_store_path="/ns.properties")
         self.name_server = NameServer(self.reactor, MemoryFiles(), config)
         self.network.serve(NAMES, self.name_server.handlers)
+        #: By name (the last one that was added) and by address.
         self.brokers: dict[str, BrokerInMemory] = {}
+        self.hosts: dict[str, BrokerInMemory] = {}
 
     def now_ms(self) -> int:
         return START_MS + round(self.reactor.seconds() * 1000)
@@ -75,9 +78,13 @@ class World:
             broker={"broker_name": name, "namesrv_addr": NAMES, **config},
             **store or {},
         )
-        self.brokers[name] = broker
+        self.brokers[name] = self.hosts[address] = broker
         self.result(broker.broker[Cluster].membership.when_registered(NAMES))
         return address
+
+    def let_answer(self, address: str, code: int, handler: Handler) -> None:
+        """The broker at an address answers one request in another way."""
+        self.network.serve(address, {**self.hosts[address].handlers, code: handler})
 
     def result(self, deferred: Deferred[Any]) -> Any:
         """What it fires with, within a few seconds of the clock; a failure is raised."""

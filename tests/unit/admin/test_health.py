@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import force_setattr
 
 from rocketmq_tw.admin.health import judge, judge_slaves
+from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+A = "10.0.0.2:10911"
+
+
+def refuse(request, peer):
+    raise RequestError(ResponseCode.SYSTEM_ERROR, "no such thing here")
+
+
+def hang_up(request, peer):
+    peer.close("for the test")
 
 
 def test_a_cluster_is_healthy(world) -> None:
     world.add_broker("broker-b", "10.0.0.3")
     outcome = world.rmqadmin("health")
-    assert (outcome.status, outcome.out) == (0, "healthy\n")
+    asked = "1 name server and 2 brokers were asked"
+    assert (outcome.status, outcome.out) == (0, f"healthy: {asked}\n")
     assert world.rmqadmin("health -c DefaultCluster --output json").json == {
         "healthy": True,
         "problems": [],
+        "asked": {"nameServers": 1, "brokers": 2},
     }
 
 
@@ -22,8 +38,15 @@ def test_a_name_server_that_is_gone_is_an_error(world) -> None:
     outcome = world.rmqadmin("health", name_servers=f"{world.names};10.9.9.9:9876")
     assert outcome.status == 1
     assert "10.9.9.9:9876" in outcome.out
-    assert outcome.out.endswith("not healthy\n")
+    assert outcome.out.endswith("\nnot healthy: 2 name servers and 1 broker were asked\n")
     assert outcome.err == ""
+
+
+def test_a_broker_in_place_of_a_name_server_is_told(world) -> None:
+    outcome = world.rmqadmin("health", name_servers=A)
+    assert outcome.status == 1
+    said = "answered 3: it is a broker, no name server: -n names a name server"
+    assert [A, *said.split()] == outcome.out.splitlines()[2].split()[1:]
 
 
 def test_a_cluster_that_is_not_there_is_an_error(world) -> None:
@@ -58,6 +81,48 @@ def test_slaves_that_are_behind_or_away() -> None:
     slave = HAConnectionInfo(addr="10.0.0.9:1", diff=7, in_sync=False)
     problems = list(judge_slaves("broker-a", 2, HARuntimeInfo(ha_connection_info=[slave])))
     assert [problem.what for problem in problems] == [
-        "2 slaves are registered, and 1 of them copy the log",
+        "2 slaves are registered, and only 1 of them copies the log",
         "the slave 10.0.0.9:1 is 7 bytes behind",
     ]
+
+
+@pytest.fixture
+def lone_slave(world):
+    """A master and its slave, which does not reach the master's log."""
+    world.network.close("10.0.0.2:10912")
+    world.add_broker("broker-a", "10.0.0.3", broker_id=1, store={"broker_role": "SLAVE"})
+    return world
+
+
+def problems(world) -> list[str]:
+    return [row["what"] for row in world.rmqadmin("health --output json").json["problems"]]
+
+
+def test_a_slave_that_copies_nothing_is_a_warning(lone_slave) -> None:
+    assert problems(lone_slave) == ["1 slave is registered, and it does not copy the log"]
+
+
+def test_slaves_of_a_dledger_group_have_no_links_to_their_master(lone_slave) -> None:
+    force_setattr(lone_slave.hosts[A].store_config, "enable_dledger_commit_log", True)
+    assert problems(lone_slave) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "said"),
+    [
+        (RequestCode.GET_BROKER_HA_STATUS, refuse, "answered 1: no such thing here"),
+        (RequestCode.GET_BROKER_HA_STATUS, hang_up, "does not answer: 10.0.0.2:10911"),
+        (RequestCode.GET_BROKER_CONFIG, refuse, "answered 1: no such thing here"),
+        (RequestCode.GET_BROKER_CONFIG, hang_up, "does not answer: 10.0.0.2:10911"),
+    ],
+)
+def test_an_error_about_slaves_does_not_end_the_look(
+    lone_slave, code: int, answer: Handler, said: str
+) -> None:
+    lone_slave.add_broker("broker-b", "10.0.0.4", store={"broker_role": "SYNC_MASTER"})
+    lone_slave.let_answer(A, code, answer)
+    lone_slave.let_answer("10.0.0.4:10911", RequestCode.GET_BROKER_RUNTIME_INFO, refuse)
+    outcome = lone_slave.rmqadmin("health")
+    assert outcome.err == ""
+    assert f"its slaves could not be asked for: {said}" in outcome.out, outcome.out
+    assert "broker-b 0 (10.0.0.4:10911)" in outcome.out
