@@ -13,7 +13,7 @@ from tests.support.mqadmin_cases import CASES, ELSEWHERE, NEW, OLD
 from tests.support.mqadmin_comparison import compare
 
 
-@pytest.mark.parametrize("version", [NEW, pytest.param(OLD, marks=pytest.mark.more)])
+@pytest.mark.parametrize("version", [NEW, OLD])
 def test_every_command_says_the_same(
     version: str, jvms: dict[str, JavaClients], tmp_path: Path
 ) -> None:

@@ -31,6 +31,8 @@ class Case:
     more_is_fine: bool = False
     #: Why our answer differs; empty where it must not.
     unlike: str = ""
+    #: What ours prints where it differs, as a pattern.
+    prints: str = ""
     #: Lines that match are compared by nobody.
     without: str = ""
 
@@ -76,13 +78,34 @@ _HOST_BYTES = '"array": '
 #: How often a table was changed: a tool that has no answer in time is called again.
 _CHANGES = '"counter": '
 
-NO_ACCOUNTS = "there are no accounts yet: refused with code 3, not supported, where stock says 1"
-NO_ROCKSDB = (
-    "nothing is in RocksDB: the refusal says so, where stock starts a check or writes nothing"
+_without_accounts = partial(
+    Case,
+    versions=(NEW,),
+    unlike="there are no accounts yet: refused with code 3, not supported, where stock says 1",
+    prints=r"CODE: 3  DESC: request code \d+ is not supported",
 )
-FAILS_ON_NEWER = "works; on stock's servers of 5.3.3 this tool of 4.9.7 has a NullPointerException"
-NOT_LIVE = "refused: it takes effect at a start; stock says success and goes on as before, or not"
-CHECKED = "refused with what the key accepts; stock says success and changes nothing"
+_rocksdb = partial(
+    Case,
+    versions=(NEW,),
+    unlike="nothing is in RocksDB: the refusal says so, where stock starts a check or writes"
+    " nothing",
+    prints="CODE: 3  DESC: queues and tables of this broker are plain files",
+)
+_fails_on_newer = partial(
+    Case,
+    versions=(OLD,),
+    unlike="works; on stock's servers of 5.3.3 this tool of 4.9.7 has a NullPointerException",
+)
+_not_live = partial(
+    Case,
+    unlike="refused: it takes effect at a start; stock says success and goes on as before, or not",
+    prints=r"CODE: 16  DESC: \w+ (has no effect here|cannot be changed while the server runs)",
+)
+_checked = partial(
+    Case,
+    unlike="refused with what the key accepts; stock says success and changes nothing",
+    prints="CODE: (29  DESC: .*: give |16  DESC: unknownKey is no known key; keys that can be)",
+)
 
 CASES: list[Case] = [
     # topics
@@ -223,6 +246,7 @@ CASES: list[Case] = [
     Case(
         "queryCq -t $topic -q 0 -i 99",
         unlike="stock's answer has no body, and the tool a NullPointerException",
+        prints=r"^Queue data: \n(.*\n)*max: \d+, min: 0",
     ),
     # brokers
     *_both(
@@ -237,7 +261,7 @@ CASES: list[Case] = [
         "deleteExpiredCommitLog -c $cluster",
     ),
     Case("clusterList", (NEW,)),
-    Case("clusterList", (OLD,), unlike=FAILS_ON_NEWER),
+    _fails_on_newer("clusterList", prints="#Cluster Name .*\n.*broker"),
     _status("brokerStatus -b $address"),
     _status("brokerStatus -c $cluster"),
     # Stock counts up to its last sample, which may be ten seconds old, and what is older than a
@@ -278,7 +302,7 @@ CASES: list[Case] = [
         )
     ),
     *(
-        Case(line, (NEW,), unlike=NO_ACCOUNTS)
+        _without_accounts(line)
         for line in (
             "createUser -b $address -u somebody -p secret",
             "getUser -b $address -u somebody",
@@ -294,12 +318,12 @@ CASES: list[Case] = [
             "copyAcl -f $address -t $address",
         )
     ),
-    Case("checkRocksdbCqWriteProgress -c $cluster", (NEW,), unlike=NO_ROCKSDB),
-    Case("rocksDBConfigToJson -c $cluster -t topics", (NEW,), unlike=NO_ROCKSDB),
+    _rocksdb("checkRocksdbCqWriteProgress -c $cluster"),
+    _rocksdb("rocksDBConfigToJson -c $cluster -t topics"),
     # configuration
-    Case("updateBrokerConfig -b $address -k fileReservedTime -v many", unlike=CHECKED),
-    Case("updateBrokerConfig -b $address -k unknownKey -v 1", unlike=CHECKED),
-    Case("updateNamesrvConfig -k unknownKey -v 1", unlike=CHECKED),
+    _checked("updateBrokerConfig -b $address -k fileReservedTime -v many"),
+    _checked("updateBrokerConfig -b $address -k unknownKey -v 1"),
+    _checked("updateNamesrvConfig -k unknownKey -v 1"),
     _config("getBrokerConfig -b $address"),
     _config("getBrokerConfig -c $cluster"),
     _config("getNamesrvConfig"),
@@ -320,9 +344,13 @@ CASES: list[Case] = [
     ),
     # Brokers have one more key for tools of 4.9.
     _status("exportConfigs -c $cluster -f $folder/exported", (NEW,)),
-    Case("exportConfigs -c $cluster -f $folder/exported", (OLD,), unlike=FAILS_ON_NEWER),
+    _fails_on_newer(
+        "exportConfigs -c $cluster -f $folder/exported", prints="^export .*configs.json success"
+    ),
     Case("exportMetrics -c $cluster -f $folder/exported", (NEW,)),
-    Case("exportMetrics -c $cluster -f $folder/exported", (OLD,), unlike=FAILS_ON_NEWER),
+    _fails_on_newer(
+        "exportMetrics -c $cluster -f $folder/exported", prints="^export .*metrics.json success"
+    ),
     # what stock's dashboard asks, and no command
     AdminCall("viewMessage $topic $unique_id", without=_HOST_BYTES),
     AdminCall("viewMessage $topic $offset_id", without=_HOST_BYTES),
@@ -339,49 +367,64 @@ CASES: list[Case] = [
         "updateTopic -b $address -t odd -r 4 -w 4 -p 9",
         (OLD,),
         unlike="refused: stock makes a topic that nobody can send to or read",
+        prints="CODE: 29  DESC: perm 9: add up 4 to read",
     ),
     Case("queryCq -t $topic -q -1 -i 0"),
     Case(
         "queryCq -t $topic -q 0 -i -1",
         unlike="shows no units; stock's answer has no body, and the tool a NullPointerException",
+        prints=r"^Queue data: \n(.*\n)*max: \d+, min: 0",
     ),
     Case(
         "updateTopic -b $address -t minus -r -1 -w -1",
         unlike="refused: stock makes a topic that nobody can send to or read",
+        prints="CODE: 29  DESC: -1 queues: give 0 to",
     ),
     Case(
         "updateTopic -b $address -t compacted -a +cleanup.policy=COMPACTION",
         (NEW,),
         unlike="refused: there are no compacted topics, and all messages would stay",
+        prints="CODE: 1  DESC: .*this broker has no queues for COMPACTION",
     ),
     *(
-        Case(line, unlike="refused: stock makes a group of a name that no client may have")
+        Case(
+            line,
+            unlike="refused: stock makes a group of a name that no client may have",
+            prints="CODE: 1  DESC: the group (is blank|'bad group' has an illegal character)",
+        )
         for line in (
             "updateSubGroup -b $address -g ''",
             "updateSubGroup -b $address -g 'bad group'",
         )
     ),
     *(
-        Case(line, (NEW,), unlike="refused: a limit is 0 or more bytes; stock says success")
+        Case(
+            line,
+            (NEW,),
+            unlike="refused: a limit is 0 or more bytes; stock says success",
+            prints="CODE: 29  DESC: the limit: give an integer from 0",
+        )
         for line in (
             "updateColdDataFlowCtrGroupConfig -b $address -g $group -v x",
             "updateColdDataFlowCtrGroupConfig -b $address -g $group -v -1",
         )
     ),
-    Case("updateBrokerConfig -b $address -k traceOn -v ''", unlike=CHECKED),
-    Case("updateBrokerConfig -b $address -k maxMessageSize -v 5000000", unlike=NOT_LIVE),
-    Case("updateBrokerConfig -b $address -k flushDiskType -v SYNC_FLUSH", unlike=NOT_LIVE),
-    Case("updateNamesrvConfig -k listenPort -v 9999", unlike=NOT_LIVE),
-    Case("updateNamesrvConfig -k clusterTest -v true", unlike=NOT_LIVE),
+    _checked("updateBrokerConfig -b $address -k traceOn -v ''"),
+    _not_live("updateBrokerConfig -b $address -k maxMessageSize -v 5000000"),
+    _not_live("updateBrokerConfig -b $address -k flushDiskType -v SYNC_FLUSH"),
+    _not_live("updateNamesrvConfig -k listenPort -v 9999"),
+    _not_live("updateNamesrvConfig -k clusterTest -v true"),
     Case(
         "updateKvConfig -s '' -k '' -v value",
         unlike="refused: stock keeps a value under an empty name",
+        prints="CODE: 1  DESC: the namespace is empty",
     ),
     # The last one, as lists of topics have it from now on.
     Case(
         "updateTopic -b $address -t batched -a +queue.type=BatchCQ",
         (NEW,),
         unlike="refused: there are no queues of batches, and queues of another kind would be made",
+        prints="CODE: 1  DESC: .*this broker has no queues for BatchCQ",
     ),
 ]
 

@@ -60,16 +60,27 @@ _TOPIC_AS_GROUP_ROW = re.compile(rf"\b{TOPIC}\s+{TOPIC}\b")
 
 @attrs.frozen
 class Outcome:
-    """How the answers to one call compare: the lines in which they differ, as a diff has them."""
+    """How the answers to one call compare: the lines in which they differ, as a diff has them, and
+    what ours printed."""
 
     case: Case
     difference: list[str]
+    ours: str
 
     @property
     def is_as_expected(self) -> bool:
-        return bool(self.difference) == bool(self.case.unlike)
+        """Whether both answers are equal, or ours differs and is what its case says."""
+        if not self.case.unlike:
+            return not self.difference
+        return bool(self.difference) and self._is_as_said
+
+    @property
+    def _is_as_said(self) -> bool:
+        return bool(re.search(self.case.prints, self.ours, re.MULTILINE))
 
     def __str__(self) -> str:
+        if self.case.unlike and self.difference and not self._is_as_said:
+            return f"{self.case.line}: no {self.case.prints!r} in:\n{self.ours}"
         if not self.difference:
             return f"{self.case.line}: equal, though its case says why not"
         return "\n    ".join([self.case.line, *self.difference])
@@ -81,7 +92,7 @@ def compare(java: JavaClients, home: Path, cases: Sequence[Case] = CASES) -> Ite
     chosen = [case for case in cases if java.version in case.versions]
     answers = {kind: _answers(java, kind, home, chosen) for kind in (STOCK, OURS)}
     for case, stock, ours in zip(chosen, answers[STOCK], answers[OURS], strict=True):
-        yield Outcome(case, difference(case, stock, ours))
+        yield Outcome(case, difference(case, stock, ours), ours)
 
 
 def _answers(java: JavaClients, kind: str, home: Path, cases: Sequence[Case]) -> list[str]:

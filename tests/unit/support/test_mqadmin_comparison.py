@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.jars import PROJECT
-from tests.support.mqadmin_cases import Case
-from tests.support.mqadmin_comparison import difference, page
+from tests.support.mqadmin_cases import CASES, Case
+from tests.support.mqadmin_comparison import Outcome, difference, page
 
 
 def test_the_page_has_what_the_cases_say() -> None:
@@ -48,3 +50,20 @@ def test_more_lines_are_fine_where_the_case_says_so() -> None:
     case = Case("brokerStatus", more_is_fine=True)
     assert not difference(case, "a\nb", "a\nours\nb")
     assert difference(case, "a\nb", "a\nours") == ["-b"]
+
+
+def test_each_difference_says_what_ours_prints() -> None:
+    """Else any answer would do where ours is not stock's, also a failure."""
+    assert [case.line for case in CASES if bool(case.unlike) != bool(case.prints)] == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "is_as_expected"),
+    [("CODE: 29  DESC: give 1", True), ("NullPointerException", False), ("success", False)],
+)
+def test_a_difference_counts_where_it_is_the_one_that_is_named(
+    ours: str, is_as_expected: bool
+) -> None:
+    case = Case("updateX -v many", unlike="refused", prints="CODE: 29  DESC: give")
+    outcome = Outcome(case, difference(case, "success", ours), ours)
+    assert outcome.is_as_expected is is_as_expected
