@@ -2,6 +2,8 @@
 
 A `Fault` says which call on which path fails, and how. Power loss is `MemoryFiles.crash`;
 `PowerLoss` here marks the call at which the power went away, so that a test can try every one.
+Around `MemoryFiles` an fsync that fails loses what was to be synced, as on Linux:
+`MemoryFile.lose_unsynced`.
 """
 
 import errno
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field
 from zope.interface import implementer
 
 from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles
+from rocketmq_tw.files.memory import MemoryFile
 
 
 class PowerLoss(Exception):
@@ -185,6 +188,8 @@ class FaultyFile:
         if fault is None:
             self._inner.fsync()
         elif not fault.silent:
+            if isinstance(self._inner, MemoryFile):
+                self._inner.lose_unsynced()
             raise OSError(fault.error, os.strerror(fault.error), self._path)
 
     def truncate(self, size: int) -> None:

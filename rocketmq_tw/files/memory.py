@@ -121,6 +121,9 @@ class _Node:
             _apply(self.synced, data, offset)
         self.unsynced.clear()
 
+    def lose_unsynced(self) -> None:
+        self.unsynced = [change for change in self.unsynced if change[0] is None]
+
     def after_crash(self, chance: random.Random | None) -> "_Node":
         image = self.synced.copy()
         for data, offset in self.unsynced if chance else ():
@@ -171,6 +174,13 @@ class MemoryFile:
 
     def fsync(self) -> None:
         self._open_node().sync()
+
+    def lose_unsynced(self) -> None:
+        """Does what Linux does where pages cannot be written back: they stay readable for this and
+        later processes and are clean, so that no later `fsync` writes them; only bytes that are
+        written again become durable. A truncation is not lost: it is in the file system's
+        journal."""
+        self._open_node().lose_unsynced()
 
     def truncate(self, size: int) -> None:
         self._open_node().change(None, size)

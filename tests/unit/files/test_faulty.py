@@ -58,8 +58,30 @@ def test_an_fsync_that_fails_and_one_that_lies(files: FaultyFiles) -> None:
     file.fsync()
     assert isinstance(files.inner, MemoryFiles)
     assert files.inner.crash().read("/d/a") == b""
+    file.pwrite(b"abc", 0)
     file.fsync()
     assert files.inner.crash().read("/d/a") == b"abc"
+
+
+def test_a_failed_fsync_loses_what_was_not_synced(files: FaultyFiles) -> None:
+    memory = files.inner
+    assert isinstance(memory, MemoryFiles)
+    file = files.open("/d/a", create=True)
+    files.sync_dir("/d")
+    file.truncate(6)
+    file.pwrite(b"ab", 0)
+    file.fsync()
+    file.pwrite(b"cd", 2)
+    file.truncate(5)
+    files.faults = [Fault("fsync", times=1)]
+    with pytest.raises(OSError):
+        file.fsync()
+    assert files.read("/d/a") == memory.kill().read("/d/a") == b"abcd\0"
+    files.open("/d/a").fsync()
+    assert memory.crash().read("/d/a") == memory.kill().crash().read("/d/a") == b"ab\0\0\0"
+    file.pwrite(b"d", 3)
+    file.fsync()
+    assert memory.crash().read("/d/a") == b"ab\0d\0"
 
 
 def test_skip_counts_calls_on_matching_paths_only(files: FaultyFiles) -> None:
