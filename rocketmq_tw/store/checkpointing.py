@@ -65,8 +65,8 @@ class CheckpointWrite:
 
 class Checkpointing:
     """Writes the checkpoint of one store to the file at `path` (docs/formats/checkpoint.md). `last`
-    is what the file says. `failed`: queues or index could not be synced, and no checkpoint is
-    written any more."""
+    is what the file says; after a write that failed it may say what that one had. `failed`: queues
+    or index could not be synced, and no checkpoint is written any more."""
 
     def __init__(
         self,
@@ -85,6 +85,8 @@ class Checkpointing:
         self._queues = queues
         self._index = index
         self._deleted = deleted
+        #: The file, or what a power loss leaves of it, may claim something else than `last`.
+        self._may_say_more = False
         #: What prepared checkpoints are to sync and have not synced yet: only they take out of it,
         #: each file once it is synced.
         self._syncing: tuple[Unsynced, ...] = ()
@@ -93,9 +95,12 @@ class Checkpointing:
         #: The number of the last checkpoint that was written.
         self._synced = 0
 
-    def load(self) -> Checkpoint:
-        """Reads the file; a missing one claims nothing as safe."""
+    def load(self, *, clean: bool) -> Checkpoint:
+        """Reads the file; a missing one claims nothing as safe. `clean`: the last stop was
+        orderly."""
         self.last = read_checkpoint(self._files, self._path)
+        # Of a sync that failed the page cache has more than the disk.
+        self._may_say_more = not clean
         return self.last
 
     @property
@@ -107,7 +112,8 @@ class Checkpointing:
     def retract(self) -> None:
         """Takes back what the checkpoint claims: after a power loss while queues are built again
         they must not count as safe."""
-        if self.last.safe_offset >= 0 or self.last.logics_msg_timestamp > 0:
+        last = self.last
+        if self._may_say_more or last.safe_offset >= 0 or last.logics_msg_timestamp > 0:
             self._claim_nothing()
 
     def before_cut(self, offset: int) -> None:
@@ -115,8 +121,9 @@ class Checkpointing:
         end, also of checkpoints that are prepared and not yet written. Nor is anything behind it
         confirmed: another master's messages take its place."""
         self._written = self._prepared
-        self.last.confirm_phy_offset = min(self.last.confirm_phy_offset, offset)
-        if offset < self.last.safe_offset or self.last.safe_offset < 0:
+        last = self.last
+        last.confirm_phy_offset = min(last.confirm_phy_offset, offset)
+        if self._may_say_more or offset < last.safe_offset or last.safe_offset < 0:
             # Nor by times: what comes in place of what is cut may be older than that.
             self._claim_nothing()
 
@@ -124,14 +131,14 @@ class Checkpointing:
         """Claims nothing of the index's slots where the index is about to lose entries at or behind
         a log offset: its slots are made anew."""
         if self._index is not None and self._index.end_offset >= offset:
-            if offset < self.last.safe_offset:
+            if self._may_say_more or offset < self.last.safe_offset:
                 self._claim_nothing()
             self.forget_index_mark()
 
     def forget_index_mark(self) -> None:
         """Stops claiming anything of the index's slots."""
         self.last.index_begin, self.last.index_entries = -1, 1
-        self._write_last()
+        self._write_file(self.last)
 
     def _claim_nothing(self) -> None:
         last = self.last
@@ -141,10 +148,13 @@ class Checkpointing:
             index_begin=last.index_begin,
             index_entries=last.index_entries,
         )
-        self._write_last()
+        self._write_file(self.last)
 
-    def _write_last(self) -> None:
-        write_checkpoint(self._files, self._path, self.last)
+    def _write_file(self, checkpoint: Checkpoint) -> None:
+        self._may_say_more = True
+        write_checkpoint(self._files, self._path, checkpoint)
+        self.last = checkpoint
+        self._may_say_more = False
 
     def prepare(
         self, safe_offset: int, timestamp: int, *, thorough: bool
@@ -175,7 +185,7 @@ class Checkpointing:
             checkpoint.index_msg_timestamp = index.end_timestamp
             checkpoint.index_begin, checkpoint.index_entries = index.mark
             checkpoint.index_end = index.end_offset
-        if not changed and checkpoint == self.last:
+        if not changed and checkpoint == self.last and not self._may_say_more:
             return None
         # With what another one may still be syncing, which is not durable either.
         syncing = (*filter(None, self._syncing), queues.unsynced.taken())
@@ -222,8 +232,7 @@ class Checkpointing:
         self._synced = max(self._synced, number)
         if number > self._written:
             self._written = number
-            write_checkpoint(self._files, self._path, checkpoint)
-            self.last = checkpoint
+            self._write_file(checkpoint)
         if self._syncing is syncing:
             self._syncing = ()
         return True

@@ -155,7 +155,7 @@ class MessageStore(StoreReads):
         return report
 
     def _open_files(self, clean: bool) -> Checkpoint:
-        checkpoint = self._checkpointing.load()
+        checkpoint = self._checkpointing.load(clean=clean)
         if self._confirmed_only:
             self.dispatch_limit = checkpoint.confirm_phy_offset
         self._removal.load()

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
+from rocketmq_tw.message.layout import (
+    BLANK_MAGIC,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    SIZE_AND_MAGIC,
+)
 from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.store.checkpoint import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
@@ -20,7 +26,7 @@ from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queue_units import Unit
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.scan import may_lack_a_sector
+from rocketmq_tw.store.scan import SECTOR, may_lack_a_sector
 from rocketmq_tw.store.topic_removal import TopicRemoval
 
 _BATCH = 4096
@@ -179,7 +185,8 @@ class Recovery:
         return log.min_offset if self._checkpoint.index_msg_timestamp else start
 
     def _starts_record(self, offset: int) -> bool:
-        """Returns whether a record, a blank or the end stands at an offset."""
+        """Returns whether a record, a blank or the end stands at an offset, or so many zeros as a
+        power loss leaves of a record."""
         if offset == self._log.files_end:
             return True
         data = self._log.peek(SIZE_AND_MAGIC.size, offset)
@@ -187,7 +194,12 @@ class Recovery:
             return False
         size, magic = SIZE_AND_MAGIC.unpack(data)
         if magic not in (MAGIC_V1, MAGIC_V2):
-            return True
+            if self._log.front_size:
+                # Of an entry.
+                return True
+            # The next sector may be there though this one is not.
+            rest = min(MIN_RECORD_SIZE, SECTOR - offset % SECTOR)
+            return magic == BLANK_MAGIC or not any(self._log.peek(rest, offset))
         head = parse_head(self._log.peek(max(size, 0), offset), check_body=False)
         return head is None or head.physical_offset == offset
 

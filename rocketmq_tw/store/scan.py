@@ -16,7 +16,8 @@ from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.store.records import ReadWindow
 from rocketmq_tw.store.segments import Segments
 
-_SECTOR = 512
+#: What a disk writes whole or not at all.
+SECTOR = 512
 
 
 class LogScan:
@@ -86,7 +87,7 @@ def may_lack_a_sector(head: RecordHead) -> bool:
     first = head.physical_offset + head.size - len(properties)
     start = 0
     while start < len(properties):
-        end = start + _SECTOR - (first + start) % _SECTOR
+        end = start + SECTOR - (first + start) % SECTOR
         if not any(properties[start:end]):
             return True
         start = end

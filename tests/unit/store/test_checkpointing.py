@@ -1,4 +1,4 @@
-"""Checkpoints that are stopped between two files."""
+"""Checkpoints that are stopped between two files, or fail in their own."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,7 @@ import pytest
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.checkpoint import read_checkpoint
+from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import cut, make_message, open_store, put, read_all
 
@@ -132,6 +133,51 @@ def test_a_cut_comes_behind_one_that_was_stopped(files: SyncedFiles, seed: int) 
     for number in range(QUEUES):
         assert [one.body for one in read_all(after, queue_id=number)] == [b"%d" % number] * 2
     assert after.report is not None and after.report.notes == []
+
+
+@pytest.mark.parametrize("count", [1, 15, 100])
+def test_a_cut_comes_behind_one_that_failed_in_its_file(files: SyncedFiles, count: int) -> None:
+    store = open_store(files, mapped_file_size_commit_log=1 << 20)
+    put(store, make_message())
+    store.checkpoint()
+    end = store.end_offset
+    put(store, *[make_message(b"cut" * 20) for _ in range(10)])
+    files.faults.append(Fault("fsync", "/checkpoint", times=1))
+    with pytest.raises(OSError):
+        store.checkpoint()
+    assert safe_offset(store, files) == store.end_offset
+    cut(store, end)
+    assert safe_offset(store, files) <= end
+    bodies = [b"%d" % number for number in range(count)]
+    put(store, *map(make_message, bodies))
+    after = open_store(files.inner.kill(), mapped_file_size_commit_log=1 << 20)
+    assert [one.body for one in read_all(after)] == [b"body", *bodies]
+
+
+def test_one_that_failed_in_its_file_is_written_again(files: SyncedFiles) -> None:
+    store = open_store(files)
+    fill(store)
+    files.faults.append(Fault("fsync", "/checkpoint", times=1))
+    with pytest.raises(OSError):
+        store.checkpoint()
+    store.checkpoint()
+    assert safe_offset(store, FaultyFiles(files.inner.crash())) == store.end_offset
+
+
+def test_what_could_not_be_taken_back_is_not_claimed_behind_a_restart(files: SyncedFiles) -> None:
+    store = open_store(files)
+    fill(store)
+    store.checkpoint()
+    files.faults.append(Fault("fsync", "/checkpoint", times=1))
+    with pytest.raises(NotWritableError):
+        cut(store, 0)
+    # The page cache claims nothing, the disk still does.
+    after = FaultyFiles(files.inner.kill())
+    after.faults.append(Fault("pwrite", "/consumequeue/"))
+    with pytest.raises(StoreError):
+        open_store(after)
+    assert isinstance(after.inner, MemoryFiles)
+    assert read_checkpoint(after.inner.crash(), store.paths.checkpoint).safe_offset == -1
 
 
 def test_deleted_queues_stay_until_one_is_written(files: SyncedFiles) -> None:

@@ -8,6 +8,7 @@ from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.layout import MAGIC_V1
+from rocketmq_tw.store.checkpoint import read_checkpoint, write_checkpoint
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import (
@@ -395,6 +396,18 @@ def test_an_unreadable_log_is_left_alone(files: MemoryFiles) -> None:
     faulty.faults.clear()
     assert faulty.read(f"{LOG}/{0:020d}") == before
     assert bodies_of(open_store(faulty)) == bodies
+
+
+def test_a_checkpoint_that_says_the_middle_of_a_record_loses_nothing(files: MemoryFiles) -> None:
+    store = open_store(files)
+    bodies = [b"%d " % n + b"x" * 100 for n in range(30)]
+    put(store, *map(make_message, bodies))
+    store.checkpoint()
+    checkpoint = read_checkpoint(files, store.paths.checkpoint)
+    checkpoint.safe_offset -= 2345
+    checkpoint.units -= 20
+    write_checkpoint(files, store.paths.checkpoint, checkpoint)
+    assert bodies_of(open_store(files.kill())) == bodies
 
 
 def test_no_commit_log_at_all(files: MemoryFiles) -> None:
