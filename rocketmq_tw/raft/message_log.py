@@ -159,6 +159,9 @@ class RaftLog:
             return self._older.pread(size, offset)
         return self.member.data.pread(size, offset)
 
+    def write_again(self, since: int) -> None:
+        """See `ILog`. The files are the member's, who settles them when it is opened."""
+
     def end_at(self, offset: int, *, cut: bool, since: int) -> None:
         """See `ILog`: a log whose committed part is damaged is refused."""
         if offset != self.committed_offset:

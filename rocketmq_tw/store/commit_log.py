@@ -97,6 +97,10 @@ class CommitLog:
         """See `ILog`."""
         return self.segments.pread(size, offset)
 
+    def write_again(self, since: int) -> None:
+        """See `ILog`."""
+        self.segments.write_again(since)
+
     def end_at(self, offset: int, *, cut: bool, since: int) -> None:
         """See `ILog`."""
         if cut:

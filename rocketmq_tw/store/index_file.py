@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import repeat
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from operator import floordiv, mod
@@ -95,12 +95,13 @@ class SlotTable:
         """Reads all slots from the file."""
         return self._read_slots(0, self.count)
 
-    def change(self, before: array[int], after: array[int]) -> None:
-        """Sets all slots to `after` where the file has `before`; it has them after `write`."""
+    def change(self, before: array[int], after: array[int], unsynced: Collection[int]) -> None:
+        """Sets all slots to `after` where the file has `before`; it has them after `write`, which
+        also writes the pages that are `unsynced`."""
         for page in range(-(-self.count // PAGE_SLOTS)):
-            first = page * PAGE_SLOTS
-            slots = after[first : first + PAGE_SLOTS]
-            if slots != before[first : first + PAGE_SLOTS]:
+            at = page * PAGE_SLOTS
+            slots = after[at : at + PAGE_SLOTS]
+            if slots != before[at : at + PAGE_SLOTS] or page in unsynced:
                 self._in_memory(set())[_slots_of(page)] = memoryview(slots)
                 self._read_pages.add(page)
                 self._changed.add(page)
@@ -156,6 +157,8 @@ _MAX_INT = 0x7FFFFFFF
 _BLOCK, _STEP = 256, 500
 #: Entries that one step of a cut reads, and slots that it writes at once.
 STEP = 8192
+#: Bytes that are written again at once.
+_AGAIN = 1 << 20
 
 
 def index_file_size(slots: int, capacity: int) -> int:
@@ -299,14 +302,17 @@ class IndexFile:
         slots and header older or newer than them. Keeps the sound entries and makes slots that fit
         them; `write_slots` writes these."""
         number = first = min(max(first, 1), self.count)
+        self._write_again(first)
         last = self._entry(first - 1)[1] if first > 1 else 0
         before = self._slots.read_all()
         table, slots = before[:], len(before)
+        unsynced = set[int]()
         for hashed, offset, seconds, previous in self._entries(first, self.count):
             is_blank = hashed == 0 and offset == 0
             if is_blank or offset < last or seconds < 0 or not 0 <= previous < number:
                 break
             table[hashed % slots] = number
+            unsynced.add(hashed % slots // PAGE_SLOTS)
             last = offset
             number += 1
         if (
@@ -318,8 +324,17 @@ class IndexFile:
                 pass
         else:
             # The entries are sound; not all of their slots were written back.
-            self._slots.change(before, table)
+            self._slots.change(before, table, unsynced)
             self._clear_behind()
+
+    def _write_again(self, first: int) -> None:
+        """Writes header and entries from number `first` on as they are read: where a sync failed,
+        the disk may lack what the system still has in memory (`Segments.write_again`)."""
+        self._write_header()
+        begin = self._entries_at + first * ENTRY_SIZE
+        end = self._entries_at + min(self.count, self._capacity) * ENTRY_SIZE
+        for at in range(begin, end, _AGAIN):
+            self._file.pwrite(self._file.pread(min(_AGAIN, end - at), at), at)
 
     def cut(self, physical_offset: int) -> Iterator[None]:
         """Drops the entries of messages at and behind a log offset, in steps between which the

@@ -176,6 +176,10 @@ class ILog(Interface):
     def peek(size: int, offset: int) -> bytes:
         """What the files have, whatever is written; not past the end of a file."""
 
+    def write_again(since: int) -> None:
+        """Makes durable what the files have from `since` on, also where a sync of the last process
+        failed."""
+
     def end_at(offset: int, *, cut: bool, since: int) -> None:
         """Ends recovery: the log ends at `offset`, behind its last sound record, and appends go on
         there. With `cut` what stands behind it is removed. Durable from `since` on."""

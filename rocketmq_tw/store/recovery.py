@@ -81,6 +81,8 @@ class Recovery:
         self._checkpoint = checkpointing.last
         self._check_body = check_body
         self._log_is_durable = False
+        #: All in front of it was synced, if the checkpoint tells.
+        self._safe = 0
         #: From here on it is read.
         self._start = 0
         self._beginnings = Beginnings(log, maker, check_body=check_body)
@@ -113,10 +115,13 @@ class Recovery:
             if self._limit is not None:
                 # The queues may have more: the last record in front of the limit must be found.
                 start = max(min(start, self._file_start(self._limit)), self._log.min_offset)
+            if not clean:
+                self._log.write_again(max(start, self._safe))
             self._scan(start, report)
         except OSError as error:
             raise DamagedStoreError(
-                f"the commit log cannot be read ({error}): it was left as it is; check the disk"
+                f"the commit log cannot be read or made durable ({error}): it was left as it is;"
+                " check the disk"
             ) from error
         self._settle(start, report)
         if report.unsaid:
@@ -138,6 +143,9 @@ class Recovery:
     def _choose_start(self, clean: bool, repaired: bool, report: RecoveryReport) -> int:
         log, queues, checkpoint = self._log, self._queues, self._checkpoint
         safe = checkpoint.safe_offset
+        is_known = log.min_offset <= safe <= log.files_end and self._starts_record(safe)
+        if is_known:
+            self._safe = safe
         gone, gone_units = self._deleted.since(checkpoint)
         may_be_empty = safe >= 0 and checkpoint.queues <= gone
         if repaired or (not len(queues) and not may_be_empty):
@@ -145,7 +153,7 @@ class Recovery:
                 f"queue files are missing or damaged: built all again from {log.min_offset}"
             )
             start = log.min_offset
-        elif log.min_offset <= safe <= log.files_end and self._starts_record(safe):
+        elif is_known:
             self._cut_queues(safe, clean)
             has_all = (
                 queues.with_files >= checkpoint.queues - gone

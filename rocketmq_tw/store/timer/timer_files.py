@@ -81,7 +81,9 @@ class TimerFiles:
             # Before anything is changed: a crash must not hide it.
             note_log_position(0)
             log_position = 0
-        self.wheel.load(since_ms)
+        self.wheel.load(since_ms, clean=clean)
+        if not clean:
+            log.write_again(log_position)
         end = self._link_from(log_position, since_ms)
         if not notes and self._leads_astray(end, since_ms):
             notes.append("slots of the timer wheel lead to places where the log has none of theirs")

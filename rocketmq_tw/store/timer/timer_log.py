@@ -95,6 +95,11 @@ class TimerLog:
         self._segments.load("mappedFileSizeTimerLog", short=short)
         self._tail = _Tail(self._segments.end, bytearray())
 
+    def write_again(self, since: int) -> None:
+        """Makes durable what the files have from `since` on, also where a sync of the last process
+        failed."""
+        self._segments.write_again(since)
+
     def scan(self, position: int) -> Iterator[tuple[int, TimerUnit]]:
         """Yields the entries in the files from `position` on, with their positions, up to the first
         place without one."""

@@ -66,8 +66,9 @@ class TimerWheel:
         """Whether the file is."""
         return self._files.exists(self._path)
 
-    def load(self, since_ms: int) -> None:
-        """Opens the file, made where it is missing, and keeps what is for `since_ms` or later.
+    def load(self, since_ms: int, *, clean: bool = True) -> None:
+        """Opens the file, made where it is missing, and keeps what is for `since_ms` or later;
+        unless the last stop was `clean` all of that is written again, as a sync may have failed.
         Raises `DamagedStoreError` for one of another size."""
         size = self.slots * SLOT_SIZE
         self._file = file = self._files.open(self._path, create=True)
@@ -84,6 +85,8 @@ class TimerWheel:
             return
         self._kept_since = 1 << 62
         self.keep_since(since_ms)
+        if not clean:
+            self._dirty.update(self._pages)
 
     def keep_since(self, since_ms: int) -> None:
         """Keeps all pages from now on that have something for `since_ms` or later; reads the whole

@@ -9,7 +9,7 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.layout import MAGIC_V1
 from rocketmq_tw.store.checkpoint import read_checkpoint, write_checkpoint
-from rocketmq_tw.store.errors import DamagedStoreError, StoreError
+from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import (
     ROOT,
@@ -396,6 +396,69 @@ def test_an_unreadable_log_is_left_alone(files: MemoryFiles) -> None:
     faulty.faults.clear()
     assert faulty.read(f"{LOG}/{0:020d}") == before
     assert bodies_of(open_store(faulty)) == bodies
+
+
+def test_what_could_not_be_synced_is_written_again(files: MemoryFiles) -> None:
+    disk = FaultyFiles(files)
+    store = open_store(disk)
+    put(store, *[make_message(b"%d" % n) for n in range(3)])
+    store.checkpoint()
+    # More than a file.
+    for n in range(3, 9):
+        store.append(make_message(b"%d" % n + bytes(1000)))
+    store.write_pending()
+    disk.faults.append(Fault("fsync", "commitlog", times=1))
+    with pytest.raises(NotWritableError):
+        store.fsync()
+    disk = FaultyFiles(files.kill())
+    store = open_store(disk)
+    readable = bodies_of(store)
+    assert len(readable) == 9
+    put(store, make_message(b"acknowledged"))
+    assert store.flushed_offset == store.end_offset
+    assert isinstance(disk.inner, MemoryFiles)
+    after = open_store(disk.inner.crash())
+    assert bodies_of(after) == [*readable, b"acknowledged"]
+    assert after.report is not None and after.report.notes == []
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_nothing_in_front_of_what_was_safe_is_written_again(
+    files: MemoryFiles, is_clean: bool
+) -> None:
+    written: list[int] = []
+
+    class Noted(FaultyFiles):
+        def check(self, operation: str, path: str) -> Fault | None:
+            if operation == "pwrite" and "commitlog" in path:
+                written.append(int(path[-20:]))
+            return super().check(operation, path)
+
+    store = open_store(files)
+    put(store, *[make_message(bytes(1000)) for _ in range(10)])
+    store.checkpoint()
+    put(store, make_message(bytes(10)))
+    if is_clean:
+        store.close()
+    open_store(Noted(files.kill()))
+    assert written == ([] if is_clean else [store.end_offset // 4096 * 4096])
+
+
+def test_an_index_that_could_not_be_synced_is_written_again(files: MemoryFiles) -> None:
+    disk = FaultyFiles(files)
+    store = open_store(disk)
+    put(store, *[make_message(keys=f"k{n}") for n in range(10)])
+    store.checkpoint()
+    put(store, *[make_message(keys=f"k{n}") for n in range(10, 20)])
+    disk.faults.append(Fault("fsync", "/index/", times=1))
+    with pytest.raises(StoreError):
+        store.checkpoint()
+    files = files.kill()
+    store = open_store(files)
+    put(store, *[make_message(keys=f"k{n}") for n in range(20, 30)])
+    store.checkpoint()
+    after = open_store(files.crash())
+    assert [len(by_key(after, "Topic", f"k{n}", 9, 0, 1 << 62)) for n in range(30)] == [1] * 30
 
 
 def test_a_checkpoint_that_says_the_middle_of_a_record_loses_nothing(files: MemoryFiles) -> None:

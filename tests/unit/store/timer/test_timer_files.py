@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.timer.timer_files import TimerFiles
@@ -18,8 +20,8 @@ ALL = 1 << 40
 class Timed:
     """Files of a timer, and what their checkpoint would say."""
 
-    def __init__(self, files: MemoryFiles | None = None, since_ms: int = START) -> None:
-        self.disk = files or MemoryFiles()
+    def __init__(self, files: IFiles | None = None, since_ms: int = START) -> None:
+        self.disk: IFiles = files or MemoryFiles()
         self.since_ms = since_ms
         self.log_position = 0
         self.timer = self._open()
@@ -42,7 +44,7 @@ class Timed:
         self.log_position = min(self.log_position, position)
 
     def again(
-        self, disk: MemoryFiles | None = None, commit_end: int = ALL, *, clean: bool = False
+        self, disk: IFiles | None = None, commit_end: int = ALL, *, clean: bool = False
     ) -> None:
         self.timer.close()
         self.disk = disk or self.disk
@@ -222,6 +224,29 @@ class TestWhatTheWheelLeadsToIsGone:
         timed.again()
         assert len(timed.notes) == 1
         assert timed.waiting() == {**THREE_SLOTS, 2: [200, 500], 9: [800]}
+
+
+@pytest.mark.parametrize("path", ["timerlog", "timerwheel"])
+def test_what_could_not_be_synced_is_written_again(path: str) -> None:
+    memory = MemoryFiles()
+    disk = FaultyFiles(memory)
+    timed = Timed(disk)
+    disk.sync_dir("/store")
+    fill(timed, 3)
+    timed.write()
+    timed.add(1, 5000)
+    disk.faults.append(Fault("fsync", path, times=1))
+    with pytest.raises(OSError):
+        timed.write()
+    memory = memory.kill()
+    timed.again(memory)
+    waiting = timed.waiting()
+    # Not in the same page of the wheel.
+    timed.add(300, 6000)
+    timed.write()
+    timed.again(memory.crash())
+    assert timed.notes == []
+    assert timed.waiting() == waiting | {300: [6000]}
 
 
 def test_the_log_of_another_file_size_is_refused(timed: Timed) -> None:
