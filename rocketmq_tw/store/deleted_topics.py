@@ -56,6 +56,8 @@ class DeletedTopics:
         self._is_new = False
         #: How often something was noted, and how much of that is durable.
         self._noted = self._synced = 0
+        #: Each note that is not durable: its place in the file, and its bytes.
+        self._unsynced: dict[int, tuple[int, bytes]] = {}
         self._latest: dict[str, int] = {}
         self._all: list[Deletion] = []
 
@@ -87,7 +89,8 @@ class DeletedTopics:
         if data:
             self._is_new = True
             self._file = self._files.open(self._path)
-            self._noted += 1
+            # Readable is also what the last process could not sync.
+            self._add_unsynced(0, data)
             self.sync()
             self.close()
         self._set(filter(None, map(_parse, data.split(b"\n"))))
@@ -105,9 +108,7 @@ class DeletedTopics:
         if kept != self._all or self._end != len(_text(kept)):
             self._set(kept)
             self.close()
-            write_atomic(self._files, self._path, _text(kept))
-            self._end = len(_text(kept))
-            self._synced = self._noted
+            self._replace(_text(kept))
 
     def forget(self, min_offset: int, checkpoint: Checkpoint) -> None:
         """Forgets the oldest deletions, of which the log, that begins at `min_offset` now, has
@@ -129,9 +130,13 @@ class DeletedTopics:
         deletions. Durable when it returns."""
         self._set([msgspec.structs.replace(one, queues=0, units=0) for one in self._all])
         self.close()
-        write_atomic(self._files, self._path, _text(self._all))
-        self._end = len(_text(self._all))
+        self._replace(_text(self._all))
+
+    def _replace(self, text: bytes) -> None:
+        write_atomic(self._files, self._path, text)
+        self._end = len(text)
         self._synced = self._noted
+        self._unsynced.clear()
 
     def note(self, deletions: list[Deletion]) -> None:
         """Notes that topics were deleted. Raises `OSError`, and then they count as not deleted,
@@ -152,12 +157,16 @@ class DeletedTopics:
             self._file.fsync()
             self.is_stale = False
             raise
+        self._add_unsynced(self._end, text)
         self._end += len(text)
         if all(one.offset >= self._latest.get(one.topic, 0) for one in deletions):
             self._all += deletions
             self._latest.update((one.topic, one.offset) for one in deletions)
         else:
             self._set([*self._all, *deletions])
+
+    def _add_unsynced(self, place: int, text: bytes) -> None:
+        self._unsynced[self._noted + 1] = place, text
         self._noted += 1
 
     def take_back(self, end_offset: int) -> None:
@@ -171,14 +180,27 @@ class DeletedTopics:
 
     def sync(self) -> None:
         """Makes all that was noted durable; raises `OSError`."""
-        file, noted = self._file, self._noted
-        if noted == self._synced or file is None:
+        noted = self._noted
+        if noted == self._synced or self._file is None:
             return
-        file.fsync()
+        notes = [(number, *note) for number, note in list(self._unsynced.items())]
+        # What a sync could not write the system has dropped, and the next one would say nothing of
+        # it: so each writes again, and to a descriptor of its own, which is told of its errors.
+        file = self._files.open(self._path)
+        try:
+            for number, place, text in notes:
+                if number <= noted:
+                    file.pwrite(text, place)
+            file.fsync()
+        finally:
+            file.close()
         if self._is_new:
             self._files.sync_dir(self._path.rpartition("/")[0])
             self._is_new = False
         self._synced = max(self._synced, noted)
+        for number, _, _ in notes:
+            if number <= noted:
+                self._unsynced.pop(number, None)
 
     def covers(self, topic: str, position: int) -> bool:
         """Returns whether the record at a log offset is of a topic that was deleted since."""

@@ -7,7 +7,7 @@ import pytest
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.checkpoint import read_checkpoint
-from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError
+from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError, NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import (
     ROOT,
@@ -148,6 +148,7 @@ def test_a_deletion_that_cannot_be_written_or_synced_is_said(files: MemoryFiles)
     disk = FaultyFiles(files)
     store = open_store(disk)
     fill(store, 0, 3)
+    store.checkpoint()
     disk.faults.append(Fault("create", "deletedtopics", times=1))
     with pytest.raises(NotWritableError, match="deletion"):
         store.remove_topics(["Topic"])
@@ -158,6 +159,50 @@ def test_a_deletion_that_cannot_be_written_or_synced_is_said(files: MemoryFiles)
         store.fsync()
     store.fsync()
     assert not store.has_unsynced_deletions
+    fill(store, 0, 3, "Other")
+    store.checkpoint()
+    assert queues_of(open_store(files.crash())) == {"Other": {0}}
+
+
+def test_a_deletion_that_could_not_be_synced_is_durable_behind_a_restart(
+    files: MemoryFiles,
+) -> None:
+    disk = FaultyFiles(files)
+    store = open_store(disk)
+    fill(store, 0, 3)
+    fill(store, 0, 3, "Other")
+    store.checkpoint()
+    disk.faults.append(Fault("fsync", "deletedtopics", times=1))
+    store.remove_topics(["Topic"])
+    with pytest.raises(NotWritableError, match="deletions"):
+        store.fsync()
+    files = files.kill()
+    # A start that has removed its queues goes no further.
+    disk = FaultyFiles(files)
+    disk.faults.append(Fault("pread", "commitlog"))
+    with pytest.raises(DamagedStoreError):
+        open_store(disk)
+    assert queues_of(open_store(files.crash())) == {"Other": {0}}
+
+
+def test_notes_that_were_lost_are_written_again_with_later_ones(files: MemoryFiles) -> None:
+    disk = FaultyFiles(files)
+    store = open_store(disk)
+    topics = [f"T{n}" for n in range(4)]
+    for topic in topics:
+        fill(store, 0, 3, topic)
+    store.checkpoint()
+    store.remove_topics(["T0"])
+    store.fsync()
+    disk.faults.append(Fault("fsync", "deletedtopics", times=2))
+    store.remove_topics(["T1"])
+    with pytest.raises(NotWritableError, match="deletions"):
+        store.fsync()
+    store.remove_topics(["T2"])
+    with pytest.raises(NotWritableError, match="deletions"):
+        store.fsync()
+    store.fsync()
+    assert queues_of(open_store(files.crash())) == {"T3": {0}}
 
 
 @pytest.mark.parametrize("seed", range(8))
