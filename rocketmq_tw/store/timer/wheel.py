@@ -95,7 +95,6 @@ class TimerWheel:
         since = max(since_ms // self.precision_ms, 1)
         if since >= self._kept_since:
             return
-        self._kept_since = self._over_until = since
         step = _READ_PAGES * _PAGE_SIZE
         for start in range(0, self.slots * SLOT_SIZE, step):
             block = self._file.pread(step, start)
@@ -108,6 +107,8 @@ class TimerWheel:
                     continue
                 if any(slot[0] >= since for slot in _SLOT.iter_unpack(page)):
                     self._pages[number] = bytearray(page)
+        # Not before: a read that fails is tried again.
+        self._kept_since = self._over_until = since
 
     def get(self, time_ms: int) -> Slot | None:
         """Returns the slot of a time; None where it never had an entry."""

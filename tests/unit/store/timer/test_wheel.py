@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.timer.wheel import SLOT_SIZE, Slot, TimerWheel
@@ -16,7 +18,7 @@ SLOTS = 1000
 START = 1_700_000_000_000
 
 
-def make(files: MemoryFiles, since_ms: int = START, precision_ms: int = 1000) -> TimerWheel:
+def make(files: IFiles, since_ms: int = START, precision_ms: int = 1000) -> TimerWheel:
     files.make_dirs("/store")
     wheel = TimerWheel(files, PATH, precision_ms, slots=SLOTS)
     wheel.load(since_ms)
@@ -39,6 +41,19 @@ def test_a_slot_has_stocks_bytes() -> None:
         "0000000065 53f105 0000000000000000 0000000000000068 00000003 00000000"
     )
     assert data.count(0) == len(data) - 6
+
+
+def test_a_read_that_fails_is_tried_again() -> None:
+    disk = FaultyFiles(MemoryFiles())
+    wheel = make(disk)
+    wheel.put(START, Slot(0, 0, 1))
+    written(wheel)
+    wheel.forget_before(START + 500_000)
+    disk.faults.append(Fault("pread", times=1))
+    with pytest.raises(OSError):
+        wheel.keep_since(START)
+    wheel.keep_since(START)
+    assert wheel.next_time(START, START + 10_000) == START
 
 
 def test_a_slot_is_found_by_any_time_of_it_and_no_other() -> None:
