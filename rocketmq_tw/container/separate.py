@@ -77,8 +77,8 @@ class BrokerRun(ProcessProtocol):
 
     transport: IProcessTransport
 
-    def __init__(self, told: Callable[[ChildReport], None], ended: Callable[[str], None]) -> None:
-        self._told = told
+    def __init__(self, report: Callable[[ChildReport], None], ended: Callable[[str], None]) -> None:
+        self._report = report
         self._ended = ended
         self._line = b""
 
@@ -104,7 +104,7 @@ class BrokerRun(ProcessProtocol):
             self.kill()
             return
         for line in lines:
-            self._told(msgspec.json.decode(line, type=ChildReport))
+            self._report(msgspec.json.decode(line, type=ChildReport))
 
     def processEnded(self, reason: Failure) -> None:
         status = "status 0" if reason.check(ProcessDone) else _status_of(reason.value)
@@ -183,7 +183,7 @@ class SupervisedBroker:
 
     def _begin(self) -> None:
         self._why = ""
-        run = BrokerRun(self._told, self._ended)
+        run = BrokerRun(self._take_report, self._ended)
         self._run = run
         try:
             self._spawn(run, self.setup)
@@ -195,7 +195,7 @@ class SupervisedBroker:
         # Where the container is gone, nobody else ends a process that does not stop.
         run.order(Orders(stop_timeout_millis=self._config.broker_stop_timeout_millis))
 
-    def _told(self, report: ChildReport) -> None:
+    def _take_report(self, report: ChildReport) -> None:
         if report.failed is not None:
             self._why = report.failed
         elif report.serves is not None:

@@ -23,8 +23,8 @@ def changed(now: Any, before: Any) -> str:
     a struct whose first field is its name, the fields that changed, by their names on the wire; of
     one that is new or goes, those that are not as by default."""
     if isinstance(now, msgspec.Struct) and type(now) is type(before):
-        return f"{_named(now)} with {_bounded(_differences(now, before)) or 'no change'}"
-    return f"{_told(now)} (was {_told(before)})"
+        return f"{_name_of(now)} with {_bounded(_differences(now, before)) or 'no change'}"
+    return f"{_shown(now)} (was {_shown(before)})"
 
 
 def said_once_made(made: Deferred[T], log: Logger, text: str, /, **told: Any) -> Deferred[T]:
@@ -48,7 +48,7 @@ def listed(entries: Iterable[str], number: int | None = None) -> str:
     return told if number <= NAMED else f"{told} and {number - NAMED} more"
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is None:
         return "not there"
     return _bounded(_entry(value) if isinstance(value, msgspec.Struct) else str(value))
@@ -60,7 +60,7 @@ def _entry(entry: msgspec.Struct) -> str:
     told = [
         f"{each.encode_name}={_plain(value)}" for each, value in values if value != _default(each)
     ]
-    return f"{_named(entry)} with {', '.join(told) or 'all as by default'}"
+    return f"{_name_of(entry)} with {', '.join(told) or 'all as by default'}"
 
 
 def _differences(now: msgspec.Struct, before: msgspec.Struct) -> str:
@@ -73,7 +73,7 @@ def _differences(now: msgspec.Struct, before: msgspec.Struct) -> str:
     )
 
 
-def _named(entry: msgspec.Struct) -> str:
+def _name_of(entry: msgspec.Struct) -> str:
     return str(getattr(entry, msgspec.structs.fields(entry)[0].name))
 
 

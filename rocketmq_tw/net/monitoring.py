@@ -131,23 +131,25 @@ class LongestDelay:
         self._clock = clock
         self._longest = 0.0
         self._expected: float | None = None
-        self._looks = PeriodicCall(clock, "measuring the reactor's delay", LOOK_SECONDS, self._look)
+        self._measuring = PeriodicCall(
+            clock, "measuring the reactor's delay", LOOK_SECONDS, self._measure
+        )
 
     def start(self) -> None:
         """Measures from now on."""
         self._expected = self._clock.seconds() + LOOK_SECONDS
-        self._looks.start()
+        self._measuring.start()
 
     def stop(self) -> None:
         """Measures no more."""
-        self._looks.stop()
+        self._measuring.stop()
 
     def take(self) -> float:
         """Returns the longest delay in seconds since this was asked last, and begins anew."""
         longest, self._longest = self._longest, 0.0
         return longest
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         now = self._clock.seconds()
         if self._expected is not None:
             self._longest = max(self._longest, now - self._expected)

@@ -35,13 +35,13 @@ class TlsContext:
         self._make = make
         self._paths = [path for path in paths if path]
         # Looked at before they are read, so that a change meanwhile is seen next time.
-        self._seen = self._look()
+        self._seen = self._file_states()
         self._options = make()
 
     def options(self) -> CertificateOptions:
         """Returns what a connection that is made now is to use. Looks at the files each time, which
         costs little beside a handshake, and reads them where they are others."""
-        seen = self._look()
+        seen = self._file_states()
         if seen != self._seen:
             self._seen = seen
             try:
@@ -55,7 +55,7 @@ class TlsContext:
                 log.info("files of TLS have changed and were read again: {p}", p=self._paths)
         return self._options
 
-    def _look(self) -> list[tuple[int, int, int] | None]:
+    def _file_states(self) -> list[tuple[int, int, int] | None]:
         return [_version(path) for path in self._paths]
 
 

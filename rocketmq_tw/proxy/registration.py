@@ -79,7 +79,7 @@ class ClientRegistration:
         self._heartbeats: dict[ProxyClient, _Heartbeat] = {}
         self._kept_bytes = 0
         #: Clients whose brokers are to be found.
-        self._looking: FewAtOnce[ProxyClient] = FewAtOnce(_AT_ONCE)
+        self._searching: FewAtOnce[ProxyClient] = FewAtOnce(_AT_ONCE)
         #: Broker name -> clients that it is to be told of.
         self._telling: defaultdict[str, FewAtOnce[ProxyClient]] = defaultdict(
             lambda: FewAtOnce(_AT_ONCE)
@@ -102,7 +102,7 @@ class ClientRegistration:
         """Does no more by itself."""
         for periodic in self._periodic:
             periodic.stop()
-        for waiting in (self._looking, *self._telling.values()):
+        for waiting in (self._searching, *self._telling.values()):
             waiting.clear()
 
     def _expire(self) -> Deferred[object]:
@@ -120,9 +120,9 @@ class ClientRegistration:
         return self._in_slices(steps())
 
     def _register(self, client: ProxyClient) -> None:
-        self._looking.add(client, lambda: Deferred.fromCoroutine(self._look(client)))
+        self._searching.add(client, lambda: Deferred.fromCoroutine(self._find_brokers_of(client)))
 
-    async def _look(self, client: ProxyClient) -> None:
+    async def _find_brokers_of(self, client: ProxyClient) -> None:
         """Has the brokers of a client's topics be told of it."""
         try:
             found = await find_brokers(self._brokers, client.topics)
@@ -192,17 +192,17 @@ class ClientRegistration:
         request = RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
         asked = self._brokers.ask(name, request, _ANSWER_SECONDS, client)
         return asked.addCallbacks(
-            self._told, self._not_told, callbackArgs=(name,), errbackArgs=(name,)
+            self._registered, self._not_registered, callbackArgs=(name,), errbackArgs=(name,)
         )
 
     def _is_here(self, client: ProxyClient) -> bool:
         return self._clients.get(client.client_id) is client
 
-    def _told(self, answer: RemotingCommand, name: str) -> None:
+    def _registered(self, answer: RemotingCommand, name: str) -> None:
         if answer.code != ResponseCode.SUCCESS:
             self.log.warn("{name} takes no client: {why}", name=name, why=answer.remark)
 
-    def _not_told(self, failure: Failure, name: str) -> None:
+    def _not_registered(self, failure: Failure, name: str) -> None:
         failure.trap(RemotingError, RequestError)
         self.log.info("{name}: {why}", name=name, why=failure.getErrorMessage())
 

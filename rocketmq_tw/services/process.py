@@ -97,7 +97,7 @@ def return_freed_memory(reactor: Any) -> bool:
     if not all(mallopt(parameter, value) == 1 for parameter, value in wanted):
         return False
     trimming = Trimming(lambda: trim(0), reactor.callInThread)
-    looks = PeriodicCall(reactor, "returning freed memory", TRIM_SECONDS, trimming.look)
+    looks = PeriodicCall(reactor, "returning freed memory", TRIM_SECONDS, trimming.trim_if_due)
     reactor.callWhenRunning(looks.start)
     return True
 
@@ -124,7 +124,7 @@ class Trimming:
         self._least = resident()
         self._is_trimming = False
 
-    def look(self) -> None:
+    def trim_if_due(self) -> None:
         """Trims the heaps where it is time; to be called again and again."""
         if self._is_trimming:
             return

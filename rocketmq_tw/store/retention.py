@@ -177,7 +177,7 @@ class Retention:
         #: What waits in files that stayed the last time.
         self._kept_for: list[str] = []
 
-    def look(self) -> tuple[DiskUsage, Pressure]:
+    def measure_disks(self) -> tuple[DiskUsage, Pressure]:
         """Finds out whether the disk is full; returns the use of the disk with the log, and how
         full the fullest is that the store is on."""
         log_disk = self._files.usage(self._log.directory)
@@ -207,7 +207,7 @@ class Retention:
         self, dispatched: int, now_ms: int, at_any_hour: bool, needs: Collection[Need]
     ) -> Removal:
         log, config = self._log, self._config
-        log_disk, pressure = self.look()
+        log_disk, pressure = self.measure_disks()
         # What queues and index have in memory only must come from the log again after a crash.
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)
         times = _last_writes(log, done, config.delete_file_batch_max)

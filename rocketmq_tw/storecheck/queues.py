@@ -276,7 +276,7 @@ class QueueCheck:
             if unit[2] != tags_code:
                 self._check_code(queue, record, offset, unit[2], tags_code)
         elif is_due or (unit is not None and unit[1]):
-            self._doubt(queue, record, offset, unit)
+            self._suspect(queue, record, offset, unit)
 
     def _is_leap(
         self, queue: CheckedQueue, record: LogRecord, offset: int, *, fits: bool, is_due: bool
@@ -291,7 +291,7 @@ class QueueCheck:
                 # The log has lost what is between.
                 self._check_gap(queue, queue.next, leap.queue_offset)
                 queue.next = offset
-                self._doubt(queue, leap, leap.queue_offset, self._unit(queue, leap.queue_offset))
+                self._suspect(queue, leap, leap.queue_offset, self._unit(queue, leap.queue_offset))
         is_far = queue.first is not None and offset > queue.next
         if fits or not is_due or not is_far or offset != record.queue_offset:
             return False
@@ -320,7 +320,7 @@ class QueueCheck:
         )  # fmt: skip
         return False
 
-    def _doubt(
+    def _suspect(
         self, queue: CheckedQueue, record: LogRecord, offset: int, unit: Unit | None
     ) -> None:
         doubt = queue.doubt

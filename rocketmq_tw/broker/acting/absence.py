@@ -51,7 +51,7 @@ class Absence(Part):
         self._membership = cluster.membership
         self._pre_online = pre_online
         self._taking_back = taking_back
-        #: When each name server listed this broker last, and when `_look` was called last; seconds.
+        #: Seconds when each name server listed this broker last, and when it was looked at last.
         self._listed_at: dict[str, float] = {}
         self._looked_at = 0.0
         self._is_asking = False
@@ -63,7 +63,9 @@ class Absence(Part):
     def periodic(self) -> Iterable[Periodic]:
         if self._pre_online.is_wanted and not self._config.enable_controller_mode:
             period = self._config.sync_broker_member_group_period / 1000
-            yield Periodic("looking whether it was away", period, self._look, (Role.MASTER,))
+            yield Periodic(
+                "looking whether it was away", period, self._check_absence, (Role.MASTER,)
+            )
 
     def ready(self, state: RoleState) -> None:
         self._looked_at = now = self._clock.seconds()
@@ -81,7 +83,7 @@ class Absence(Part):
             if self._role.is_master:
                 self._slaves.listed(frozenset(listed - {own}))
 
-    def _look(self) -> None:
+    def _check_absence(self) -> None:
         config, now = self._config, self._clock.seconds()
         # A heartbeat came before, and maybe a question.
         period = config.sync_broker_member_group_period

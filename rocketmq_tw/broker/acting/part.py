@@ -60,7 +60,7 @@ class Acting(Part):
         self.living = LivingGroup()
         self.bridge = EscapeBridge(host, brokers)
         writing.sink.sinks[Role.ACTING_MASTER] = self.bridge
-        self._looks = SharedResults(host.in_slices)
+        self._checks = SharedResults(host.in_slices)
         #: When a master said that it is about to be back, in seconds.
         self._announced_at: float | None = None
         #: Whether somebody has said since the last question that the smallest id changed.
@@ -87,7 +87,7 @@ class Acting(Part):
             self._beat,
         )
         period = config.sync_broker_member_group_period / 1000
-        yield Periodic("asking for the group", period, self.look, may_hang=True)
+        yield Periodic("asking for the group", period, self.check_group, may_hang=True)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: self.min_id_changed}
@@ -99,13 +99,13 @@ class Acting(Part):
         said = request.header(NotifyMinBrokerIdChangeRequestHeader)
         if self.is_enabled and said.broker_name in (None, self._config.broker_name):
             self._is_told = True
-            self.look()
+            self.check_group()
         return request.response()
 
-    def look(self) -> Deferred[None]:
+    def check_group(self) -> Deferred[None]:
         """Asks the name servers which brokers of the group live, and acts, or ends that, by what
         they say; never fails."""
-        looked = self._looks.get("the group", self._look)
+        looked = self._checks.get("the group", self._check_group)
         return looked.addErrback(lambda failure: log.failure("acting for the master", failure))
 
     def end_acting(self, master: IPeer) -> Deferred[None]:
@@ -118,7 +118,7 @@ class Acting(Part):
                 self._announced_at = None
 
         master.when_lost(lost)
-        return self._looks.get("the end", self._end_acting)
+        return self._checks.get("the end", self._end_acting)
 
     def metrics(self) -> Iterable[Metric]:
         if self.is_enabled:
@@ -129,18 +129,18 @@ class Acting(Part):
             self._group.beat()
 
     @inlineCallbacks
-    def _look(self) -> Generator[Deferred[Any], Any, None]:
+    def _check_group(self) -> Generator[Deferred[Any], Any, None]:
         stood_still = self._away.stood_still(self._config.sync_broker_member_group_period)
         self._away.looked()
         try:
-            yield self._look_at_group(stood_still)
+            yield self._follow_group(stood_still)
         finally:
             self._away.looked()
 
     @inlineCallbacks
-    def _look_at_group(self, stood_still: bool) -> Generator[Deferred[Any], Any, None]:
+    def _follow_group(self, stood_still: bool) -> Generator[Deferred[Any], Any, None]:
         if not self._config.enable_controller_mode:
-            yield self._stepping_down.look()
+            yield self._stepping_down.adjust_role()
         copies = self._role.copies_log
         is_told, self._is_told = self._is_told, False
         # A master wants to know too whether name servers list it, and who grants locks with it.

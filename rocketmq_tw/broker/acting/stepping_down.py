@@ -32,7 +32,7 @@ class SteppingDown:
         self._given_up: RoleState | None = None
 
     @inlineCallbacks
-    def look(self) -> Generator[Deferred[Any], Any, None]:
+    def adjust_role(self) -> Generator[Deferred[Any], Any, None]:
         """Fires once the role is the one that the disk allows; fails as `RoleChanges.change`
         does."""
         health, state = self._health, self._role.state

@@ -49,10 +49,10 @@ class Candidacy:
         self._patience_over = Alarm(clock, self._stand_full)
         self._told = ""
         self._forget = [
-            health.changed.add(self._look),
-            role.changed.add(lambda former, now: self._look()),
+            health.changed.add(self._reconsider),
+            role.changed.add(lambda former, now: self._reconsider()),
         ]
-        self._look()
+        self._reconsider()
 
     @property
     def refusal(self) -> str:
@@ -79,7 +79,7 @@ class Candidacy:
         to be it."""
         self._patience_over.cancel()
         self._stands_full = False
-        self._look()
+        self._reconsider()
 
     def failed(self, why: str) -> None:
         """Keeps the broker out of elections for a while: it was elected, and could not enter its
@@ -94,13 +94,13 @@ class Candidacy:
         )
         self._pause_over.set(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        self._look()
+        self._reconsider()
 
     def succeeded(self) -> None:
         """The broker is the master: the next failure is a first one again."""
         self._failure, self._pause = "", FIRST_PAUSE
         self._pause_over.cancel()
-        self._look()
+        self._reconsider()
 
     def stop(self) -> None:
         """Tells nobody any more."""
@@ -117,7 +117,7 @@ class Candidacy:
 
     def _try_again(self) -> None:
         self._failure = ""
-        self._look()
+        self._reconsider()
 
     @property
     def _is_only_full(self) -> bool:
@@ -135,9 +135,9 @@ class Candidacy:
                 why=self._health.cannot_lead,
             )
             self._stands_full = True
-            self._look()
+            self._reconsider()
 
-    def _look(self) -> None:
+    def _reconsider(self) -> None:
         if not self._health.cannot_lead:
             self._stands_full = False
             self._patience_over.cancel()

@@ -74,14 +74,14 @@ class HealthChecks:
 
     def start(self) -> Deferred[None]:
         """Fires once the store, which is loaded, was looked at for the first time."""
-        self._store.retention.look()
+        self._store.retention.measure_disks()
         return self._try_disk()
 
     def stop(self) -> Deferred[None]:
-        """Fires once the disk is not tried any more; `look` is not called again."""
+        """Fires once the disk is not tried any more; `check` is not called again."""
         return self._trial
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Takes in what failed last, and has the disk tried when that is due."""
         now = self._host.reactor.seconds()
         if self._trial_began is None and now >= self._next_trial:

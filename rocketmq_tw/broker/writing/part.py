@@ -150,7 +150,7 @@ class Writing(Part):
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.store_config.clean_resource_interval / 1000
         yield Periodic("the retention", seconds, self._clean)
-        yield Periodic("the look at the disk", LOOK_SECONDS, self._checks.look)
+        yield Periodic("the look at the disk", LOOK_SECONDS, self._checks.check)
         yield Periodic("timing appends", MINUTE_SECONDS, self.commit.times.begin_minute)
 
     def _clean(self) -> Deferred[Any]:

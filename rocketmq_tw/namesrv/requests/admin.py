@@ -100,7 +100,7 @@ class NamesrvAdminRequests:
         count = self._table.delete_topic(header.topic, header.cluster_name)
         for name in self._table.queues.of_topic(header.topic):
             del before[name]
-        what = changed(f"deleted topic {header.topic!r}", _told(before))
+        what = changed(f"deleted topic {header.topic!r}", _describe_queues(before))
         self._say_changed(peer, what, count)
         return request.response()
 
@@ -139,7 +139,7 @@ class NamesrvAdminRequests:
         self.log.info("{peer} {what}", peer=peer.address, what=what)
 
 
-def _told(queues: Mapping[str, QueueData]) -> str:
+def _describe_queues(queues: Mapping[str, QueueData]) -> str:
     """Says which queues a topic has on which brokers."""
     told = (
         f"{name}: {each.read_queue_nums} to read, {each.write_queue_nums} to write,"

@@ -81,7 +81,7 @@ class ClusterBrokers:
     ) -> Deferred[RemotingCommand]:
         address = self._known.address(broker_name)
         if address is None:
-            self._known.look()
+            self._known.refresh()
             return fail(ConnectError(broker_name, "no name server knows this broker"))
         connection = self._connection(broker_name, request, client)
         asked = connection.request(address, request, timeout)
@@ -162,5 +162,5 @@ class ClusterBrokers:
 
     def _not_answered(self, failure: Failure) -> Failure:
         if failure.check(RemotingError):
-            self._known.look()
+            self._known.refresh()
         return failure

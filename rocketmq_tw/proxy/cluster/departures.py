@@ -55,7 +55,7 @@ class Departures:
     def _telling(self, name: str, departure: Departure) -> Callable[[], Deferred[None]]:
         return lambda: Deferred.fromCoroutine(self._tell(name, departure))
 
-    def _told(self, name: str) -> None:
+    def _no_longer_pending(self, name: str) -> None:
         self._pending[name] -= 1
         if not self._pending[name]:
             # Brokers come and go.
@@ -63,7 +63,7 @@ class Departures:
 
     async def _tell(self, name: str, departure: Departure) -> None:
         for membership in departure.memberships:
-            self._told(name)
+            self._no_longer_pending(name)
             if self._is_over:
                 return
             if self._lanes.has_member(departure.lane, membership, name):

@@ -50,7 +50,7 @@ class KnownBrokers:
         """Asks no more."""
         self._periodic.stop()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Asks anew, as where a broker could not be reached."""
         if self._periodic.is_running:
             self._look.request()

@@ -80,7 +80,7 @@ class TopicReader:
             clock,
             "looking for the topic of proxies",
             LOOK_SECONDS,
-            lambda: Deferred.fromCoroutine(self._look()),
+            lambda: Deferred.fromCoroutine(self._find_queues()),
             may_hang=True,
         )
 
@@ -95,9 +95,9 @@ class TopicReader:
         for pause in tuple(self._pauses):
             pause.cancel()
 
-    async def _look(self) -> None:
+    async def _find_queues(self) -> None:
         try:
-            queues = await self._topic.look()
+            queues = await self._topic.find_queues()
         except RequestError as error:
             log.info("the topic of proxies: {error}", error=error)
             return

@@ -56,7 +56,7 @@ class NeighboursTopic:
         #: Broker name -> when it was asked to create the topic.
         self._created: dict[str, float] = {}
 
-    async def look(self) -> Sequence[MessageQueue]:
+    async def find_queues(self) -> Sequence[MessageQueue]:
         """Returns the queues to read. Has brokers create the topic that lack it; they are among the
         next ones. Raises `RequestError` where no name server answers."""
         route = await self._brokers.route(self._name)

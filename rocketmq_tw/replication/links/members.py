@@ -69,7 +69,7 @@ class RegisteredReplicas:
         self._is_asking = False
         self._looked_at: int | None = None
 
-    def look(self, *, for_new: bool = False) -> None:
+    def refresh(self, *, for_new: bool = False) -> None:
         """Asks for the members, unless that was done a moment ago: a shorter one ago where that is
         `for_new`, a slave that has just come."""
         now = self._now_ms()
@@ -77,7 +77,7 @@ class RegisteredReplicas:
         if self._is_asking or (self._looked_at is not None and now < self._looked_at + pause_ms):
             return
         self._is_asking, self._looked_at = True, now
-        self._ask().addCallbacks(self._told, self._failed)
+        self._ask().addCallbacks(self._take, self._failed)
 
     def places(self, host: str) -> int:
         """Returns how many members there may be at a host."""
@@ -99,7 +99,7 @@ class RegisteredReplicas:
         named = [f"{broker_id} at {host}" for broker_id, host in sorted(self._told_at)]
         return ", ".join(named[:8]) + (" ..." if len(named) > 8 else "") or "none"
 
-    def _told(self, members: Registered) -> None:
+    def _take(self, members: Registered) -> None:
         self._is_asking = False
         if members is None:
             return

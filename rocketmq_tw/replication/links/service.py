@@ -198,7 +198,7 @@ class HAService(Factory, Generic[L]):
     def doStart(self) -> None:
         super().doStart()
         self._ticker.start()
-        self._members.look()
+        self._members.refresh()
 
     def stop(self) -> Deferred[None]:
         """Waits a moment until every slave has the whole log, so that each may take over; then
@@ -331,7 +331,7 @@ class HAService(Factory, Generic[L]):
         self._logger.info("HA link with {peer} opened", peer=slave.address)
         self.judge(slave)
         if not slave.link.is_registered:
-            self._members.look(for_new=True)
+            self._members.refresh(for_new=True)
 
     def lost(self, slave: SlaveConnection[L]) -> None:
         self.slaves.remove(slave)
@@ -407,7 +407,7 @@ class HAService(Factory, Generic[L]):
     def _tick(self) -> None:
         now_ms = self._now_ms()
         if not all(slave.link.is_registered for slave in self.slaves):
-            self._members.look()
+            self._members.refresh()
         for slave in list(self.slaves):
             slave.tick(now_ms)
         self._answer(self._waiting.expired(now_ms), ResponseCode.FLUSH_SLAVE_TIMEOUT)

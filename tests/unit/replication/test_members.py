@@ -25,7 +25,7 @@ class Host(str):
 def test_a_report_looks_at_few_of_many_members() -> None:
     told = [(number, Host(f"10.0.{number >> 8}.{number & 255}")) for number in range(2000)]
     members = RegisteredReplicas(lambda: 0, lambda: succeed(told), Networks("10.66.0.0/16"))
-    members.look()
+    members.refresh()
     before = compared
     assert members.places("10.0.0.7") == 1 and members.places("10.66.0.1") == 2000
     assert members.has("10.0.0.7", 7) and not members.has("10.0.0.7", 8)

@@ -135,17 +135,17 @@ def test_memory_is_given_back_where_the_process_has_grown() -> None:
     trimming = Trimming(trim, jobs.append, lambda: size)
     for mebibytes in (101, 90, 121):
         size = mebibytes << 20
-        trimming.look()
+        trimming.trim_if_due()
     assert not jobs
     size = 122 << 20
-    trimming.look()
-    trimming.look()
+    trimming.trim_if_due()
+    trimming.trim_if_due()
     (job,) = jobs
     job()
     assert trimmed == [122]
     for mebibytes in (143, 144):
         size = mebibytes << 20
-        trimming.look()
+        trimming.trim_if_due()
     assert len(jobs) == 2
 
 

@@ -189,13 +189,13 @@ class OffsetTable(WriteBehindTable):
 
     def told_of_group(self, group: str) -> Iterator[str]:
         """Yields a text for each queue in which a group has an offset."""
-        return self._told((topic, group) for topic in self.topics_of(group))
+        return self._describe((topic, group) for topic in self.topics_of(group))
 
     def told_of_topic(self, topic: str) -> Iterator[str]:
         """Yields a text for each offset in a topic."""
-        return self._told((topic, group) for group in self.groups_of(topic))
+        return self._describe((topic, group) for group in self.groups_of(topic))
 
-    def _told(self, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    def _describe(self, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
         for topic, group in pairs:
             for queue_id, offset in self.of(group, topic).items():
                 yield f"{group} in {topic} {queue_id}: {offset}"

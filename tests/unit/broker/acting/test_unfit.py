@@ -82,16 +82,16 @@ def test_a_master_whose_return_fails_tries_again() -> None:
 
     changes.change = change
     stepping_down = SteppingDown(role, changes, membership, health)
-    stepping_down.look()
+    stepping_down.adjust_role()
     assert role.role is Role.ISOLATED
     health.cannot_write = health.cannot_lead = ""
     for _ in range(2):
         with pytest.raises(OSError, match="no descriptor"):
-            fired(stepping_down.look())
+            fired(stepping_down.adjust_role())
         assert role.role is Role.ISOLATED
-    stepping_down.look()
+    stepping_down.adjust_role()
     assert role.role is Role.MASTER
-    stepping_down.look()
+    stepping_down.adjust_role()
     assert role.role is Role.MASTER and not refusals
 
 
