@@ -193,6 +193,21 @@ def is_true(value: str | None) -> bool:
     return value is not None and value.lower() == "true"
 
 
+def is_delayed(properties: Mapping[str, str]) -> bool:
+    """Returns whether a message asks for a delay level or for a time of its own."""
+    return DELAY in properties or not properties.keys().isdisjoint(TIMER_PROPERTIES)
+
+
+def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
+    """Returns the time in ms since 1970 that a message asks for, where a delay counts from
+    `from_ms`; None where it asks for none, or its property is no number."""
+    for name, unit in ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1)):
+        if name in properties:
+            delay = number(properties[name])
+            return None if delay is None else from_ms + delay * unit
+    return number(properties.get(TIMER_DELIVER_MS))
+
+
 def waits_for_store(properties: Mapping[str, str]) -> bool:
     """Returns whether the sender wants its answer only after flush and replicas: unless `WAIT`
     denies."""

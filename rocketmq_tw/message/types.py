@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
 from rocketmq_tw.message.properties import (
-    DELAY,
     REAL_TOPIC,
     SHARDING_KEY,
-    TIMER_PROPERTIES,
     TRAN_MSG,
     TRANSFER_FLAG,
+    is_delayed,
 )
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
@@ -38,7 +37,7 @@ def message_type(properties: Mapping[str, str]) -> str:
     """Returns TRANSACTION, DELAY, FIFO or NORMAL, as a message's properties say."""
     if properties.get(TRAN_MSG) == "true":
         return TRANSACTION_TYPE
-    if DELAY in properties or any(name in properties for name in TIMER_PROPERTIES):
+    if is_delayed(properties):
         return DELAY_TYPE
     return FIFO_TYPE if SHARDING_KEY in properties else NORMAL_TYPE
 

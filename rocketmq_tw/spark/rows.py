@@ -189,8 +189,6 @@ def _milliseconds(value: Any) -> int:
     return int(value) if seconds is None else round(seconds() * 1000)
 
 
-def is_delayed(message: Message) -> bool:
+def is_kept_back(message: Message) -> bool:
     """Returns whether a broker keeps the message back, so that it cannot go in a batch."""
-    return bool(message.delay_level) or any(
-        name in message.properties for name in (names.DELAY, *names.TIMER_PROPERTIES)
-    )
+    return bool(message.delay_level) or names.is_delayed(message.properties)

@@ -23,7 +23,7 @@ from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.spark.errors import OptionError, SparkSourceError
 from rocketmq_tw.spark.options import SinkOptions
 from rocketmq_tw.spark.reading import is_passing, worker_client
-from rocketmq_tw.spark.rows import BadRow, check_columns, is_delayed, row_message
+from rocketmq_tw.spark.rows import BadRow, check_columns, is_kept_back, row_message
 from rocketmq_tw.spark.waiting import Backoff
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import RequestError
@@ -103,7 +103,7 @@ class Sender:
             raise WriteError(f"row {self._rows} of the task: {error}") from error
         self._rows += 1
         lane = (message.topic, self._queue(message))
-        if is_delayed(message) or len(message.body) >= _BATCHED_BODY:
+        if is_kept_back(message) or len(message.body) >= _BATCHED_BODY:
             self._flush(lane)
             self._send(lane, [message])
             return

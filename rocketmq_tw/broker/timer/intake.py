@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.timer.books import TimerBooks
-from rocketmq_tw.broker.timer.rules import deliver_ms, takes_timed
+from rocketmq_tw.broker.timer.rules import takes_timed
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import number, parse_properties
@@ -117,7 +117,7 @@ class TimerIntake:
         elif late:
             time_ms = slot + 1
         else:
-            time_ms = rules.exact_time(deliver_ms(properties, head.store_timestamp), slot)
+            time_ms = rules.exact_time(props.deliver_ms(properties, head.store_timestamp), slot)
         return TimerUnit(
             NOWHERE,
             DEFAULT | (ROLL if rolls else 0) | (DELETE if deletes else 0),

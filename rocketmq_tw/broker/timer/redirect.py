@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import randrange
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.timer.rules import TimerRules, deliver_ms, is_revive_topic
+from rocketmq_tw.broker.timer.rules import TimerRules, is_revive_topic
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import TIMER_TOPIC
@@ -48,7 +48,7 @@ class TimerRedirect:
                 ResponseCode.SYSTEM_ERROR,
                 "the broker keeps no messages for a time of their own: timerWheelEnable=false",
             )
-        due = deliver_ms(properties, now)
+        due = props.deliver_ms(properties, now)
         if due is None:
             raise self._illegal("its time is no number")
         if due <= now:

@@ -4,12 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import NOT_FOR_CLIENTS, TIMER_TOPIC, revive_topic
-from rocketmq_tw.message.properties import number
 from rocketmq_tw.store.timer.wheel import SLOTS
 
 #: Slots of half a round that stock keeps free.
@@ -17,16 +13,6 @@ _FREE_SLOTS = 60
 _WINDOW = SLOTS // 2 - _FREE_SLOTS
 _NOT_FOR_TIMED = NOT_FOR_CLIENTS | {TIMER_TOPIC}
 _CHECK_POINTS = revive_topic("")
-
-
-def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
-    """Returns the time in ms since 1970 that a message asks for, where a delay counts from
-    `from_ms`; None where its property is no number."""
-    for name, unit in ((props.TIMER_DELAY_SEC, 1000), (props.TIMER_DELAY_MS, 1)):
-        if name in properties:
-            delay = number(properties[name])
-            return None if delay is None else from_ms + delay * unit
-    return number(properties.get(props.TIMER_DELIVER_MS))
 
 
 def is_revive_topic(topic: str) -> bool:

@@ -164,10 +164,7 @@ def _add_optional(
         system.receipt_handle = handle
     if trace := get(props.TRACE_CONTEXT):
         system.trace_context = trace
-    delivery = props.number(get(props.TIMER_DELIVER_MS))
-    delay = props.number(get(props.TIMER_DELAY_SEC))
-    if delay is not None:
-        delivery = stored.born_timestamp + delay * 1000
+    delivery = props.deliver_ms(properties, stored.born_timestamp)
     if delivery is not None and 0 <= delivery < 253402300800000:
         system.delivery_timestamp.CopyFrom(timestamp_of(delivery))
     dead_topic, dead_id = get(props.DLQ_ORIGIN_TOPIC), get(props.DLQ_ORIGIN_MESSAGE_ID)

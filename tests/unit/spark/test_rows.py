@@ -7,7 +7,7 @@ from pyspark.sql.types import StringType, StructType
 
 from rocketmq_tw.spark.columns import SCHEMA
 from rocketmq_tw.spark.errors import OptionError
-from rocketmq_tw.spark.rows import BadRow, check_columns, is_delayed, row_message
+from rocketmq_tw.spark.rows import BadRow, check_columns, is_kept_back, row_message
 
 
 def test_all_columns() -> None:
@@ -29,7 +29,7 @@ def test_all_columns() -> None:
     assert (message.tags, message.flag) == ("red", 4)
     assert (list(message.keys), message.sharding_key, message.delay_level) == (["k1", "k2"], "s", 3)
     assert message.properties == {"a": "b", "UNIQ_KEY": "ID"}
-    assert is_delayed(message)
+    assert is_kept_back(message)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_all_columns() -> None:
 def test_timers_are_properties(column: str, value: object, name: str, text: str) -> None:
     message = row_message({"body": b"x", column: value}, "t")
     assert message.properties == {name: text}
-    assert is_delayed(message)
+    assert is_kept_back(message)
 
 
 @pytest.mark.parametrize(
