@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.files.reserve import NO_DESCRIPTOR
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.store.errors import StoreError
@@ -47,6 +48,13 @@ _CALLS = (
     "sync_dir",
     "make_dirs",
 )
+
+
+def _error_of(call: str, chance: random.Random) -> int:
+    """What a call fails with. No fsync lacks descriptors: it loses what was to be synced, which a
+    store need not expect of calls that do."""
+    error = chance.choice(_ERRORS)
+    return errno.EIO if call == "fsync" and error in NO_DESCRIPTOR else error
 
 
 class StoreLife:
@@ -112,13 +120,15 @@ class StoreLife:
         chance, disk, store = self.random, self._disk, self._store
         self._clock.now_ms += chance.randrange(2000)
         if chance.random() < 0.05:
+            call = chance.choice(_CALLS)
+            path = chance.choice(
+                ("", "commitlog", "consumequeue", "consumequeue_ext", "index", "checkpoint")
+            )
             disk.faults.append(
                 Fault(
-                    chance.choice(_CALLS),
-                    chance.choice(
-                        ("", "commitlog", "consumequeue", "consumequeue_ext", "index", "checkpoint")
-                    ),
-                    chance.choice(_ERRORS),
+                    call,
+                    path,
+                    _error_of(call, chance),
                     skip=chance.randrange(3),
                     times=chance.randrange(1, 4),
                     kept=chance.choice((None, 0, 7, 600)),
@@ -374,10 +384,11 @@ class StoreLife:
             if self.random.random() < 0.15:
                 self._disk.lose_power_at = self.random.randrange(1, 40)
             elif self.random.random() < 0.1:
+                call = self.random.choice((*_CALLS, "pread", "list"))
                 self._disk.faults.append(
                     Fault(
-                        self.random.choice((*_CALLS, "pread", "list")),
-                        error=self.random.choice(_ERRORS),
+                        call,
+                        error=_error_of(call, self.random),
                         skip=self.random.randrange(20),
                         times=1,
                     )
