@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.runtime.failures import FailuresInARow
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.slices import InSlices, all_steps
@@ -35,34 +36,6 @@ CHECKPOINT_BYTES = 64 << 20
 FILE_BYTES = 64 << 10
 
 log = Logger()
-
-
-class _Failures:
-    """Failures of one kind in a row: the first is logged with its traceback, then only how many
-    there are, each time that it is ten times as many."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._count = 0
-        self._next = 10
-
-    def failed(self, failure: Failure) -> None:
-        self._count += 1
-        if self._count == 1:
-            log.failure(self._text, failure=failure)
-        elif self._count == self._next:
-            self._next *= 10
-            log.error(
-                "{text}: {count} times in a row, the last one: {why}",
-                text=self._text,
-                count=self._count,
-                why=failure.getErrorMessage(),
-            )
-
-    def succeeded(self) -> None:
-        if self._count:
-            log.info("it works again after this {n} times: {text}", text=self._text, n=self._count)
-            self._count, self._next = 0, 10
 
 
 def _tell(flushed: Flushed, *, durable: bool) -> None:
@@ -109,8 +82,10 @@ class Flusher:
         #: Deferreds that fire once nothing is being synced and no caller waits for a sync.
         self._paused_waiters = Waiters[None]()
         self._stopped_waiters = Waiters[None]()
-        self._round_failures = _Failures("the log could not be made durable")
-        self._checkpoint_failures = _Failures("no checkpoint; the next one is tried in its time")
+        self._round_failures = FailuresInARow(log, "the log could not be made durable")
+        self._checkpoint_failures = FailuresInARow(
+            log, "no checkpoint; the next one is tried in its time"
+        )
         seconds = config.flush_interval_commit_log / 1000
         self._ticker = PeriodicCall(clock, "the periodic flush", seconds, self._tick)
 

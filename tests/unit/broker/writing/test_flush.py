@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
-from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.writing import flush
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
@@ -234,17 +233,6 @@ def test_a_log_that_cannot_be_synced_is_logged_once_and_then_counted() -> None:
     assert len(errors) == 3
     assert sum("log_failure" in event for event in errors) == 1
     assert [event["count"] for event in errors[1:]] == [10, 100]
-
-
-def test_a_sync_that_works_again_is_told() -> None:
-    failures = flush._Failures("it failed")
-    with capturedLogs() as events:
-        failures.succeeded()
-        for _ in range(3):
-            failures.failed(Failure(OSError("no")))
-        failures.succeeded()
-        failures.failed(Failure(OSError("no")))
-    assert [event["log_level"].name for event in events] == ["critical", "info", "critical"]
 
 
 QUEUES = 20

@@ -1,0 +1,37 @@
+"""Failures of one kind, which may go on for hours: not a line for each."""
+
+from __future__ import annotations
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+
+class FailuresInARow:
+    """The first one is logged with its traceback, then only how many there are, each time that it
+    is ten times as many."""
+
+    def __init__(self, log: Logger, text: str) -> None:
+        self._log = log
+        self._text = text
+        self._count = 0
+        self._next = 10
+
+    def failed(self, failure: Failure) -> None:
+        self._count += 1
+        if self._count == 1:
+            self._log.failure(self._text, failure=failure)
+        elif self._count == self._next:
+            self._next *= 10
+            self._log.error(
+                "{text}: {count} times in a row, the last one: {why}",
+                text=self._text,
+                count=self._count,
+                why=failure.getErrorMessage(),
+            )
+
+    def succeeded(self) -> None:
+        if self._count:
+            self._log.info(
+                "it works again after this {n} times: {text}", text=self._text, n=self._count
+            )
+            self._count, self._next = 0, 10
