@@ -24,6 +24,7 @@ from rocketmq_tw.raft.pending import Applied, PendingProposals
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotCheck, load_stored_snapshot
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.failures import FailuresInARow
 from rocketmq_tw.store.errors import StoreError
 
 #: Runs something that may block and fires with its result: a thread pool's, or at once.
@@ -102,6 +103,16 @@ class RaftNode:
         self._tick_alarm = Alarm(clock, self._tick)
         self._checkpoint_alarm = Alarm(clock, self._checkpoint)
         self._leaderless_alarm = Alarm(clock, self._tell_leaderless)
+        group_member = f"{config.group}/{config.raft.self_id}"
+        self._checkpoint_failures = FailuresInARow(
+            self.log, f"{group_member}: no checkpoint, which only makes the next start longer"
+        )
+        self._snapshot_failures = FailuresInARow(
+            self.log, f"{group_member}: no snapshot, so the log is kept whole until the next one"
+        )
+        self._drop_failures = FailuresInARow(
+            self.log, f"{group_member}: files that are not needed any more could not be removed"
+        )
         #: Called with (role, term) after each change.
         self.role_listeners: list[Callable[[RaftRole, int], None]] = []
         #: Called with entries that are committed and stored here, in their order, each once.
@@ -313,7 +324,7 @@ class RaftNode:
         position, self._drop_before = self._drop_before, 0
         if self._store.begin_behind(position):
             self.core.compacted()
-            self._use_disk(self._store.drop_covered, lambda: None)
+            self._try_disk(self._store.drop_covered, self._drop_failures)
 
     def _stored(self, ready: Ready) -> None:
         if ready.writes.reset is not None:
@@ -322,11 +333,43 @@ class RaftNode:
         self._finish(ready)
         self._checkpoint_soon()
 
-    def _use_disk(self, action: Callable[[], None], done: Callable[[], None]) -> None:
+    def _use_disk(
+        self,
+        action: Callable[[], None],
+        done: Callable[[], None],
+        refused: Callable[[Failure], None] | None = None,
+    ) -> None:
         """Runs `action` in a thread, then `done` on the reactor's thread; meanwhile no `Ready` is
-        taken."""
+        taken. An `OSError` is given to `refused`; without that, as with every other failure, the
+        member stops."""
+
+        def failed(failure: Failure) -> None:
+            if refused is None or failure.check(OSError) is None:
+                failure.raiseException()
+            self._disk_free(partial(refused, failure))
+
         storing = self._storing = self._run_blocking(action)
-        storing.addCallback(lambda _: self._disk_free(done)).addErrback(self._failed)
+        storing.addCallbacks(lambda _: self._disk_free(done), failed).addErrback(self._failed)
+
+    def _try_disk(
+        self,
+        action: Callable[[], None],
+        failures: FailuresInARow,
+        done: Callable[[], None] = lambda: None,
+        again: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Does the same for what the member can do without: an `OSError` is noted in `failures`,
+        and `again` is called in the place of `done`."""
+
+        def worked() -> None:
+            failures.succeeded()
+            done()
+
+        def refused(failure: Failure) -> None:
+            failures.failed(failure)
+            again()
+
+        self._use_disk(action, worked, refused)
 
     def _disk_free(self, done: Callable[[], None]) -> None:
         self._storing = None
@@ -441,8 +484,10 @@ class RaftNode:
         self._since_snapshot = 0
         data = self._machine.take_snapshot()
         meta = SnapshotMeta(place.index, place.term, place.next_pos, len(data))
-        self._use_disk(
-            partial(self._store.save_snapshot, Snapshot(meta, data)), self._snapshot_saved
+        self._try_disk(
+            partial(self._store.save_snapshot, Snapshot(meta, data)),
+            self._snapshot_failures,
+            self._snapshot_saved,
         )
 
     def _snapshot_saved(self) -> None:
@@ -450,7 +495,7 @@ class RaftNode:
         # may go.
         self._store.use_snapshot()
         self.core.compacted()
-        self._use_disk(self._store.drop_covered, lambda: None)
+        self._try_disk(self._store.drop_covered, self._drop_failures)
 
     def _checkpoint_soon(self) -> None:
         self._checkpoint_alarm.set_if_unset(self.config.checkpoint_interval_ms / 1000)
@@ -462,7 +507,11 @@ class RaftNode:
             self._checkpoint_soon()
             return
         committed = self.core.stored_commit_index
-        self._use_disk(partial(self._store.write_checkpoint, committed), lambda: None)
+        self._try_disk(
+            partial(self._store.write_checkpoint, committed),
+            self._checkpoint_failures,
+            again=self._checkpoint_soon,
+        )
         if committed < self.core.log.end_index:
             # The rest may be committed without anything more being stored.
             self._checkpoint_soon()

@@ -1,8 +1,10 @@
 """The entries of a member on disk: `data/` holds them, `index/` says where each one lies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.files.reserve import NO_DESCRIPTOR
 from rocketmq_tw.raft.core.entry import Entry, crc_fits
 from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.store.format import (
@@ -48,11 +50,28 @@ def _open(files: IFiles, directory: str, file_size: int, size_key: str, ahead: i
     return segments
 
 
+class UnsyncedError(StoreError):
+    """A sync has failed: it is not known what is on the disk, and no later sync would tell."""
+
+
+@contextmanager
+def _syncing(segments: Segments) -> Iterator[None]:
+    """Raises `UnsyncedError` in the place of an `OSError`, but that no descriptor was left: then
+    none of the files, which are open, is to blame, and the same may be done again."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_DESCRIPTOR:
+            raise
+        raise UnsyncedError(f"{segments.directory} cannot be synced: {error}") from error
+
+
 class Ledger:
     """Entries from `begin_index` to `end_index`, both -1 while there is none.
 
     Appended entries are durable after `sync`; a cut is durable on return, so that no stale entry
-    behind it can pass for a later one.
+    behind it can pass for a later one. Where any of this raises `OSError` it may be called again,
+    to do the rest; behind an `UnsyncedError` only a start can tell what there is.
     """
 
     def __init__(
@@ -149,10 +168,10 @@ class Ledger:
         if unproven:
             # Nothing in an entry without a CRC tells a torn one from a whole one; that its index
             # unit is there does, since this is written behind the synced data only.
-            self._data.sync()
+            self.sync()
         self._write_index(entries[indexed:])
         if unproven:
-            self._index.sync()
+            self.sync_index()
         if self.begin_index < 0:
             self.begin_index = entries[0].index
         self.end_index = entries[-1].index
@@ -163,9 +182,9 @@ class Ledger:
         files."""
         if self._data.starts or len(run) > 1:
             self._data.write(run, pos, durable_name=True)
-        self._data.sync()
+        self.sync()
         self._write_index(entries)
-        self._index.sync()
+        self.sync_index()
 
     def _write_index(self, entries: Sequence[Entry]) -> None:
         if not entries:
@@ -191,15 +210,20 @@ class Ledger:
             self.reset(LogBase(index, -1, self._unit(self.begin_index)[0]))
             return
         pos, size, _term = self._unit(index)
-        self._data.cut(pos + size, durable=True, keep_first=True)
-        self._index.cut((index + 1) * INDEX_UNIT_SIZE, durable=True, keep_first=True)
+        with _syncing(self._data):
+            self._data.cut(pos + size, durable=True, keep_first=True)
+        with _syncing(self._index):
+            self._index.cut((index + 1) * INDEX_UNIT_SIZE, durable=True, keep_first=True)
         self.end_index = index
         self.end_pos = pos + size
 
     def reset(self, base: LogBase) -> None:
         """Drops every entry; the next one follows `base`."""
-        self._data.clear(durable=True)
-        self._index.clear(durable=True)
+        for segments in (self._data, self._index):
+            with _syncing(segments):
+                segments.clear(durable=True)
+                # Of a removal that was not synced before.
+                segments.sync_names()
         self.begin_index = self.end_index = -1
         self.end_pos = base.next_pos
 
@@ -235,10 +259,12 @@ class Ledger:
 
     def sync(self) -> None:
         """Makes appended entries durable. The index can be had from them again."""
-        self._data.sync()
+        with _syncing(self._data):
+            self._data.sync()
 
     def sync_index(self) -> None:
-        self._index.sync()
+        with _syncing(self._index):
+            self._index.sync()
 
     def close(self) -> None:
         self.sync()

@@ -1,5 +1,7 @@
 """All files of one member, `dledger-ID/` under its store directory."""
 
+from contextlib import ExitStack
+
 from rocketmq_tw.files.atomic import settle
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.raft.core.entry import Entry
@@ -7,7 +9,7 @@ from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.store.format import COPY_AGAIN
-from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE, Ledger
+from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE, Ledger, UnsyncedError
 from rocketmq_tw.raft.store.properties import (
     LedgerCheckpoint,
     read_ledger_checkpoint,
@@ -46,17 +48,17 @@ class MemberStore:
         self._begin_behind = -1
         #: Whether all that was to be stored is: not while `store` works, nor once it has failed.
         self._is_whole = True
-        try:
+        with ExitStack() as opened:
+            opened.callback(self._lock.close)
+            self._snapshots = SnapshotFile(files, f"{directory}/snapshot")
+            opened.callback(self._snapshots.close)
             self._open(data_file_size, index_file_size, data_directory)
-        except BaseException:
-            self._lock.close()
-            raise
+            opened.pop_all()
 
     def _open(self, data_file_size: int, index_file_size: int, data_directory: str) -> None:
         files, directory = self._files, self._directory
         hard_state = read_term(files, f"{directory}/currterm")
         checkpoint = read_ledger_checkpoint(files, f"{directory}/checkpoint")
-        self._snapshots = SnapshotFile(files, f"{directory}/snapshot")
         meta = self._snapshots.meta
         covered = -1 if meta is None else meta.index
         self._ledger = Ledger(
@@ -72,7 +74,10 @@ class MemberStore:
             sound_index=checkpoint.end_index,
         )
         self.commit_index = max(covered, min(checkpoint.committed_index, self._ledger.end_index))
-        self._saved = checkpoint
+        #: What the checkpoint's file has; None where that is not known, since a write has failed.
+        self._saved: LedgerCheckpoint | None = checkpoint
+        #: What was to be written last, and the last entry that the file may vouch for.
+        self._last, self._vouched = checkpoint, checkpoint.end_index
         if hard_state is None and (self._ledger.end_index >= 0 or meta is not None):
             raise StoreError(
                 f"{directory}/currterm is missing: a vote may be forgotten; {COPY_AGAIN}"
@@ -163,20 +168,18 @@ class MemberStore:
     def _vouch_before(self, entry: Entry) -> None:
         """Has the checkpoint say nothing of `entry` and what follows it, as they are to be written
         now, and where a log begins that begins inside a file."""
-        saved, ledger = self._saved, self._ledger
+        committed, ledger = self._last.committed_index, self._ledger
         if ledger.begin_index < 0:
-            self._write_checkpoint(LedgerCheckpoint(-1, saved.committed_index, entry.pos))
-        elif saved.end_index >= entry.index:
-            self._write_checkpoint(
-                LedgerCheckpoint(entry.index - 1, saved.committed_index, ledger.begin_pos)
-            )
+            self._write_checkpoint(LedgerCheckpoint(-1, committed, entry.pos))
+        elif self._vouched >= entry.index:
+            self._write_checkpoint(LedgerCheckpoint(entry.index - 1, committed, ledger.begin_pos))
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
         """Stores a snapshot that the state machine took. Readers of log and snapshot see no change
         before `use_snapshot`."""
         self._snapshots.save(snapshot)
-        self._saved_snapshot = snapshot.meta
         self._begin_behind = self._ledger.begin_index_after_drop(snapshot.meta.index + 1)
+        self._saved_snapshot = snapshot.meta
 
     def use_snapshot(self) -> None:
         """Lets readers see the saved snapshot, and the log begin behind the files that it covers.
@@ -203,7 +206,8 @@ class MemberStore:
     def write_checkpoint(self, committed_index: int) -> None:
         """Saves how far the log is sound and committed, from where recovery starts to look. To be
         called now and then, and before `close`. Does nothing behind a `store` that failed: entries
-        may be gone that were committed, and those that seem to be there need not be durable."""
+        may be gone that were committed, and those that seem to be there need not be durable.
+        Where it raises `OSError` all is as before, but for a start that takes longer."""
         if self._is_whole:
             self._write_checkpoint(self._reached(committed_index))
 
@@ -216,13 +220,21 @@ class MemberStore:
         return LedgerCheckpoint(ledger.end_index, committed_index, ledger.begin_pos)
 
     def _write_checkpoint(self, checkpoint: LedgerCheckpoint) -> None:
-        if checkpoint != self._saved:
+        if checkpoint == self._saved:
+            return
+        try:
             self._ledger.sync_index()
-            write_ledger_checkpoint(self._files, f"{self._directory}/checkpoint", checkpoint)
-            self._saved = checkpoint
+        except UnsyncedError:
+            self._is_whole = False
+            raise
+        self._saved, self._last = None, checkpoint
+        self._vouched = max(self._vouched, checkpoint.end_index)
+        write_ledger_checkpoint(self._files, f"{self._directory}/checkpoint", checkpoint)
+        self._saved, self._vouched = checkpoint, checkpoint.end_index
 
     def close(self) -> None:
         try:
             self._ledger.close()
         finally:
+            self._snapshots.close()
             self._lock.close()

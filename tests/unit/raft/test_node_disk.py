@@ -2,12 +2,15 @@
 behind has to be what it promised, and nothing else."""
 
 from collections.abc import Callable, Sequence
-from errno import ENOSPC
+from dataclasses import replace
+from errno import EMFILE, ENOSPC, EROFS
 from random import Random
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs
 from twisted.python.failure import Failure
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
@@ -21,6 +24,7 @@ from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
 from rocketmq_tw.raft.node import RaftNode, Replicated
+from rocketmq_tw.raft.pending import Applied
 from rocketmq_tw.raft.store.member import MemberStore
 from tests.support.network import MemoryNetwork
 from tests.support.raft_store import entries_of_terms
@@ -176,3 +180,63 @@ def test_a_stop_on_a_full_disk_ends() -> None:
     lone.node.stop().addBoth(ended.append)
     assert ended == [None]
     assert open_store(files).end_index == 0
+
+
+def is_up(lone: LoneNode) -> bool:
+    """Whether a lone leader stores what it is given."""
+    done = lone.node.propose([encode_kv_command(Put("k", "v"))])[0]
+    lone.run_disk()
+    return isinstance(getattr(done, "result", None), Applied)
+
+
+def leader_with_snapshots(disk: FaultyFiles) -> LoneNode:
+    lone = LoneNode(disk, peers={"n0": PEERS["n0"]}, machine=KeyValue(), snapshot_every=12)
+    lone.run_disk()
+    assert is_up(lone)
+    return lone
+
+
+HINTS = {
+    "checkpoint": Fault("create", "checkpoint.tmp", error=EMFILE, times=12),
+    "snapshot": Fault("pwrite", "/snapshot/", error=ENOSPC, times=2),
+    "covered files": Fault("remove", "/s/data", error=EROFS, times=2),
+}
+
+
+@pytest.mark.parametrize("kind", HINTS)
+def test_a_member_goes_on_without_what_only_saves_work(kind: str) -> None:
+    files = MemoryFiles()
+    disk = FaultyFiles(files)
+    lone = leader_with_snapshots(disk)
+    fault = replace(HINTS[kind])
+    with capturedLogs() as logs:
+        disk.faults.append(fault)
+        for _ in range(200):
+            assert is_up(lone)
+            lone.clock.advance(1.5)
+            lone.run_disk()
+        assert fault.hits == fault.times
+    told = [event for event in logs if event["log_level"] >= LogLevel.error]
+    assert 0 < len(told) <= 5
+    # What had failed was made up for.
+    assert files.list("/s/snapshot")[-1] > "00000000000000000150"
+    assert files.list("/s/data")[0] > "00000000000000005120"
+    assert lone.store._saved is not None and lone.store._saved.committed_index > 190
+    assert open_store(files.crash()).commit_index > 190
+
+
+def test_a_member_whose_index_cannot_be_synced_stops() -> None:
+    """What the sync has lost is read, and a checkpoint behind it would vouch for it."""
+    files = MemoryFiles()
+    disk = FaultyFiles(files)
+    lone = leader_with_snapshots(disk)
+    failed: list[Failure] = []
+    lone.node.when_failed.addErrback(failed.append)
+    disk.faults.append(Fault("fsync", "/index/", times=1))
+    for _ in range(10):
+        lone.clock.advance(1)
+        lone.run_disk()
+    assert failed
+    before = files.read("/s/checkpoint") if files.exists("/s/checkpoint") else b""
+    lone.node.stop()
+    assert (files.read("/s/checkpoint") if before else b"") == before

@@ -340,7 +340,7 @@ def test_what_a_start_reads_outlives_a_power_loss_also_behind_a_failed_sync(body
         store = store_in(disk)
         fault = Fault("fsync", skip=skip, times=1)
         disk.faults.append(fault)
-        with suppress(OSError):
+        with suppress(OSError, StoreError):
             work(store, entries)
         if not fault.hits:
             assert skip > 20
@@ -379,7 +379,7 @@ def test_a_member_whose_log_could_not_begin_anew_starts_again(operation: str) ->
         store.write_checkpoint(19)
         fault = Fault(operation, skip=skip, times=1)
         disk.faults.append(fault)
-        with suppress(OSError):
+        with suppress(OSError, StoreError):
             store.store(ready(reset=LogBase(49, -1, 8 * FILE_SIZE)))
         if not fault.hits:
             assert skip
