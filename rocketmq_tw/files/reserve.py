@@ -16,6 +16,8 @@ from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles
 
 #: What the system says when a process, or the machine, has no descriptor left.
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+#: The same, or that the disk is full: what may pass without a restart.
+NO_ROOM = NO_DESCRIPTOR | {errno.ENOSPC, errno.EDQUOT}
 
 T = TypeVar("T")
 

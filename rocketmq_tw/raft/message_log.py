@@ -28,7 +28,10 @@ from rocketmq_tw.store.segments import Segments
 
 
 class LogGroup(Protocol):
-    """The calls on the group's member that the log needs, see `RaftNode`."""
+    """What the log needs of the group's member, see `RaftNode`."""
+
+    @property
+    def trouble(self) -> str: ...
 
     def append(self, bodies: Sequence[bytes], end_pos: int, term: int) -> None: ...
 
@@ -79,6 +82,11 @@ class RaftLog:
     def leads(self) -> bool:
         """Whether messages may be appended here."""
         return self._term is not None
+
+    @property
+    def trouble(self) -> str:
+        """Why the member stores nothing for now; empty where it does."""
+        return "" if self.group is None else self.group.trouble
 
     @property
     def member(self) -> MemberStore:

@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.files.reserve import NO_ROOM
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
@@ -46,12 +47,18 @@ class Replicated(NamedTuple):
 NOTHING = Replicated()
 #: Seconds without a leader until the log tells.
 LEADERLESS_SECONDS = 10.0
+#: Seconds until a member stores again what it found no room for.
+ROOM_SECONDS = 1.0
 
 
 class RaftNode:
     """Runs a member's core: feeds it and carries out its `Ready`. Everything runs on the reactor's
     thread except the storing of a `Ready`: while that lasts no other one is taken, so all that
-    comes meanwhile is stored together."""
+    comes meanwhile is stored together.
+
+    Where the disk is full, or no descriptor is left, the member keeps its `Ready` and is, for the
+    others, as one that cannot be reached: it leads no more, and answers nothing that it has not
+    stored. It goes on once it could store that `Ready`."""
 
     log = Logger()
 
@@ -98,7 +105,13 @@ class RaftNode:
         self._drop_before = 0
         self._running = False
         self._storing: Deferred[None] | None = None
+        #: What found no room; the member stands aside until it is stored.
+        self._unstored: Ready | None = None
+        #: Why that is; empty while all is stored.
+        self.trouble = ""
+        self._stands = True
         self._in_pump = False
+        self._room_alarm = Alarm(clock, self._store_again)
         self._wake_alarm = Alarm(clock, self._pump)
         self._tick_alarm = Alarm(clock, self._tick)
         self._checkpoint_alarm = Alarm(clock, self._checkpoint)
@@ -137,6 +150,7 @@ class RaftNode:
         """Ends; fires when the files are closed."""
         self._running = False
         for alarm in (
+            self._room_alarm,
             self._wake_alarm,
             self._tick_alarm,
             self._checkpoint_alarm,
@@ -208,7 +222,8 @@ class RaftNode:
 
     def stand(self, stands: bool) -> None:
         """Lets this member lead its group, or no longer: then it votes only."""
-        self.core.stand(stands)
+        self._stands = stands
+        self.core.stand(stands and self._unstored is None)
         self._wake()
 
     def drop_files_before(self, position: int) -> None:
@@ -271,6 +286,8 @@ class RaftNode:
     def _check_running(self) -> None:
         if not self._running:
             raise Refused(Code.NOT_LEADER, "this member does not run")
+        if self._unstored is not None:
+            raise Refused(Code.DISK_FULL, f"this member waits for room: {self.trouble}")
 
     # The loop
 
@@ -296,14 +313,16 @@ class RaftNode:
             self._failed(Failure())
         finally:
             self._in_pump = False
-        if self._storing is None:
+        if self._storing is None and self._unstored is None:
             self._schedule_tick()
 
     def _drain(self) -> None:
         while self._running and self._storing is None:
-            if self._drop_before:
+            if self._drop_before and self._may_drop:
                 self._drop_files()
                 continue
+            if self._unstored is not None:
+                break
             ready = self.core.ready()
             if ready is None:
                 self._maybe_snapshot()
@@ -318,15 +337,72 @@ class RaftNode:
                     self._wake()
                     break
                 continue
-            self._use_disk(partial(self._store.store, ready), partial(self._stored, ready))
+            self._store_ready(ready)
+
+    @property
+    def _may_drop(self) -> bool:
+        """Whether the log's begin may move: not where a cut is half done."""
+        writes = None if self._unstored is None else self._unstored.writes
+        return writes is None or (writes.reset is None and writes.truncate_after is None)
 
     def _drop_files(self) -> None:
         position, self._drop_before = self._drop_before, 0
         if self._store.begin_behind(position):
             self.core.compacted()
-            self._try_disk(self._store.drop_covered, self._drop_failures)
+            # It may be the room that this member waits for.
+            self._try_disk(self._store.drop_covered, self._drop_failures, self._store_again)
+
+    def _store_ready(self, ready: Ready) -> None:
+        self._use_disk(
+            partial(self._store.store, ready),
+            partial(self._stored, ready),
+            partial(self._not_stored, ready),
+        )
+
+    def _not_stored(self, ready: Ready, failure: Failure) -> None:
+        if getattr(failure.value, "errno", None) not in NO_ROOM:
+            failure.raiseException()
+        if self._unstored is None:
+            self._stand_aside(ready, failure)
+        self._room_alarm.set(ROOM_SECONDS)
+
+    def _stand_aside(self, ready: Ready, failure: Failure) -> None:
+        """Takes no part in the group before `ready` is stored."""
+        self.log.error(
+            "{group}/{member}: takes no part in its group before it can store again, which is"
+            " tried every {seconds} s: {why}",
+            group=self.config.group,
+            member=self.core.config.self_id,
+            seconds=ROOM_SECONDS,
+            why=failure.getErrorMessage(),
+        )
+        self._unstored, self.trouble = ready, failure.getErrorMessage()
+        # Out of date once it could be sent.
+        ready.messages.clear()
+        led = self.is_leader
+        self.core.stand(False)
+        self._fail_all(lambda: Refused(Code.DISK_FULL, f"no room: {self.trouble}"))
+        if led:
+            # The core tells it with its next `Ready`, and there is none as long as this lasts.
+            self._role_changed(self.core.role)
+
+    def _store_again(self) -> None:
+        if self._unstored is not None and self._running and self._storing is None:
+            self._store_ready(self._unstored)
+
+    def _go_on(self) -> None:
+        self.log.info(
+            "{group}/{member}: stores again, and takes part in its group",
+            group=self.config.group,
+            member=self.core.config.self_id,
+        )
+        self._unstored, self.trouble = None, ""
+        self._room_alarm.cancel()
+        self.core.stand(self._stands)
 
     def _stored(self, ready: Ready) -> None:
+        if self._unstored is not None:
+            self._go_on()
         if ready.writes.reset is not None:
             for listener in self.restart_listeners:
                 listener(ready.writes.reset)
@@ -463,7 +539,7 @@ class RaftNode:
         self._calls.call(message).addCallback(self._step_response)
 
     def _step_response(self, response: m.RaftMessage) -> None:
-        if not self._running:
+        if not self._running or self._unstored is not None:
             return
         try:
             self.core.step(response, self._now_ms())
@@ -503,7 +579,7 @@ class RaftNode:
     def _checkpoint(self) -> None:
         if not self._running:
             return
-        if self._storing is not None:
+        if self._storing is not None or self._unstored is not None:
             self._checkpoint_soon()
             return
         committed = self.core.stored_commit_index

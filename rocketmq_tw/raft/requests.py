@@ -149,7 +149,9 @@ class DLedgerRequests:
         peer: IPeer,
     ) -> DLedgerBody:
         """Makes the body of a refusal; it repeats the request's fields as stock does."""
-        self._warn(code, peer, error.code.name, str(error))
+        # A member without room tells that once, and others ask it again and again.
+        if error.code is not Code.DISK_FULL:
+            self._warn(code, peer, error.code.name, str(error))
         body = body or DLedgerBody()
         return RESPONSE_BODIES[code](
             group=body.group,

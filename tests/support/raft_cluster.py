@@ -3,14 +3,16 @@
 Times are microseconds of the simulation; members have clocks of their own that run fast or slow.
 """
 
+import errno
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 
 import msgspec
 
-from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.files.reserve import NO_ROOM
 from rocketmq_tw.raft.core.codes import RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.messages import RaftMessage
@@ -18,10 +20,18 @@ from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.store.errors import StoreError
 from tests.support.raft_history import Operation, check_linearizable
 from tests.support.raft_invariants import Invariants, Violation
 
 MS = 1000
+_NO_ROOM = (
+    ("create", errno.ENOSPC),
+    ("create", errno.EMFILE),
+    ("pwrite", errno.ENOSPC),
+    ("pwrite", errno.EDQUOT),
+    ("sync_dir", errno.ENFILE),
+)
 
 
 class Faults(msgspec.Struct, kw_only=True):
@@ -37,6 +47,9 @@ class Faults(msgspec.Struct, kw_only=True):
     transfers: float = 0.0
     clock_skew: float = 0.0
     snapshot_every: int = 0
+    #: That a storing finds a full disk or no descriptor, and that a sync fails in one.
+    no_room: float = 0.0
+    failed_syncs: float = 0.0
 
     @classmethod
     def from_seed(cls, random: Random) -> "Faults":
@@ -71,6 +84,8 @@ class SimMember:
         self.up = False
         self.stored_term = 0
         self.busy: Ready | None = None
+        #: Whether it found no room for `busy`.
+        self.is_aside = False
         self.tick_at = 0
 
     def start(self) -> None:
@@ -79,6 +94,7 @@ class SimMember:
         self.life += 1
         self.up = True
         self.busy = None
+        self.is_aside = False
         self.disk = FaultyFiles(self.files)
         self.store = MemberStore(self.disk, "/s", cluster.data_file_size, cluster.index_file_size)
         self.core = RaftCore(
@@ -110,6 +126,7 @@ class SimMember:
         self.life += 1
         if cluster.checkpoints.random() < 0.5:
             self.write_checkpoint()
+        self.disk.faults.clear()
         if self.busy is not None and cluster.random.random() < 0.7:
             self.disk.lose_power_at = self.disk.changes + 1 + cluster.random.randrange(12)
             try:
@@ -120,14 +137,17 @@ class SimMember:
         self.files = self.files.crash(seed)
 
     def run(self, action: Callable[[], None]) -> None:
-        """Lets the core do something, then does what it wants done."""
+        """Lets the core do something, then does what it wants done; nothing while it found no
+        room, as a node."""
+        if self.is_aside:
+            return
         action()
         self.cluster.invariants.check_step(self.id, self.core)
         self.pump()
 
     def pump(self) -> None:
         cluster, core = self.cluster, self.core
-        while self.busy is None:
+        while self.up and self.busy is None:
             ready = core.ready()
             cluster.invariants.check_step(self.id, core)
             if ready is None:
@@ -139,20 +159,60 @@ class SimMember:
                 delay = cluster.random.randrange(cluster.faults.max_disk_ms * MS)
                 cluster.at(delay, self, self._stored)
             else:
-                self._finish(ready)
-        self._schedule_tick()
+                self._store(ready)
+        if self.up and not self.is_aside:
+            self._schedule_tick()
 
     def _stored(self) -> None:
         ready = self.busy
         assert ready is not None
         self.busy = None
+        self._store(ready)
+        if self.up and not self.is_aside:
+            self.pump()
+
+    def _store(self, ready: Ready) -> None:
+        """What a node does: the same again where there was no room, nothing any more where the
+        disk fails."""
+        if ready.must_store:
+            self.cluster.spoil(self.disk)
+            try:
+                self.store.store(ready)
+            except (OSError, StoreError) as error:
+                if getattr(error, "errno", None) in NO_ROOM:
+                    self._stand_aside(ready)
+                else:
+                    self._fail()
+                return
+            if self.is_aside:
+                self.is_aside = False
+                self.core.stand(True)
         self._finish(ready)
-        self.pump()
+
+    def _stand_aside(self, ready: Ready) -> None:
+        cluster = self.cluster
+        if not self.is_aside:
+            cluster.note(f"{self.id} finds no room")
+            self.is_aside = True
+            ready.messages.clear()
+            self.core.stand(False)
+            self._fail_all()
+        self.busy = ready
+        cluster.at(cluster.room.randrange(1, 300 * MS), self, self._stored)
+
+    def _fail(self) -> None:
+        """The process ends, and is started again; its machine goes on."""
+        cluster = self.cluster
+        cluster.note(f"{self.id} fails")
+        self.up = False
+        self.life += 1
+        self.write_checkpoint()
+        self.files = self.files.kill()
+        cluster.at(cluster.room.randrange(400 * MS), None, cluster._start(self))
 
     def _finish(self, ready: Ready) -> None:
         cluster, core = self.cluster, self.core
         if ready.must_store:
-            self.store.store(ready)
             if ready.hard_state is not None:
                 self.stored_term = ready.hard_state.term
             cluster.invariants.check_stored(self.id, core, ready)
@@ -201,15 +261,27 @@ class SimMember:
         self.since_snapshot = 0
         data = self.machine.take_snapshot()
         meta = SnapshotMeta(place.index, place.term, place.next_pos, len(data))
-        self.store.save_snapshot(Snapshot(meta, data))
-        self.store.use_snapshot()
-        core.compacted()
-        self.store.drop_covered()
-        self.write_checkpoint()
+        snapshot = Snapshot(meta, data)
+        if self._do_without(lambda: self.store.save_snapshot(snapshot)):
+            self.store.use_snapshot()
+            core.compacted()
+            self._do_without(self.store.drop_covered)
+            self.write_checkpoint()
 
     def write_checkpoint(self) -> None:
         """As a node does now and then, and at its end."""
-        self.store.write_checkpoint(self.core.stored_commit_index)
+        self._do_without(lambda: self.store.write_checkpoint(self.core.stored_commit_index))
+
+    def _do_without(self, action: Callable[[], None]) -> bool:
+        """Whether it worked; where not the member goes on, unless a sync was lost."""
+        try:
+            action()
+        except OSError:
+            return False
+        except StoreError:
+            self._fail()
+            return False
+        return True
 
     def _schedule_tick(self) -> None:
         due = int(self.core.next_deadline() * MS / self.rate) + MS
@@ -233,6 +305,8 @@ class SimCluster:
         self.random = Random(seed)
         #: When checkpoints are written, which changes nothing else in a run.
         self.checkpoints = Random(seed + 1)
+        #: When disks fail, the same way.
+        self.room = Random(seed + 2)
         self.faults = Faults.from_seed(self.random) if faults is None else faults
         count = members or self.random.choice((3, 3, 5))
         names = tuple(f"n{number}" for number in range(count))
@@ -269,6 +343,16 @@ class SimCluster:
         self.members = {name: SimMember(name, self) for name in names}
         for member in self.members.values():
             self.at(self.random.randrange(50 * MS), None, self._start(member))
+
+    def spoil(self, disk: FaultyFiles) -> None:
+        """Lets a call on the disk fail, now and then, that is to store something now."""
+        room, faults = self.room, self.faults
+        if faults.no_room and room.random() < faults.no_room:
+            operation, error = room.choice(_NO_ROOM)
+            skip, times, kept = room.randrange(6), room.randrange(1, 4), room.randrange(60)
+            disk.faults = [Fault(operation, error=error, skip=skip, times=times, kept=kept)]
+        elif faults.failed_syncs and room.random() < faults.failed_syncs:
+            disk.faults = [Fault("fsync", "/s/", skip=room.randrange(3), times=1)]
 
     def note(self, text: str) -> None:
         if self.trace is not None:
@@ -392,7 +476,12 @@ class SimCluster:
             crashes=0.0,
             partitions=0.0,
             transfers=0.0,
+            no_room=0.0,
+            failed_syncs=0.0,
         )
+        for member in self.members.values():
+            if member.up:
+                member.disk.faults.clear()
         self._islands = dict.fromkeys(self._islands, 0)
         for member in self.members.values():
             self._start(member)()

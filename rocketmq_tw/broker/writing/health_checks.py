@@ -15,6 +15,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
+from rocketmq_tw.raft.message_log import RaftLog
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.probing import try_to_open, try_to_write
 
@@ -54,6 +55,7 @@ class HealthChecks:
         commit: Commit,
         flusher: Flusher,
         dispatcher: Dispatcher,
+        group_log: RaftLog | None = None,
     ) -> None:
         self._host = host
         self._role = role
@@ -61,6 +63,7 @@ class HealthChecks:
         self._commit = commit
         self._flusher = flusher
         self._dispatcher = dispatcher
+        self._group_log = group_log
         self.health = Health()
         self._found = _Trial()
         #: When the trial that is under way began, and when the next one is due.
@@ -105,6 +108,7 @@ class HealthChecks:
             troubles={
                 "disk": self._found.trouble or hangs,
                 "log": self._commit.failure,
+                "group": "" if self._group_log is None else self._group_log.trouble,
                 "sync": self._flusher.failure,
                 "queues": self._dispatcher.failure,
                 "files": self._files_failure,

@@ -74,7 +74,13 @@ class Writing(Part):
             gather=host.listener.gather,
         )
         self._checks = HealthChecks(
-            host, role, self.store, self.commit, self.flusher, self.dispatcher
+            host,
+            role,
+            self.store,
+            self.commit,
+            self.flusher,
+            self.dispatcher,
+            self.group_log,
         )
         self.health = self._checks.health
         #: For all messages that the broker makes itself.

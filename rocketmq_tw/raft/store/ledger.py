@@ -180,7 +180,7 @@ class Ledger:
     def _roll(self, pos: int, run: list[bytes], entries: Sequence[Entry]) -> None:
         """Ends a data file. It is synced with its index, since recovery relies on all but the last
         files."""
-        if self._data.starts or len(run) > 1:
+        if self._data.has(self._data.start_of(pos)) or len(run) > 1:
             self._data.write(run, pos, durable_name=True)
         self.sync()
         self._write_index(entries)
@@ -204,10 +204,10 @@ class Ledger:
 
     def truncate_after(self, index: int) -> None:
         """Cuts all entries behind `index`; durable on return."""
-        if index >= self.end_index:
+        if index >= self.end_index >= 0:
             return
-        if index < self.begin_index:
-            self.reset(LogBase(index, -1, self._unit(self.begin_index)[0]))
+        if index < self.begin_index or self.begin_index < 0:
+            self.reset(LogBase(index, -1, self.begin_pos))
             return
         pos, size, _term = self._unit(index)
         with _syncing(self._data):
@@ -219,13 +219,16 @@ class Ledger:
 
     def reset(self, base: LogBase) -> None:
         """Drops every entry; the next one follows `base`."""
-        for segments in (self._data, self._index):
-            with _syncing(segments):
-                segments.clear(durable=True)
-                # Of a removal that was not synced before.
-                segments.sync_names()
+        self._clear(self._data)
         self.begin_index = self.end_index = -1
         self.end_pos = base.next_pos
+        self._clear(self._index)
+
+    def _clear(self, segments: Segments) -> None:
+        with _syncing(segments):
+            segments.clear(durable=True)
+            # Where it was called before, the last removal may not be durable.
+            segments.sync_names()
 
     def begin_index_after_drop(self, index: int) -> int:
         """Returns the first entry once the data files with only entries before `index` are gone;

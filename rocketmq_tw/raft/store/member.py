@@ -1,6 +1,6 @@
 """All files of one member, `dledger-ID/` under its store directory."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from rocketmq_tw.files.atomic import settle
 from rocketmq_tw.files.interface import IFile, IFiles
@@ -142,7 +142,8 @@ class MemberStore:
 
     def store(self, ready: Ready) -> None:
         """Carries out step 1 of a `Ready`: everything is on stable storage on return. Where it
-        raises, no checkpoint is written any more."""
+        raises `OSError` since there was no room, or no descriptor left, it may be called again with
+        the same `Ready`; until that has worked no checkpoint is written."""
         self._is_whole = False
         if ready.hard_state is not None:
             write_term(self._files, f"{self._directory}/currterm", ready.hard_state)
@@ -150,7 +151,9 @@ class MemberStore:
         if ready.snapshot is not None:
             self._snapshots.save(ready.snapshot)
             self._snapshots.use(ready.snapshot.meta)
-            self._snapshots.drop_others()
+            with suppress(OSError):
+                # They go with the next snapshot.
+                self._snapshots.drop_others()
         writes = ready.writes
         if writes.reset is not None:
             # Entries that were committed here go: recovery must not miss them if it stops midway.
@@ -161,7 +164,9 @@ class MemberStore:
             self._ledger.truncate_after(writes.truncate_after)
         if writes.entries:
             self._vouch_before(writes.entries[0])
-            self._ledger.append(writes.entries)
+            # Where this is done again, they may be there and not be synced.
+            if self._ledger.end_index < writes.entries[0].index:
+                self._ledger.append(writes.entries)
             self._ledger.sync()
         self._is_whole = True
 

@@ -1,11 +1,16 @@
 """A thousand runs of a group in trouble. More of them: tools/raft_campaign.py."""
 
-import pytest
+from random import Random
 
-from tests.support.raft_cluster import SimCluster, simulate
+import pytest
+from msgspec.structs import replace
+
+from tests.support.raft_cluster import Faults, SimCluster, simulate
 
 SEEDS = 1000
 CHUNK = 50
+#: As many once more with disks that fail.
+FAILING_SEEDS = 300
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -14,6 +19,18 @@ def test_no_promise_is_broken(first: int) -> None:
     # Runs in which nothing happens would show nothing.
     assert sum(outcome.answered for outcome in outcomes) > 20 * CHUNK
     assert sum(outcome.terms for outcome in outcomes) > CHUNK
+
+
+@pytest.mark.parametrize("first", range(0, FAILING_SEEDS, CHUNK))
+def test_no_promise_is_broken_where_disks_fill_up_and_syncs_fail(first: int) -> None:
+    outcomes = [
+        simulate(
+            seed,
+            faults=replace(Faults.from_seed(Random(seed)), no_room=0.03, failed_syncs=0.02),
+        )
+        for seed in range(first, first + CHUNK)
+    ]
+    assert sum(outcome.answered for outcome in outcomes) > 10 * CHUNK
 
 
 def test_the_seeds_have_every_kind_of_trouble() -> None:

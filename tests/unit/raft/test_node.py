@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator
+from errno import ENOSPC
 from typing import Any
 
 import pytest
@@ -394,6 +395,37 @@ def test_a_member_whose_disk_fails_answers_no_more(group: Any) -> None:
         node.propose([b"{}"])
     group.nodes.pop(leader)
     assert group.elect() != leader
+
+
+@pytest.mark.parametrize("without_room", [1, 2, 3])
+def test_a_group_goes_on_with_the_members_that_have_room(group: Any, without_room: int) -> None:
+    former = group.elect()
+    done = outcome(group.nodes[former].propose([encode_kv_command(Put("a", "kept"))])[0])
+    group.run_until(lambda: done)
+    full = [former, *(member for member in group.nodes if member != former)][:without_room]
+    for member in full:
+        group.disks[member].faults.append(Fault("pwrite", "/data/", error=ENOSPC))
+    lost = outcome(group.nodes[former].propose([encode_kv_command(Put("a", "perhaps"))])[0])
+    group.run_until(lambda: lost)
+    assert lost[0].check(Refused)
+    if without_room == 1:
+        # Before the patience of the followers is over they have another leader.
+        assert group.run_until(lambda: any(node.is_leader for node in group.nodes.values())) < 10
+        (leader,) = [node for node in group.nodes.values() if node.is_leader]
+        done = outcome(leader.propose([encode_kv_command(Put("b", "later"))])[0])
+        group.run_until(lambda: done)
+        assert done[0].index > 1
+    else:
+        group.run(20)
+    for member in full:
+        group.disks[member].faults.clear()
+    group.run_until(lambda: group.leader() and not any(n.trouble for n in group.nodes.values()))
+    done = outcome(group.leader().propose([encode_kv_command(Put("c", "last"))])[0])
+    group.run_until(lambda: done)
+    group.run(3)
+    values = [machine.values for machine in group.machines.values()]
+    assert values[0]["a"] in ("kept", "perhaps") and values[0]["c"] == "last"
+    assert values == [values[0]] * 3 and ("b" in values[0]) == (without_room == 1)
 
 
 def test_what_is_no_command_changes_nothing(group: Any) -> None:

@@ -2,13 +2,14 @@
 behind has to be what it promised, and nothing else."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from errno import EMFILE, ENOSPC, EROFS
+from errno import EMFILE, ENFILE, ENOSPC, EROFS
 from random import Random
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs
 from twisted.python.failure import Failure
@@ -16,7 +17,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import PushKind
+from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole, Refused
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.log import LogWrites
@@ -82,7 +83,8 @@ class LoneNode:
         """A request of n1, which leads; the answers so far."""
         answers: list[Any] = []
         fields = {"source": "n1", "target": "n0", "term": 2} | fields
-        self.node.answer(lambda token: message_type(**fields, rpc=token)).addBoth(answers.append)
+        answered = maybeDeferred(self.node.answer, lambda token: message_type(**fields, rpc=token))
+        answered.addBoth(answers.append)
         return answers
 
     def push(self, kind: PushKind, entries: Sequence[Entry], commit_index: int) -> list[Any]:
@@ -223,6 +225,116 @@ def test_a_member_goes_on_without_what_only_saves_work(kind: str) -> None:
     assert files.list("/s/data")[0] > "00000000000000005120"
     assert lone.store._saved is not None and lone.store._saved.committed_index > 190
     assert open_store(files.crash()).commit_index > 190
+
+
+NO_ROOM = {
+    "entries": Fault("pwrite", "/s/data/", error=ENOSPC),
+    "a new file": Fault("create", "/s/data/", error=EMFILE),
+    "term and vote": Fault("create", "currterm.tmp", error=EMFILE),
+    "the name of term and vote": Fault("sync_dir", "/s", error=ENFILE),
+}
+
+
+@pytest.mark.parametrize("kind", NO_ROOM)
+def test_a_lone_member_goes_on_once_there_is_room(kind: str) -> None:
+    files = MemoryFiles()
+    disk = FaultyFiles(files)
+    lone = LoneNode(disk, peers={"n0": PEERS["n0"]}, machine=KeyValue())
+    lone.run_disk()
+    node, roles = lone.node, list[RaftRole]()
+    node.role_listeners.append(lambda role, term: roles.append(role))
+    kept = node.propose([encode_kv_command(Put("k", "kept"))])[0]
+    lone.run_disk()
+    assert kept.result.index == 0
+    disk.faults.append(replace(NO_ROOM[kind]))
+    outcomes: list[Any] = []
+    with capturedLogs() as logs:
+        for _ in range(100):
+            with suppress(Refused):
+                node.propose([bytes(300)])[0].addBoth(outcomes.append)
+            if "term" in kind:
+                node.stand(False)
+                node.core.election.increase_term_at_once = True
+                node.stand(True)
+            lone.run_disk()
+            lone.clock.advance(0.3)
+    assert node.trouble and not node.is_leader and roles == [RaftRole.CANDIDATE]
+    assert all(isinstance(one, Failure) or one.index > 0 for one in outcomes)
+    # That it stands aside, and that nobody leads.
+    assert len([event for event in logs if event["log_level"] >= LogLevel.warn]) == 2
+    assert open_store(files.crash()).hard_state == lone.store.hard_state
+    disk.faults.clear()
+    for _ in range(20):
+        lone.clock.advance(0.3)
+        lone.run_disk()
+    assert not node.trouble and is_up(lone)
+    after = open_store(files.crash())
+    assert after.end_index == node.core.log.end_index
+    assert after.hard_state.term == node.core.term
+
+
+def test_a_member_without_room_promises_nothing() -> None:
+    """Neither its vote nor that it has an entry, whatever it is asked, and as long as that lasts
+    what it is asked takes no memory."""
+    files = MemoryFiles()
+    stored(files, OLD[:1])
+    disk = FaultyFiles(files)
+    lone = LoneNode(disk)
+    lone.follow()
+    lone.push(PushKind.COMPARE, NEW[:1], -1)
+    lone.run_disk()
+    disk.faults.append(Fault("pwrite", "/s/data/", error=ENOSPC))
+    answers = lone.push(PushKind.APPEND, NEW[1:], 3)
+    for _ in range(100):
+        lone.run_disk()
+        answers += lone.push(PushKind.APPEND, NEW[1:], 3)
+        answers += lone.hear(m.VoteRequest, term=3, end_index=9, end_term=2)
+        answers += lone.hear(m.HeartbeatRequest, term=2)
+        lone.clock.advance(0.2)
+    assert len(answers) == 301 and not lone.node._answers
+    assert {answer.value.code for answer in answers} == {Code.DISK_FULL}
+    assert lone.store.end_index == 0 and lone.node.core.stored_commit_index <= 0
+    assert not lone.node.core._state.outbox
+    disk.faults.clear()
+    lone.clock.advance(1)
+    lone.run_disk()
+    answers = lone.push(PushKind.APPEND, NEW[1:], 3) or lone.hear(m.HeartbeatRequest)
+    lone.run_disk()
+    assert lone.store.end_index == 3 and answers[0].code is Code.SUCCESS
+
+
+def test_files_that_go_make_room() -> None:
+    files = MemoryFiles()
+    disk = FaultyFiles(files)
+    lone = LoneNode(disk, peers={"n0": PEERS["n0"]})
+    lone.run_disk()
+    for _ in range(8):
+        lone.node.propose([bytes(200)])
+        lone.run_disk()
+    disk.faults.append(Fault("pwrite", "/s/data/", error=ENOSPC))
+    lone.node.propose([bytes(200)])
+    lone.run_disk()
+    assert lone.node.trouble
+    disk.before_change = lambda: files.exists(f"/s/data/{0:020d}") or disk.faults.clear()
+    lone.node.drop_files_before(2 * FILE_SIZE)
+    lone.run_disk()
+    assert not lone.node.trouble and files.list("/s/data")[0] == f"{2 * FILE_SIZE:020d}"
+
+
+def test_a_member_without_room_can_be_stopped() -> None:
+    files = MemoryFiles()
+    disk = FaultyFiles(files)
+    lone = LoneNode(disk, peers={"n0": PEERS["n0"]})
+    lone.run_disk()
+    disk.faults.append(Fault("pwrite", "/s/data/", error=ENOSPC))
+    refused: list[Any] = []
+    lone.node.propose([bytes(200)])[0].addErrback(refused.append)
+    lone.run_disk()
+    assert refused and lone.node.trouble
+    ended: list[Any] = []
+    lone.node.stop().addBoth(ended.append)
+    assert ended == [None] and not lone.clock.getDelayedCalls()
+    assert open_store(files).end_index == -1
 
 
 def test_a_member_whose_index_cannot_be_synced_stops() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOSPC
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.store.format import decode_entry, encode_header, encode_index
+from rocketmq_tw.raft.store.ledger import UnsyncedError
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.store.errors import StoreError
 from tests.support.raft_store import entries_of_terms
@@ -411,6 +413,68 @@ def operations(files: MemoryFiles) -> Iterator[Ready]:
     meta = SnapshotMeta(40, 5, 2000, 3)
     yield ready(reset=meta.base, snapshot=Snapshot(meta, b"abc"))
     yield ready([Entry(41, 5, 2048, b"z")], hard=HardState(6, "n2"))
+
+
+NO_ROOM_AT = [
+    (operation, error)
+    for operation, errors in {
+        "make_dirs": (ENOSPC, EDQUOT),
+        "create": (ENOSPC, EDQUOT, EMFILE, ENFILE),
+        "open": (EMFILE,),
+        "pwrite": (ENOSPC, EDQUOT),
+        "sync_dir": (EMFILE, ENFILE),
+    }.items()
+    for error in errors
+]
+
+
+@pytest.mark.parametrize(("operation", "error"), NO_ROOM_AT)
+def test_what_found_no_room_is_stored_by_the_same_call_later(operation: str, error: int) -> None:
+    skip, refused = 0, 0
+    while True:
+        files = MemoryFiles()
+        disk = FaultyFiles(files)
+        store = store_in(disk)
+        fault = Fault(operation, error=error, skip=skip, times=2, kept=37)
+        disk.faults.append(fault)
+        done: list[Ready] = []
+        for one in operations(files):
+            for _ in range(3):
+                try:
+                    store.store(one)
+                except OSError:
+                    refused += 1
+                    # The process may end at any time meanwhile.
+                    check_promises(store_in(files.kill()), done)
+                    store.write_checkpoint(0)
+                else:
+                    break
+            done.append(one)
+            check_promises(store_in(files.crash()), done)
+            check_promises(store_in(files.kill()), done)
+        disk.faults.clear()
+        assert read_all(store)[-1].index == 41
+        store.write_checkpoint(41)
+        store.close()
+        assert read_all(store_in(files.crash()))[-1].index == 41
+        if not fault.hits:
+            break
+        skip += 1
+    assert refused >= skip
+
+
+@pytest.mark.parametrize("error", [ENOSPC, EDQUOT, EIO])
+def test_a_sync_that_failed_is_not_done_again(error: int) -> None:
+    """Its pages count as written now, whatever the reason was."""
+    files = MemoryFiles()
+    entries = filled(files)
+    disk = FaultyFiles(files)
+    store = store_in(disk)
+    for path in ("/data/", "/index/"):
+        disk.faults = [Fault("fsync", path, error=error, times=1)]
+        with pytest.raises(UnsyncedError, match="cannot be synced"):
+            store.store(ready(truncate_after=9))
+    assert entries
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])

@@ -73,6 +73,33 @@ def test_a_leader_whose_disk_fails_leads_no_more(fault: Fault) -> None:
     assert bodies[0] == b"kept" and b"goes on" in bodies
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [Fault("pwrite", "/data/", errno.ENOSPC), Fault("create", "/dledger-", errno.EMFILE)],
+    ids=lambda fault: f"{fault.operation} {fault.error}",
+)
+def test_a_leader_that_found_no_room_is_a_member_again_once_there_is(fault: Fault) -> None:
+    group = Spoiled(mapped_file_size_commit_log=8192, max_message_size=4096)
+    group.send(b"kept")
+    former = group.name_of(group.master())
+    group.disks[former].faults = [Fault(fault.operation, fault.path, fault.error)]
+    for _ in range(4):
+        group.ask_to_store(group.brokers[former], bytes(3000))
+    group.goes_on_without(former)
+    assert group.node(group.brokers[former]).trouble
+    group.disks[former].faults.clear()
+    group.run(15)
+    group.settle()
+    figures = {metric.name: metric.value for metric in group.brokers[former].broker.metrics()}
+    assert figures["rocketmq_broker_stands_for_election"] == 1
+    assert figures["rocketmq_storage_writable"] == 1
+    bodies = group.bodies()
+    assert b"goes on" in bodies[former] and all(one == bodies[former] for one in bodies.values())
+    # The group needs it now.
+    group.kill(next(member for member in IDS if member not in (former, *group.masters)))
+    group.send(b"with it")
+
+
 def test_who_could_not_lead_is_not_elected() -> None:
     group = Spoiled()
     group.send(b"kept")
