@@ -71,6 +71,12 @@ class Faults(msgspec.Struct, kw_only=True):
         )
 
 
+def failing_disks(seed: int) -> Faults:
+    """The faults of a seed, and disks that are full now and then or lose what is synced."""
+    faults = Faults.from_seed(Random(seed))
+    return msgspec.structs.replace(faults, no_room=0.03, failed_syncs=0.03)
+
+
 class SimMember:
     """One member: its core while it is up, its disk always."""
 

@@ -1,11 +1,8 @@
 """A thousand runs of a group in trouble. More of them: tools/raft_campaign.py."""
 
-from random import Random
-
 import pytest
-from msgspec.structs import replace
 
-from tests.support.raft_cluster import Faults, SimCluster, simulate
+from tests.support.raft_cluster import SimCluster, failing_disks, simulate
 
 SEEDS = 1000
 CHUNK = 50
@@ -23,13 +20,8 @@ def test_no_promise_is_broken(first: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, FAILING_SEEDS, CHUNK))
 def test_no_promise_is_broken_where_disks_fill_up_and_syncs_fail(first: int) -> None:
-    outcomes = [
-        simulate(
-            seed,
-            faults=replace(Faults.from_seed(Random(seed)), no_room=0.03, failed_syncs=0.02),
-        )
-        for seed in range(first, first + CHUNK)
-    ]
+    seeds = range(first, first + CHUNK)
+    outcomes = [simulate(seed, faults=failing_disks(seed)) for seed in seeds]
     assert sum(outcome.answered for outcome in outcomes) > 10 * CHUNK
 
 

@@ -7,9 +7,16 @@ import pytest
 from rocketmq_tw.raft.core import election, follower, heartbeat, log, replication
 from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.member_state import MemberState
+from rocketmq_tw.raft.store import recovery
 from rocketmq_tw.raft.store.ledger import Ledger
 from rocketmq_tw.store.segments import Segments
-from tests.support.raft_cluster import Faults, SimCluster, SimMember, simulate
+from tests.support.raft_cluster import (
+    Faults,
+    SimCluster,
+    SimMember,
+    failing_disks,
+    simulate,
+)
 from tests.support.raft_history import Operation
 from tests.support.raft_invariants import Violation
 
@@ -101,6 +108,15 @@ def test_a_missing_rule_is_noticed(leave_out: Patch, monkeypatch: pytest.MonkeyP
     with pytest.raises(Violation, match="seed"):
         for seed in (FOUND_BY.get(leave_out, 0), *range(400)):
             simulate(seed)
+
+
+def test_a_start_that_takes_what_it_reads_for_durable_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recovery, "_write_again", lambda segments, since, end: None)
+    with pytest.raises(Violation, match="seed"):
+        for seed in range(400):
+            simulate(seed, faults=failing_disks(seed))
 
 
 def read_from_an_old_leader() -> Operation:

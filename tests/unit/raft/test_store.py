@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOSPC
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from rocketmq_tw.files.faulty import Fault, FaultyFile, FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.core.entry import Entry, place
 from rocketmq_tw.raft.core.log import LogBase, LogWrites
@@ -297,25 +296,6 @@ def test_an_installed_snapshot_starts_the_log_inside_a_file() -> None:
     assert entries[0] not in more
 
 
-class LosingFile(FaultyFile):
-    def fsync(self) -> None:
-        try:
-            super().fsync()
-        except OSError:
-            node: Any = getattr(self._inner, "_node")  # noqa: B009
-            node.unsynced = [change for change in node.unsynced if change[0] is None]
-            raise
-
-
-class LosingFiles(FaultyFiles):
-    """Where an fsync fails its bytes are read on, and no later fsync writes them, as on Linux."""
-
-    def open(self, path: str, *, create: bool = False) -> FaultyFile:
-        file = super().open(path, create=create)
-        file.__class__ = LosingFile
-        return file
-
-
 def work(store: MemberStore, entries: list[Entry]) -> None:
     """Entries up to 24, of which those from 10 on take the place of others."""
     store.store(ready(entries[:10], hard=HardState(1, "n0")))
@@ -338,7 +318,7 @@ def test_what_a_start_reads_outlives_a_power_loss_also_behind_a_failed_sync(body
     skip = 0
     while True:
         files = MemoryFiles()
-        disk = LosingFiles(files)
+        disk = FaultyFiles(files)
         store = store_in(disk)
         fault = Fault("fsync", skip=skip, times=1)
         disk.faults.append(fault)
