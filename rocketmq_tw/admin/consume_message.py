@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Mapping, Sequence
 
+import attrs
 import rich_click as click
-from twisted.internet.task import deferLater
 
 from rocketmq_tw.admin.brokers import known_route
+from rocketmq_tw.admin.following import Follower
 from rocketmq_tw.admin.message_reading import (
     TOOLS_GROUP,
     Moment,
@@ -18,21 +19,23 @@ from rocketmq_tw.admin.message_reading import (
     messages_report,
     read_span,
 )
-from rocketmq_tw.admin.output import Report
-from rocketmq_tw.admin.tool import Servers, Tool, warn
+from rocketmq_tw.admin.message_template import MessageTemplate, read_template
+from rocketmq_tw.admin.output import Column, Listing, Report, Row
+from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.admin.topic import topic_option
-from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.message.names import check_group
-from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import RequestError
 
 #: Messages that are shown by default, as in stock.
 _COUNT = 128
-#: Seconds until queues that had nothing new are looked at again.
-_IDLE_SECONDS = 0.5
+_STARTS = (
+    Column("Broker", "brokerName"),
+    Column("Queue", "queueId"),
+    Column("From offset", "offset"),
+)
 
 
 @click.command("consumeMessage")
@@ -61,6 +64,11 @@ _IDLE_SECONDS = 0.5
     "--follow", is_flag=True,
     help="Show messages that come from now on, or from -s or -o on, until Ctrl-C.",
 )  # fmt: skip
+@click.option(
+    "--format", "template", metavar="TEXT", callback=read_template,
+    help="A line for each message, with fields as {topic} {queue} {offset} {keys} {tags} {body}"
+    " {properties.NAME}; a wrong one is told with the list of all.",
+)  # fmt: skip
 @click.pass_obj
 def consume_message(
     tool: Tool,
@@ -73,6 +81,7 @@ def consume_message(
     end_ms: int | None,
     count: int | None,
     follow: bool,
+    template: MessageTemplate | None,
 ) -> None:
     """Shows messages of a topic, the oldest ones of each queue first; nothing is consumed."""
     if queue_id is not None and broker is None:
@@ -83,37 +92,45 @@ def consume_message(
         raise click.UsageError("-s is after -e: give the earlier time as -s")
     if follow and end_ms is not None:
         raise click.UsageError("--follow goes on until Ctrl-C: leave -e out")
+    if template is not None and tool.given.output in ("json", "yaml"):
+        raise click.UsageError(
+            f"--format is a line of text: leave --output {tool.given.output} out"
+        )
     try:
         check_group(group)
     except RequestError as error:
         raise click.UsageError(error.remark) from error
     span = Span(offset or 0, begin_ms, end_ms)
 
+    def in_lines(report: Report, rows: Sequence[Row]) -> Report:
+        if template is None:
+            return report
+        return attrs.evolve(report, formatted=[template.line(row) for row in rows])
+
     async def show_coming(servers: Servers) -> None:
-        reader = servers.reader(group)
         await known_route(servers, topic)
-        queues = choose(await reader.queues(topic), topic, broker, queue_id)
-        offsets = {queue: await _start(reader, queue, offset, begin_ms) for queue in queues}
+        follower = Follower(
+            servers, servers.reader(group), topic,
+            broker=broker, queue_id=queue_id, offset=offset, begin_ms=begin_ms,
+        )  # fmt: skip
+        await follower.start()
+        if tool.dry_run:
+            tool.show(_plan(topic, follower.offsets))
+            return
         shown = 0
-        async for message in _coming(servers, reader, offsets):
-            if not span.starts_after(message):
-                row = message_row(message)
-                tool.show(Report(row, lines=[message_line(row)]))
-                shown += 1
-                if shown == count:
-                    return
+        async for message in follower.messages():
+            row = message_row(message)
+            tool.show(in_lines(Report(row, lines=[message_line(row)]), [row]))
+            shown += 1
+            if shown == count:
+                return
 
     async def work(servers: Servers) -> Report:
         reader = servers.reader(group)
         await known_route(servers, topic)
         queues = choose(await reader.queues(topic), topic, broker, queue_id)
-        messages: list[ReceivedMessage] = []
-        for queue in queues:
-            async for message in read_span(reader, queue, span):
-                if len(messages) == (count or _COUNT):
-                    return messages_report(messages)
-                messages.append(message)
-        return messages_report(messages)
+        report = messages_report(await _oldest(reader, queues, span, count or _COUNT))
+        return in_lines(report, report.data["messages"])
 
     if follow:
         tool.run(show_coming)
@@ -121,36 +138,23 @@ def consume_message(
         tool.report(work)
 
 
-async def _start(
-    reader: QueuePuller, queue: MessageQueue, offset: int | None, begin_ms: int | None
-) -> int:
-    """Returns where a queue is followed from: its end, if nothing else is said."""
-    if offset is not None:
-        return offset
-    if begin_ms is None:
-        return await reader.max_offset(queue)
-    # Stock 4.9 may answer the one before or after the first that is wanted.
-    return max(await reader.min_offset(queue), await reader.search_offset(queue, begin_ms) - 1)
+async def _oldest(
+    reader: QueuePuller, queues: Sequence[MessageQueue], span: Span, most: int
+) -> list[ReceivedMessage]:
+    found: list[ReceivedMessage] = []
+    for queue in queues:
+        async for message in read_span(reader, queue, span):
+            if len(found) == most:
+                return found
+            found.append(message)
+    return found
 
 
-async def _coming(
-    servers: Servers, reader: QueuePuller, offsets: dict[MessageQueue, int]
-) -> AsyncIterator[ReceivedMessage]:
-    """Yields messages as they come into queues, from offsets on; goes on when a broker is back."""
-    away = ""
-    while True:
-        idle = True
-        for queue, offset in list(offsets.items()):
-            try:
-                pulled = await reader.pull(queue, offset)
-            except (ClientError, RemotingError) as error:
-                if str(error) != away:
-                    away = str(error)
-                    warn(away)
-                continue
-            offsets[queue] = pulled.next_offset
-            idle = idle and not pulled.messages
-            for message in pulled.messages:
-                yield message
-        if idle:
-            await deferLater(servers.reactor, _IDLE_SECONDS)
+def _plan(topic: str, offsets: Mapping[MessageQueue, int]) -> Report:
+    rows = [
+        {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
+        for queue, offset in sorted(offsets.items())
+    ]
+    line = f"nothing is changed; messages of {topic} would be shown from there on as they come"
+    value = {"dryRun": True, "complete": True, "requests": [], "topic": topic, "queues": rows}
+    return Report(value, [Listing(_STARTS, rows)], ["", line])

@@ -29,6 +29,8 @@ UTF_8 = "utf-8"
 #: Messages that a query is to find at most, as in stock.
 MOST = 64
 JAVA_MAX_LONG = 2**63 - 1
+#: What stands for a body that is no text.
+NO_TEXT = "(no text, see --output json)"
 _PULL_AT_ONCE = 32
 #: Characters of a body that a table shows; JSON has it whole.
 _BODY_SHOWN = 200
@@ -44,23 +46,30 @@ def check_charset(context: click.Context, option: click.Parameter, name: str) ->
         raise click.BadParameter(f"{name!r} is no charset that is known: give UTF-8") from error
 
 
-def choose(
-    queues: Sequence[MessageQueue], topic: str, broker: str | None, queue_id: int | None
+def chosen(
+    queues: Sequence[MessageQueue], broker: str | None, queue_id: int | None
 ) -> list[MessageQueue]:
-    """Returns the queues that the options name; ends the command where there is none."""
-    chosen = [
+    """Returns the queues that the options name."""
+    return [
         queue
         for queue in queues
         if broker in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
     ]
-    if not chosen:
+
+
+def choose(
+    queues: Sequence[MessageQueue], topic: str, broker: str | None, queue_id: int | None
+) -> list[MessageQueue]:
+    """Returns the queues that the options name; ends the command where there is none."""
+    found = chosen(queues, broker, queue_id)
+    if not found:
         counts: dict[str, int] = {}
         for queue in queues:
             counts[queue.broker_name] = counts.get(queue.broker_name, 0) + 1
         known = ", ".join(f"0-{count - 1} of {name}" for name, count in sorted(counts.items()))
         wanted = f"queue at {broker}" if queue_id is None else f"queue {queue_id} of {broker}"
         fail(f"topic {topic} has no {wanted}; it has: {known or 'no queues'}")
-    return chosen
+    return found
 
 
 class Moment(click.ParamType):
@@ -131,7 +140,7 @@ async def read_span(
 
 def _short(body: str | None) -> str:
     if body is None:
-        return "(no text, see --output json)"
+        return NO_TEXT
     if len(body) <= _BODY_SHOWN:
         return plain(body)
     return f"{plain(body[:_BODY_SHOWN])}... ({len(body)} characters)"

@@ -78,15 +78,21 @@ class Listing:
 
 @attrs.frozen
 class Report:
-    """What a command prints: `data` as JSON, or the listings and the lines beneath them as text."""
+    """What a command prints: `data` as JSON, or the listings and the lines beneath them as text.
+    Where it was told how, the `formatted` lines in place of all that; they are escaped already."""
 
     data: Any
     listings: Sequence[Listing] = ()
     lines: Sequence[str] = ()
+    formatted: Sequence[str] | None = None
 
 
 def show(report: Report, form: str | None) -> None:
     """Prints a report as a table, the default, or as `form` says."""
+    if report.formatted is not None:
+        for line in report.formatted:
+            click.echo(line)
+        return
     match form:
         case "json":
             show_json(report)

@@ -44,8 +44,8 @@ def show_repeatedly(
     needs_names: bool = True,
 ) -> None:
     """Shows what `look` finds, every `interval` seconds where that is given, up to `rounds` times
-    where those are, else as any report."""
-    if interval is None:
+    where those are, else as any report; a plan once."""
+    if interval is None or tool.dry_run:
         tool.report(look, needs_names=needs_names)
         return
     seconds = interval

@@ -198,9 +198,10 @@ class Tool:
         show(report, self.settings.output)
 
     def report(self, work: Work[Report], *, needs_names: bool = True) -> None:
-        """Runs `work` and shows what it found, again and again where that is wanted."""
-        if self.watch is None:
-            self.show(self.run(work, needs_names=needs_names))
+        """Runs `work` and shows what it found, again and again where that is wanted; a plan
+        once."""
+        if self.watch is None or self.dry_run:
+            self.show(self._run(self._planned(work) if self.dry_run else work, needs_names))
             return
         from rocketmq_tw.admin.planning import OnlyLooks
         from rocketmq_tw.admin.repeating import look_again

@@ -247,6 +247,14 @@ def test_a_plan_of_looking_looks(world) -> None:
     assert world.rmqadmin("topicList --dry-run").out == world.rmqadmin("topicList").out
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["topicList --watch 1", "clusterList -i 1", "startMonitoring", "clusterRT -c DefaultCluster"],
+)
+def test_a_plan_is_shown_once(world, command: str) -> None:
+    assert world.rmqadmin(f"{command} --dry-run").status == 0
+
+
 # Questions
 
 #: Calls that destroy something or end a service.

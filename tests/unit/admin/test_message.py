@@ -1,12 +1,19 @@
 import io
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.message_reading import Moment
+from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.wire.bodies.queues import MessageQueue
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode
 from tests.unit.admin.conftest import World
 
 
@@ -250,3 +257,127 @@ def test_messages_are_shown_as_they_come(world) -> None:
     outcome = world.rmqadmin(f"consumeMessage -t T --follow -s {since} -c 4")
     assert len(outcome.out.splitlines()) == 4
     assert "leave -e out" in world.rmqadmin("consumeMessage -t T --follow -e 0").err
+
+
+def late(world, seconds: float, work: Callable[[], Deferred[Any]]) -> None:
+    """Does it while a command runs."""
+    world.reactor.callLater(seconds, work)
+
+
+def producer_of(world) -> Producer:
+    session = Session(world.reactor, world.names, remoting=world.network.client())
+    return Producer(world.reactor, world.names, "p", session=session)
+
+
+def test_queues_and_brokers_that_come_later_are_followed(world, monkeypatch) -> None:
+    monkeypatch.setattr("rocketmq_tw.admin.following.wall_clock_ms", world.now_ms)
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateTopic -t T -b 10.0.0.2:10911 -r 1 -w 1")
+    admin = AdminClient(world.reactor, world.names, remoting=world.network.client())
+    wide = TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)
+    for address in world.hosts:
+        late(world, 1, lambda address=address: admin.update_topic(address, wide))
+    for name in world.brokers:
+        queue = MessageQueue(topic="T", broker_name=name, queue_id=1)
+        late(world, 2, lambda queue=queue: producer_of(world).send(Message("T", b"x"), queue=queue))
+    outcome = world.rmqadmin(
+        "consumeMessage -t T --follow -c 2 --format", "{broker} {queue} {body}"
+    )
+    assert sorted(outcome.out.splitlines()) == ["broker-a 1 x", "broker-b 1 x"]
+
+
+def test_a_broker_that_was_away_shows_what_is_new(world, monkeypatch) -> None:
+    """What it has of old is not shown when it is there again."""
+    monkeypatch.setattr("rocketmq_tw.admin.following.wall_clock_ms", world.now_ms)
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateTopic -t T -c DefaultCluster -r 1 -w 1")
+    send(world, "-p", "old", "-b", "broker-b", "-i", "0")
+    world.reactor.advance(1)
+    route = world.name_server.handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC]
+    begin = world.reactor.seconds()
+
+    def without_b(request, peer):
+        answer = route(request, peer)
+        if world.reactor.seconds() < begin + 1:
+            answer.body = answer.body.replace(b"broker-b", b"broker-a")
+        return answer
+
+    world.network.serve(
+        world.names,
+        {**world.name_server.handlers, RequestCode.GET_ROUTEINFO_BY_TOPIC: without_b},
+    )
+    queue = MessageQueue(topic="T", broker_name="broker-b", queue_id=0)
+    late(world, 2, lambda: producer_of(world).send(Message("T", b"new"), queue=queue))
+    outcome = world.rmqadmin("consumeMessage -t T --follow -c 1 --format", "{body}")
+    assert outcome.out == "new\n"
+
+
+def test_one_broker_that_is_down_keeps_no_other_from_being_followed(world) -> None:
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateTopic -t T -c DefaultCluster -r 1 -w 1")
+    world.network.stop("10.0.0.3:10911")
+    queue = MessageQueue(topic="T", broker_name="broker-a", queue_id=0)
+    late(world, 1, lambda: producer_of(world).send(Message("T", b"x"), queue=queue))
+    outcome = world.rmqadmin("consumeMessage -t T --follow -c 1 --format", "{body}")
+    assert outcome.out == "x\n"
+    assert outcome.err.startswith("rmqadmin: 10.0.0.3:10911: ")
+
+
+def test_a_plan_of_following_ends(world) -> None:
+    world.rmqadmin("updateTopic -t T -c DefaultCluster -r 2 -w 2")
+    send(world, "-p", "x", "-b", "broker-a", "-i", "1")
+    outcome = world.rmqadmin("consumeMessage -t T --follow --dry-run")
+    assert outcome.lines[2:] == [
+        ["broker-a", "0", "0"],
+        ["broker-a", "1", "1"],
+        [
+            "nothing",
+            "is",
+            "changed;",
+            "messages",
+            "of",
+            "T",
+            "would",
+            "be",
+            "shown",
+            "from",
+            "there",
+            "on",
+            "as",
+            "they",
+            "come",
+        ],
+    ]
+    plan = world.rmqadmin("consumeMessage -t T --follow --dry-run --output json").json
+    assert (plan["dryRun"], plan["complete"], plan["requests"]) == (True, True, [])
+
+
+def test_a_line_for_each_message_as_a_template_has_it(world) -> None:
+    sent = send(
+        world, "-p", "a\x1b[2J\nb", "-k", "k1 k2", "-c", "tag", "-b", "broker-a", "-i", "2",
+        "--property", "shop=7\t8",
+    )  # fmt: skip
+    for template, line in (
+        ("{topic}/{queue}@{offset}", "T/2@0"),
+        ("{{{tags}}}\t{keys}|{body}", "{tag}\tk1 k2|a\\x1b[2J\\nb"),
+        ("{properties.shop}-{properties.none}-{retries}", "7\\t8--0"),
+        ("{id} {offsetId}", f"{sent['messageId']} {sent['offsetMessageId']}"),
+        ("no field", "no field"),
+    ):
+        assert world.rmqadmin("consumeMessage -t T --format", template).out == f"{line}\n"
+    properties = json.loads(world.rmqadmin("consumeMessage -t T --format", "{properties}").out)
+    assert properties["KEYS"] == "k1 k2"
+
+
+def test_a_wrong_template_is_told_with_all_fields(world) -> None:
+    for template, said in (
+        ("{nix}", "{nix} is no field; there are: topic, broker, queue, offset, id,"),
+        ("{}", "{} is no field"),
+        ("{properties.}", "body, properties.NAME"),
+        ("{body", "{ stands alone: {{ and }} are braces in the line"),
+    ):
+        outcome = world.rmqadmin("consumeMessage -t T --format", template)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert said in outcome.err
+    outcome = world.rmqadmin("consumeMessage -t T --format {body} --output json")
+    assert "leave --output json out" in outcome.err

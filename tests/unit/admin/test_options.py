@@ -34,7 +34,7 @@ OURS = COMMON | {"-y"}
 #: Options of our own.
 MORE = {
     "clusterRT": {"--rounds"},
-    "consumeMessage": {"--follow"},
+    "consumeMessage": {"--follow", "--format"},
     "sendMessage": {"--body-file", "--lines", "--property"},
     "startMonitoring": {"--interval", "--rounds"},
 }
