@@ -125,6 +125,10 @@ async def on_each(targets: Iterable[str], change: Callable[[str], Deferred[Any]]
 
 def unfinished(error: Exception, done: Iterable[str]) -> str:
     """Makes the text for a change that was made on some brokers only."""
-    reason = explain(error)
-    so_far = ", ".join(done)
-    return f"{reason}; done before that: {so_far}" if so_far else reason
+    return so_far(explain(error), done)
+
+
+def so_far(reason: str, done: Iterable[str]) -> str:
+    """Adds to the reason of an end where the change was made before it."""
+    before = ", ".join(done)
+    return f"{reason}; done before that: {before}" if before else reason

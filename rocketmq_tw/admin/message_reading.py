@@ -29,6 +29,8 @@ UTF_8 = "utf-8"
 #: Messages that a query is to find at most, as in stock.
 MOST = 64
 JAVA_MAX_LONG = 2**63 - 1
+#: The time that stands for the end of each queue.
+END = -1
 #: What stands for a body that is no text.
 NO_TEXT = "(no text, see --output json)"
 _PULL_AT_ONCE = 32
@@ -73,19 +75,19 @@ def choose(
 
 
 class Moment(click.ParamType):
-    """Milliseconds since 1970, or the local time as yyyy-MM-dd#HH:mm:ss:SSS; not after now, which
-    `now` may be written as with `takes_now`."""
+    """Milliseconds since 1970, or the local time as yyyy-MM-dd#HH:mm:ss:SSS; not after now. With
+    `takes_end` also `now`, and `END`."""
 
     name = "TIME"
 
-    def __init__(self, *, takes_now: bool = False) -> None:
-        self._takes_now = takes_now
+    def __init__(self, *, takes_end: bool = False) -> None:
+        self._takes_end = takes_end
 
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> int:
         text = str(value).strip()
-        if self._takes_now and text == "now":
+        if self._takes_end and text == "now":
             return wall_clock_ms()
         found = _moment(text)
         try:
@@ -95,10 +97,17 @@ class Moment(click.ParamType):
             else:
                 timestamp = int(text)
         except (ValueError, OverflowError):
-            self.fail(f"{text!r}: give milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
+            self.fail(f"{text!r}: {self._forms}")
+        if self._takes_end and timestamp == END:
+            return END
         if not 0 <= timestamp <= wall_clock_ms():
-            self.fail(f"{text!r} is not between 1970 and now")
+            self.fail(f"{text!r} is not between 1970 and now: {self._forms}")
         return timestamp
+
+    @property
+    def _forms(self) -> str:
+        forms = "give milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS"
+        return f"{forms}, or now, or {END} for each queue's end" if self._takes_end else forms
 
 
 @attrs.frozen

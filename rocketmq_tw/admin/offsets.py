@@ -3,26 +3,25 @@ goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import brokers_of, on_each
+from rocketmq_tw.admin.brokers import brokers_of, on_each, so_far, unfinished
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint, is_of_users
-from rocketmq_tw.admin.message_reading import Moment
+from rocketmq_tw.admin.message_reading import END, Moment
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.options import SWITCH, ask_first, check_broker, yes_option
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import ResponseCode
-
-#: The time that stands for the end of each queue.
-END = -1
 
 _QUEUES = (
     Column("Broker", "brokerName"),
@@ -31,8 +30,8 @@ _QUEUES = (
 )
 
 _time_option = click.option(
-    "-s", "--timestamp", "moment", required=True, type=Moment(takes_now=True),
-    help="Messages stored from then on come again.",
+    "-s", "--timestamp", "moment", required=True, type=Moment(takes_end=True),
+    help=f"Messages stored from then on come again; now, or {END} for each queue's end.",
 )  # fmt: skip
 _force_option = click.option(
     "-f", "--force", **SWITCH, default=True, show_default=True,
@@ -79,19 +78,13 @@ def reset_offset(
         raise click.UsageError("-o is about one queue: name that with -q")
     if broker is not None:
         check_broker(broker)
-    where = local_time(moment) if offset is None else f"offset {offset} of queue {queue_id}"
-    ask_first(yes, f"Let group {group} go on in {topic} at {where}?")
+    reset = Reset(group, topic, moment, force, queue_id, offset)
+    ask_first(yes, f"Let group {group} go on in {topic} at {reset.where}?")
 
     async def work(servers: Servers) -> Report:
-        targets = (
-            list((await brokers_of(servers, topic, cluster)).values())
-            if broker is None
-            else [broker]
-        )
-        offsets: dict[MessageQueue, int] = {}
-        for address in targets:
-            offsets |= await _reset(servers, address, group, topic, moment, force, queue_id, offset)
-        return _report(group, topic, offsets)
+        if broker is not None:
+            return await reset.at(servers, [broker])
+        return await reset.at(servers, (await brokers_of(servers, topic, cluster)).values())
 
     tool.report(work)
 
@@ -108,8 +101,9 @@ def reset_offset_old(
     tool: Tool, group: str, topic: str, moment: int, force: bool, cluster: str | None, yes: bool
 ) -> None:
     """Does as resetOffsetByTime, with the options of old."""
-    ask_first(yes, f"Let group {group} go on in {topic} at {local_time(moment)}?")
-    _reset_all(tool, group, topic, moment, force, cluster)
+    reset = Reset(group, topic, moment, force)
+    ask_first(yes, f"Let group {group} go on in {topic} at {reset.where}?")
+    _reset_in_all(tool, reset, cluster)
 
 
 @click.command("skipAccumulatedMessage")
@@ -124,55 +118,104 @@ def skip_accumulated(
 ) -> None:
     """Lets a group pass over all that is there now."""
     ask_first(yes, f"Let group {group} pass over all messages of {topic} that are there now?")
-    _reset_all(tool, group, topic, END, force, cluster)
+    _reset_in_all(tool, Reset(group, topic, END, force), cluster)
 
 
-def _reset_all(
-    tool: Tool, group: str, topic: str, moment: int, force: bool, cluster: str | None
-) -> None:
+def _reset_in_all(tool: Tool, reset: Reset, cluster: str | None) -> None:
     async def work(servers: Servers) -> Report:
-        offsets: dict[MessageQueue, int] = {}
-        for address in (await brokers_of(servers, topic, cluster)).values():
-            offsets |= await _reset(servers, address, group, topic, moment, force, None, None)
-        return _report(group, topic, offsets)
+        return await reset.at(servers, (await brokers_of(servers, reset.topic, cluster)).values())
 
     tool.report(work)
 
 
-async def _reset(
-    servers: Servers,
-    address: str,
-    group: str,
-    topic: str,
-    moment: int,
-    force: bool,
-    queue_id: int | None,
-    offset: int | None,
-) -> dict[MessageQueue, int]:
-    """Resets the group in the queues of one broker; returns the new offsets."""
-    admin = servers.admin
-    try:
-        return await admin.reset_offsets(
-            address, group, topic, moment, force=force, queue_id=queue_id, offset=offset
-        )
-    except BrokerError as error:
-        # A broker that leaves it to the consumers, as 4.9's, and has none connected.
-        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-            raise
-    moved = {}
-    stats = await admin.consume_stats(address, group, topic)
-    for queue, progress in sorted(stats.offset_table.items()):
-        if queue_id not in (None, queue.queue_id):
-            continue
-        wanted = offset
-        if wanted is None and moment == END:
-            wanted = progress.broker_offset
-        elif wanted is None:
-            wanted = await admin.search_offset(address, topic, queue.queue_id, moment)
-        if force or wanted <= progress.consumer_offset:
-            await admin.commit_offset(address, group, topic, queue.queue_id, wanted)
-            moved[queue] = wanted
-    return moved
+@attrs.frozen
+class Reset:
+    """Where a group is to go on: at a time, or at an offset of one queue."""
+
+    group: str
+    topic: str
+    moment: int
+    is_forced: bool
+    queue_id: int | None = None
+    offset: int | None = None
+
+    @property
+    def where(self) -> str:
+        """What it is called in a question."""
+        if self.offset is not None:
+            return f"offset {self.offset} of queue {self.queue_id}"
+        if self.moment == END:
+            return "the end of each queue" if self.queue_id is None else "the end of the queue"
+        return local_time(self.moment)
+
+    async def at(self, servers: Servers, addresses: Iterable[str]) -> Report:
+        """Resets the group at one broker after the other; ends the command at the first that
+        refuses, with the ones that are done."""
+        offsets: dict[MessageQueue, int] = {}
+        done: list[str] = []
+        for address in addresses:
+            try:
+                offsets |= await self._at(servers, address)
+            except (RemotingError, BrokerError) as error:
+                if _has_no_group(error):
+                    hint = await _no_group(servers, address, self.group)
+                    fail(so_far(hint, done), error)
+                fail(unfinished(error, done), error)
+            done.append(address)
+        return _report(self.group, self.topic, offsets)
+
+    async def _at(self, servers: Servers, address: str) -> dict[MessageQueue, int]:
+        """Returns the new offsets at a broker."""
+        try:
+            return await servers.admin.reset_offsets(
+                address,
+                self.group,
+                self.topic,
+                self.moment,
+                force=self.is_forced,
+                queue_id=self.queue_id,
+                offset=self.offset,
+            )
+        except BrokerError as error:
+            # A broker that leaves it to the consumers, as 4.9's, and has none connected.
+            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                raise
+        groups = (await servers.admin.groups(address)).subscription_group_table
+        if self.group not in groups:
+            raise BrokerError(address, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, None)
+        return await self._commit(servers, address)
+
+    async def _commit(self, servers: Servers, address: str) -> dict[MessageQueue, int]:
+        """Commits the offsets as a consumer would."""
+        admin = servers.admin
+        moved = {}
+        stats = await admin.consume_stats(address, self.group, self.topic)
+        for queue, progress in sorted(stats.offset_table.items()):
+            if self.queue_id not in (None, queue.queue_id):
+                continue
+            wanted = self.offset
+            if wanted is None and self.moment == END:
+                wanted = progress.broker_offset
+            elif wanted is None:
+                wanted = await admin.search_offset(address, self.topic, queue.queue_id, self.moment)
+            if self.is_forced or wanted <= progress.consumer_offset:
+                await admin.commit_offset(address, self.group, self.topic, queue.queue_id, wanted)
+                moved[queue] = wanted
+        return moved
+
+
+def _has_no_group(error: Exception) -> bool:
+    return (
+        isinstance(error, BrokerError) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    )
+
+
+async def _no_group(servers: Servers, address: str, group: str) -> str:
+    """Says that a broker has no such group, and which one was meant or how to make it."""
+    groups = (await servers.admin.groups(address)).subscription_group_table
+    meant = did_you_mean(group, filter(is_of_users, groups))
+    create = f"rmqadmin updateSubGroup -b {address} -g {group} creates it"
+    return f"broker {address} has no group {group}: {meant or create}"
 
 
 def _report(group: str, topic: str, offsets: Mapping[MessageQueue, int]) -> Report:
@@ -212,9 +255,7 @@ def clone_offsets(
         for address in addresses:
             groups = (await servers.admin.groups(address)).subscription_group_table
             if target not in groups:
-                meant = did_you_mean(target, filter(is_of_users, groups))
-                create = f"rmqadmin updateSubGroup -b {address} -g {target} creates it"
-                fail(f"broker {address} has no group {target}: {meant or create}")
+                fail(await _no_group(servers, address, target))
         done = await on_each(
             addresses,
             lambda address: servers.admin.clone_offsets(

@@ -81,6 +81,58 @@ def test_where_the_broker_leaves_it_to_consumers_and_there_are_none(
     assert offsets_of(world, "billing") == after
 
 
+@pytest.mark.parametrize("has_consumers_reset", [False, True])
+@pytest.mark.parametrize(
+    "command",
+    ["resetOffsetByTime -s now", "resetOffsetByTimeOld -s 0", "skipAccumulatedMessage"],
+)
+def test_a_mistyped_group_is_told_with_one_like_it(
+    world, command: str, has_consumers_reset: bool
+) -> None:
+    world.result(start(world).stop())
+    config = world.brokers["broker-a"].config
+    force_setattr(config, "use_server_side_reset_offset", not has_consumers_reset)
+    outcome = world.rmqadmin(f"{command} -y -g biling -t T")
+    assert outcome.status == 1
+    assert outcome.err == (
+        "rmqadmin: broker 10.0.0.2:10911 has no group biling: did you mean billing?\n"
+    )
+    outcome = world.rmqadmin(f"{command} -y -g nogroup -t T")
+    assert outcome.err == (
+        "rmqadmin: broker 10.0.0.2:10911 has no group nogroup: rmqadmin updateSubGroup"
+        " -b 10.0.0.2:10911 -g nogroup creates it\n"
+    )
+    assert world.brokers["broker-a"].offsets.topics_of("nogroup") == set()
+
+
+def test_a_reset_that_ends_half_way_says_where_it_was_done(world) -> None:
+    world.result(start(world).stop())
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateTopic -t T -b 10.0.0.3:10911 -r 2 -w 2")
+    outcome = world.rmqadmin("resetOffsetByTime -y -g billing -t T -s 0")
+    assert outcome.status == 1
+    assert outcome.err.startswith("rmqadmin: broker 10.0.0.3:10911 has no group billing: ")
+    assert outcome.err.endswith("; done before that: 10.0.0.2:10911\n")
+    assert offsets_of(world, "billing") == [0, 0]
+
+
+@pytest.mark.parametrize("command", ["resetOffsetByTime", "resetOffsetByTimeOld"])
+def test_minus_one_is_the_end_of_each_queue(world, command: str, at_terminal) -> None:
+    world.result(start(world).stop())
+    for _ in range(3):
+        world.rmqadmin("sendMessage -t T -p more -b broker-a -i 0")
+    at_terminal("y\n")
+    outcome = world.rmqadmin(f"{command} -g billing -t T -s -1 --output json")
+    assert outcome.json["queues"] == rows(4, 1)
+    assert "go on in T at the end of each queue?" in outcome.err
+    outcome = world.rmqadmin(f"{command} -y -g billing -t T -s -2")
+    assert outcome.status == 2
+    assert (
+        "'-2' is not between 1970 and now: give milliseconds since 1970 or"
+        " yyyy-MM-dd#HH:mm:ss:SSS, or now, or -1 for each queue's end" in outcome.err
+    )
+
+
 @pytest.mark.parametrize(
     "options", ["-q 1", "-b 10.0.0.2:10911 -o 1", "-b nix -q 1", "-s never", "-s 99999999999999"]
 )
