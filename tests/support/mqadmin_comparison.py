@@ -156,6 +156,10 @@ The comparison has a master only. With a slave as `-b`:
   at the next copy.
 
 ## Elsewhere stricter or milder
+- The comparison asks from loopback. From other hosts most keys of `updateBrokerConfig`,
+  `updateNamesrvConfig` and `updateControllerConfig` are refused (16, NO_PERMISSION) unless
+  `adminAddresses` has their address, and where it is set so is what removes data or ends a
+  service: [configuration.md](configuration.md#who-may-do-what). Stock takes them from everybody.
 - An offset that is committed (request 15, as by stock's `cloneGroupOffset`) makes its group where
   `autoCreateSubscriptionGroup` is true; stock refuses it with 26. `rmqadmin cloneGroupOffset` to a
   group that is not there is refused.
