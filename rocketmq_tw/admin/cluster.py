@@ -70,7 +70,8 @@ async def _report(servers: Servers, cluster: str | None, more: bool) -> Report:
         for data in in_cluster(info, name)
         for broker_id in sorted(data.broker_addrs)
     ]
-    return Report({"brokers": rows}, [Listing(_TOTALS if more else _BASE, rows)])
+    listing = Listing(_TOTALS if more else _BASE, rows)
+    return Report({"brokers": rows}, [listing], nothing="no broker is registered: start one")
 
 
 async def _row(

@@ -10,12 +10,13 @@ import rich_click as click
 
 from rocketmq_tw.admin.common_options import common_options, dry_run_option, output_option
 from rocketmq_tw.admin.completion import type_text
-from rocketmq_tw.admin.families import FAMILIES
+from rocketmq_tw.admin.families import FAMILIES, REFUSED
 from rocketmq_tw.admin.near_names import did_you_mean
 
 #: Module to its commands.
 MODULES = {module: names for modules in FAMILIES.values() for module, names in modules.items()}
 _MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
+_REFUSED = [name for names in FAMILIES[REFUSED].values() for name in names]
 _LINES = {name: line for names in MODULES.values() for name, line in names.items()}
 
 
@@ -46,15 +47,17 @@ class CommandGroup(click.RichGroup):
         rich_click.COMMAND_GROUPS[context.command_path] = [
             {"name": family, "commands": [name for names in modules.values() for name in names]}
             for family, modules in FAMILIES.items()
+            if family != REFUSED
         ]
+        self.epilog = f"{REFUSED}, each says why when it is called: {', '.join(_REFUSED)}."
         return super().get_help(context)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Returns the command where it was called already; else its name and its line alone, which
-        is what lists of commands show."""
+        is what lists of commands show. They leave out what is refused, but help names it."""
         command = super().get_command(context, name)
         if command is None and name in _LINES:
-            return click.RichCommand(name=name, short_help=_LINES[name])
+            return click.RichCommand(name=name, short_help=_LINES[name], hidden=name in _REFUSED)
         return command
 
     def resolve_command(

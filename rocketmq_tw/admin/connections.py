@@ -158,6 +158,10 @@ def producers(tool: Tool, broker: str) -> None:
             for group, members in sorted(table.items())
             for each in members
         ]
-        return Report({"producers": rows}, [Listing(_PRODUCERS, rows)])
+        return Report(
+            {"producers": rows},
+            [Listing(_PRODUCERS, rows)],
+            nothing=f"no producer is connected to {broker}",
+        )
 
     tool.report(work)

@@ -121,8 +121,8 @@ async def _brokers_of(
             " start one, or name with -t a topic whose offsets it was given"
         )
     raise UnknownTopicError(
-        f"no name server knows the group {group}, which has no retry topic (-t names a topic that"
-        f" it reads): {await group_hint(servers, group)}"
+        f"no broker has a group {group}, neither settings nor a retry topic of it (-t names a topic"
+        f" that it reads): {await group_hint(servers, group)}"
     )
 
 
@@ -179,6 +179,7 @@ async def _connections(
 # All groups
 
 
+NO_GROUP = "there is no consumer group yet: updateSubGroup makes one, a consumer's start too"
 _GROUPS = (
     Column("Group", "group"),
     Column("Clients", "count"),
@@ -192,7 +193,7 @@ _GROUPS = (
 
 async def _all_groups(servers: Servers) -> Report:
     rows = [await group_row(servers, group) for group in await group_names(servers)]
-    return Report({"groups": rows}, [Listing(_GROUPS, rows)])
+    return Report({"groups": rows}, [Listing(_GROUPS, rows)], nothing=NO_GROUP)
 
 
 async def group_row(servers: Servers, group: str) -> dict[str, Any]:

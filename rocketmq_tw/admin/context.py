@@ -50,7 +50,13 @@ def list_contexts(tool: Tool) -> None:
         }
         for name, each in sorted(contexts.by_name.items())
     ]
-    tool.show(Report({"file": settings.path(), "contexts": rows}, [Listing(_CONTEXTS, rows)]))
+    tool.show(
+        Report(
+            {"file": settings.path(), "contexts": rows},
+            [Listing(_CONTEXTS, rows)],
+            nothing="there is no context: rmqadmin context add NAME -n HOST:PORT makes one",
+        )
+    )
 
 
 @context.command("add")

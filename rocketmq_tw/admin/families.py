@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+#: The family of commands of mqadmin that nothing here can do.
+REFUSED = "Refused"
 #: Family to module of this package to the commands that stand in it, each with the first paragraph
 #: of its help.
 FAMILIES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
@@ -254,7 +256,7 @@ FAMILIES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "store": "Checks, repairs and shows the files of a store; no server is asked.",
         },
     },
-    "Refused": {
+    REFUSED: {
         "refused": {
             **dict.fromkeys(
                 (

@@ -8,7 +8,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import masters
 from rocketmq_tw.admin.options import check_broker_or_cluster
-from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
+from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of, plain
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
@@ -64,7 +64,7 @@ async def _report(servers: Servers, broker: str | None, cluster: str | None) -> 
             listings.append(Listing(_SLAVES, status["slaves"]))
             lines.append(
                 f"{address} is a master: log end {status['logEnd']},"
-                f" {len(status['slaves'])} slaves, {status['inSync']} in sync"
+                f" {number_of(len(status['slaves']), 'slave')}, {status['inSync']} in sync"
             )
         else:
             listings.append(Listing(_MASTER, [status]))

@@ -195,7 +195,7 @@ def judge_slaves(where: str, slaves: int, info: HARuntimeInfo | None) -> Iterato
         yield Problem(_WARNING, where, _few_copies(slaves, connected))
     for slave in info.ha_connection_info:
         if not slave.in_sync:
-            what = f"the slave {slave.addr} is {slave.diff} bytes behind"
+            what = f"the slave {slave.addr} is {number_of(slave.diff, 'byte')} behind"
             yield Problem(_WARNING, where, what)
 
 

@@ -53,7 +53,10 @@ def query_message(
     try:
         parse_offset_message_id(message_id)
     except ValueError as error:
-        raise click.UsageError(f"-i: {error}") from error
+        raise click.UsageError(
+            f"-i: {message_id!r} is no message id: give the 32 hex digits (56 with an IPv6 address)"
+            " of a message's unique id, with -t, or of its offset message id"
+        ) from error
 
     async def work(servers: Servers) -> Report:
         address, message = await _message_of(servers, topic, message_id, cluster)

@@ -6,7 +6,7 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.consumer import group_row
+from rocketmq_tw.admin.consumer import NO_GROUP, group_row
 from rocketmq_tw.admin.known_names import group_names
 from rocketmq_tw.admin.members import members_of
 from rocketmq_tw.admin.output import Column, Listing, Report
@@ -37,7 +37,7 @@ def start_monitoring(tool: Tool, interval: int, rounds: int | None) -> None:
 
     async def look(servers: Servers) -> Report:
         rows = [await _row(servers, group) for group in await group_names(servers)]
-        return Report({"groups": rows}, [Listing(_GROUPS, rows)])
+        return Report({"groups": rows}, [Listing(_GROUPS, rows)], nothing=NO_GROUP)
 
     show_repeatedly(tool, interval, look, rounds=rounds)
 

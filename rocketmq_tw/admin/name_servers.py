@@ -124,7 +124,8 @@ def update_config(tool: Tool, key: str, value: str) -> None:
 def wipe_write(tool: Tool, broker: str, yes: bool) -> None:
     """Takes the write permission of all topics of a broker, so that producers pass it over."""
     ask_first(yes, f"Take the write permission of all topics of {broker}?")
-    _permit(tool, broker, lambda servers: servers.admin.wipe_write_permission, "not written to")
+    state = "may not be written to any more"
+    _permit(tool, broker, lambda servers: servers.admin.wipe_write_permission, state)
 
 
 @click.command("addWritePerm")
@@ -132,7 +133,8 @@ def wipe_write(tool: Tool, broker: str, yes: bool) -> None:
 @click.pass_obj
 def add_write(tool: Tool, broker: str) -> None:
     """Gives the topics of a broker their write permission back."""
-    _permit(tool, broker, lambda servers: servers.admin.add_write_permission, "written to")
+    state = "may be written to again"
+    _permit(tool, broker, lambda servers: servers.admin.add_write_permission, state)
 
 
 def _permit(
@@ -154,8 +156,8 @@ def _permit(
         return Report(
             {"brokerName": broker, "nameServers": rows},
             lines=[
-                f"{number_of(count, 'topic')} of {broker} {'is' if count == 1 else 'are'} {state},"
-                f" says {address}"
+                f"{number_of(count, 'topic')} of {broker} {state}, as name server {address} tells"
+                " clients"
                 for address, count in counts.items()
             ],
         )

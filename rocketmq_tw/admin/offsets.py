@@ -223,7 +223,8 @@ def _report(group: str, topic: str, offsets: Mapping[MessageQueue, int]) -> Repo
         {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
         for queue, offset in sorted(offsets.items())
     ]
-    return Report({"group": group, "topic": topic, "queues": rows}, [Listing(_QUEUES, rows)])
+    value = {"group": group, "topic": topic, "queues": rows}
+    return Report(value, [Listing(_QUEUES, rows)], nothing="no queue of the group is moved")
 
 
 @click.command("cloneGroupOffset")

@@ -6,10 +6,12 @@ printable is shown escaped.
 
 from __future__ import annotations
 
+import operator
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
@@ -53,9 +55,10 @@ def local_time(timestamp_ms: int | None) -> str:
     return moment.isoformat(" ", "milliseconds")
 
 
-def number_of(count: int, what: str) -> str:
-    """Returns "1 queue", "2 queues": `what` is one of them."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def number_of(count: int, what: str, many: str | None = None) -> str:
+    """Returns "1 queue", "2 queues": `what` is one of them, `many` several where an s does not make
+    them."""
+    return f"{count} {what}" if count == 1 else f"{count} {many or what + 's'}"
 
 
 class Column(NamedTuple):
@@ -79,25 +82,35 @@ class Listing:
 @attrs.frozen
 class Report:
     """What a command prints: `data` as JSON, or the listings and the lines beneath them as text.
-    Where it was told how, the `formatted` lines in place of all that; they are escaped already."""
+    Where it was told how, the `formatted` lines in place of all that; they are escaped already.
+    Where there is no text at all, `nothing` is said on stderr."""
 
     data: Any
     listings: Sequence[Listing] = ()
     lines: Sequence[str] = ()
     formatted: Sequence[str] | None = None
+    nothing: str = "nothing found"
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is anything to print as text."""
+        if self.formatted is not None:
+            return bool(self.formatted)
+        return any(listing.rows for listing in self.listings) or any(self.lines)
 
 
 def show(report: Report, form: str | None) -> None:
     """Prints a report as a table, the default, or as `form` says."""
-    if report.formatted is not None:
-        for line in report.formatted:
-            click.echo(line)
-        return
     match form:
-        case "json":
+        case "json" if report.formatted is None:
             show_json(report)
-        case "yaml":
+        case "yaml" if report.formatted is None:
             show_yaml(report)
+        case _ if not report.has_text:
+            click.echo(f"rmqadmin: {plain(report.nothing)}", err=True)
+        case _ if report.formatted is not None:
+            for line in report.formatted:
+                click.echo(line)
         case _:
             show_tables(report, wide=form == "wide")
 
@@ -130,15 +143,19 @@ def show_yaml(report: Report) -> None:
 
 
 def show_tables(report: Report, *, wide: bool = False) -> None:
-    """Writes tables with lines beneath them; wide ones have all values of their rows."""
-    if report.listings:
+    """Writes tables that have rows, with lines beneath them; wide ones have all values of their
+    rows."""
+    listings = [listing for listing in report.listings if listing.rows]
+    if listings:
         # Only tables wait for the import.
         from rich.console import Console
 
         console = Console(file=sys.stdout, highlight=False, width=_UNBOUNDED)
-        for listing in report.listings:
+        for listing in listings:
             console.print(_table(_widened(listing) if wide else listing))
-    for line in report.lines:
+    # A blank line parts them from a table.
+    lines = report.lines if listings else dropwhile(operator.not_, report.lines)
+    for line in lines:
         click.echo(plain(line))
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import rich_click as click
+from msgspec.structs import fields as struct_fields
 from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
-from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.output import Column, Listing, Report, number_of, plain
+from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.interfaces import Handler, IRemotingClient
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 
 #: Requests that change nothing; all others count as changes.
 LOOKS = frozenset(
@@ -71,9 +75,37 @@ _TELLING = frozenset(
 _REQUESTS = (
     Column("Server", "address"),
     Column("Request", "request"),
-    Column("Fields", "fields", lambda fields: " ".join(f"{k}={v}" for k, v in fields.items())),
+    Column("Fields", "fields", lambda fields: plain(" ".join(_shown(fields)))),
     Column("Body", "body"),
 )
+
+#: Requests whose fields have letters for names on the wire.
+_SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+
+
+def _fields(command: RemotingCommand) -> dict[str, Any]:
+    """Returns the fields of a request, those of a message under their names and its properties one
+    by one."""
+    fields: dict[str, Any] = dict(command.ext_fields or {})
+    if command.code not in _SENDS:
+        return fields
+    long_names = {
+        field.name: field.encode_name for field in struct_fields(SendMessageRequestHeader)
+    }
+    names = {
+        field.encode_name: long_names.get(field.name, "brokerName")
+        for field in struct_fields(SendMessageRequestHeaderV2)
+    }
+    named = {names.get(letter, letter): value for letter, value in fields.items()}
+    return named | {"properties": parse_properties(named.get("properties", ""))}
+
+
+def _shown(fields: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}={text}" for inner, text in value.items())
+        else:
+            yield f"{name}={value}"
 
 
 class Unanswered(Exception):
@@ -114,12 +146,12 @@ class PlannedChanges:
         try:
             body: str | None = command.body.decode() or None
         except UnicodeDecodeError:
-            body = f"({len(command.body)} bytes)"
+            body = f"({number_of(len(command.body), 'byte')})"
         self.requests.append(
             {
                 "address": address,
                 "request": _name(command.code),
-                "fields": command.ext_fields,
+                "fields": _fields(command),
                 "body": body,
             }
         )

@@ -52,9 +52,12 @@ def topic_list(tool: Tool, details: bool) -> None:
     tool.report(_topics_in_detail if details else _topics)
 
 
+_NO_TOPIC = "no name server knows a topic: start a broker, which has some by itself"
+
+
 async def _topics(servers: Servers) -> Report:
     names = sorted((await servers.admin.topic_list()).topic_list)
-    return Report({"topics": [{"topic": name} for name in names]}, lines=names)
+    return Report({"topics": [{"topic": name} for name in names]}, lines=names, nothing=_NO_TOPIC)
 
 
 async def _topics_in_detail(servers: Servers) -> Report:
@@ -72,7 +75,7 @@ async def _topics_in_detail(servers: Servers) -> Report:
         for topic in topics
         for group in topic["consumerGroups"] or [""]
     ]
-    return Report({"topics": topics}, [Listing(columns, rows)])
+    return Report({"topics": topics}, [Listing(columns, rows)], nothing=_NO_TOPIC)
 
 
 async def _topic_in_detail(servers: Servers, info: ClusterInfo, topic: str) -> dict[str, Any]:

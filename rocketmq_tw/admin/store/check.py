@@ -45,7 +45,7 @@ class Checked:
         what = (
             f"{number_of(summary.records, 'record')} from {summary.log_start} to"
             f" {summary.log_end}, {number_of(summary.queues, 'queue')},"
-            f" {summary.index_entries} index entries"
+            f" {number_of(summary.index_entries, 'index entry', 'index entries')}"
         )
         if summary.newest:
             what += f", stored {local_time(summary.oldest)} to {local_time(summary.newest)}"

@@ -222,6 +222,21 @@ def test_a_plan_shows_what_would_be_sent_and_changes_nothing(world) -> None:
     assert "nothing is changed; this would be sent\n" in lines
 
 
+def test_a_plan_of_a_send_has_names(world) -> None:
+    """On the wire they are letters, and properties one text with separators."""
+    world.rmqadmin("updateTopic -t T -c DefaultCluster")
+    call = "sendMessage -t T -p x -k k1 -c tag --property shop=7 -b broker-a -i 0 --dry-run"
+    (request,) = world.rmqadmin(f"{call} --output json").json["requests"]
+    fields = request["fields"]
+    assert (fields["topic"], fields["queueId"], fields["defaultTopic"]) == ("T", "0", "TBW102")
+    properties = fields["properties"]
+    assert (properties["KEYS"], properties["TAGS"], properties["shop"]) == ("k1", "tag", "7")
+    assert not [name for name in fields if len(name) == 1]
+    table = world.rmqadmin(call).out
+    assert " topic=T " in table and " properties.shop=7" in table
+    assert "\\x01" not in table and " b=T" not in table
+
+
 def test_a_plan_of_deleting_asks_nothing(world) -> None:
     world.rmqadmin("updateTopic -t T -c DefaultCluster")
     plan = world.rmqadmin("deleteTopic -t T -c DefaultCluster --dry-run --output json").json

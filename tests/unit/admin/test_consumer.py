@@ -69,7 +69,7 @@ def test_a_group_without_offsets_is_told_so(world) -> None:
 def test_an_unknown_group_is_a_failure(world) -> None:
     outcome = world.rmqadmin("consumerProgress", "-g", "nix")
     assert outcome.status == 1
-    assert outcome.err.startswith("rmqadmin: no name server knows the group nix")
+    assert outcome.err.startswith("rmqadmin: no broker has a group nix, neither settings")
 
 
 def test_a_group_without_members_or_retry_topic_is_found_by_a_topic(world) -> None:

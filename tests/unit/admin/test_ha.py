@@ -3,8 +3,7 @@ MASTER, SLAVE = "10.0.0.2:10911", "10.0.0.3:10911"
 
 def test_a_master_shows_its_slaves(world) -> None:
     outcome = world.rmqadmin(f"haStatus -b {MASTER}")
-    assert outcome.lines[0][:2] == ["Slave", "Acknowledged"]
-    assert outcome.lines[-1] == f"{MASTER} is a master: log end 0, 0 slaves, 0 in sync".split()
+    assert outcome.lines[0] == f"{MASTER} is a master: log end 0, 0 slaves, 0 in sync".split()
     (status,) = world.rmqadmin("haStatus -c DefaultCluster --output json").json["brokers"]
     assert status == {"address": MASTER, "role": "master", "logEnd": 0, "inSync": 0, "slaves": []}
 

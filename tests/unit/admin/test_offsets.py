@@ -205,7 +205,9 @@ def test_a_member_consumes_one_message_once_more(world) -> None:
     assert outcome.json["result"] == "CR_SUCCESS"
     for options in ("-g billing", "-d 10.0.1.9@1"):
         assert world.rmqadmin(f"queryMsgById -t T -i {message_id} {options}").status == 2
-    assert world.rmqadmin("queryMsgById -t T -i nix").status == 2
+    outcome = world.rmqadmin("queryMsgById -t T -i nix")
+    assert outcome.status == 2
+    assert "'nix' is no message id: give the 32 hex digits" in outcome.err
     world.result(consumer.stop())
 
 

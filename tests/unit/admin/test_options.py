@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from rocketmq_tw.admin.command_line import cli
 from rocketmq_tw.admin.commands import MODULES, load
+from rocketmq_tw.admin.refused import COMMANDS as REFUSED
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.wire.codes import RequestCode
@@ -95,10 +96,15 @@ def test_all_commands_are_there() -> None:
 
 def test_commands_are_listed_by_family() -> None:
     output = CliRunner().invoke(cli, ["-h"]).output
-    places = [output.index(f" {text} ") for text in ("Topics", "topicRoute", "Refused", "listUser")]
+    places = [
+        output.index(f" {text}") for text in ("Topics ", "topicRoute ", "Refused,", "listUser,")
+    ]
     assert places == sorted(places)
     listed = [words[1] for line in output.splitlines() if len(words := line.split()) > 2]
-    assert set(listed) >= NAMES
+    assert set(listed) >= NAMES - set(REFUSED)
+    names_of_refused = output[places[2] :]
+    assert all(name in names_of_refused for name in REFUSED)
+    assert len(names_of_refused.splitlines()) < 12
 
 
 @pytest.mark.parametrize(("name", "line"), [pair for m in MODULES.values() for pair in m.items()])

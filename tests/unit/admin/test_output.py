@@ -1,12 +1,16 @@
 import json
 from typing import Any
 
+import pytest
+
 from rocketmq_tw.admin.output import (
     Column,
     Listing,
     Report,
     local_time,
+    number_of,
     plain,
+    show,
     show_json,
     show_tables,
 )
@@ -57,3 +61,35 @@ def test_times() -> None:
     assert local_time(0) == local_time(-1) == local_time(None) == ""
     assert local_time(1_700_000_000_123).endswith(":20.123")
     assert local_time(10**18) == str(10**18)
+
+
+def test_what_there_is_none_of_is_told_beside_the_output(capsys: Any) -> None:
+    nothing = Report({"rows": []}, [Listing([Column("A", "a")], [])], nothing="no a is there")
+    show(nothing, None)
+    assert capsys.readouterr() == ("", "rmqadmin: no a is there\n")
+    show(nothing, "json")
+    assert capsys.readouterr() == ('{"rows":[]}\n', "")
+    # Lines that follow say it themselves.
+    show(Report(None, [Listing([Column("A", "a")], [])], ["", "0 of them"]), None)
+    assert capsys.readouterr() == ("0 of them\n", "")
+
+
+def test_one_is_not_many() -> None:
+    assert [number_of(count, "entry", "entries") for count in (0, 1, 2)] == [
+        "0 entries", "1 entry", "2 entries"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("consumerProgress", "there is no consumer group yet: "),
+        ("startMonitoring --rounds 1", "there is no consumer group yet: "),
+        ("producer -b 10.0.0.2:10911", "no producer is connected to 10.0.0.2:10911"),
+        ("consumeMessage -t TBW102 --format {body}", "nothing found"),
+    ],
+)
+def test_a_command_without_a_result_says_so(world, command: str, said: str) -> None:
+    outcome = world.rmqadmin(command)
+    assert (outcome.status, outcome.out) == (0, "")
+    assert outcome.err.startswith(f"rmqadmin: {said}")
