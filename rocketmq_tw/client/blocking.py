@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TypeVar
 
-from rocketmq_tw.client import commands
+from rocketmq_tw.client import commands, name_server_commands
 from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.client.errors import (
     BrokerError,
@@ -191,7 +191,9 @@ class BlockingClient:
 
     def topics(self) -> list[str]:
         """Returns the names of all topics that the name servers know, system topics among them."""
-        return commands.read_topics(*self._ask_name_servers(commands.topics_command))
+        return name_server_commands.read_topics(
+            *self._ask_name_servers(name_server_commands.topics_command)
+        )
 
     def forget_routes(self) -> None:
         """Has the next call ask for routes anew, as after a failure of a broker."""
@@ -395,7 +397,9 @@ class BlockingClient:
             raise
 
     def _ask_names(self, topic: str) -> TopicRouteData | None:
-        return commands.read_route(*self._ask_name_servers(lambda: commands.route_command(topic)))
+        return name_server_commands.read_route(
+            *self._ask_name_servers(lambda: name_server_commands.route_command(topic))
+        )
 
     def _ask_name_servers(self, make: Callable[[], RemotingCommand]) -> tuple[str, RemotingCommand]:
         """Returns the first name server that answers, and its answer."""

@@ -6,8 +6,8 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from rocketmq_tw.client.commands import read_route, route_command
 from rocketmq_tw.client.errors import ClientError, NoRouteError
+from rocketmq_tw.client.name_server_commands import read_route, route_command
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient

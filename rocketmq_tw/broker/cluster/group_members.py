@@ -16,7 +16,8 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.client.commands import check_success, read_route, route_command
+from rocketmq_tw.client.errors import check_success
+from rocketmq_tw.client.name_server_commands import read_route, route_command
 from rocketmq_tw.message.names import member_sync_topic
 from rocketmq_tw.net.client import send_unheard
 from rocketmq_tw.runtime.listeners import Listeners

@@ -1,12 +1,14 @@
 """Messages of a broker, found by where they are stored or by their keys, and units of queues."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import msgspec
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
-from rocketmq_tw.client.decoding import decode_messages
 from rocketmq_tw.client.errors import check_success
-from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.wire.bodies.clients import ConsumeQueueBody
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -16,6 +18,10 @@ from rocketmq_tw.wire.headers.pull import (
     QueryMessageRequestHeader,
     ViewMessageRequestHeader,
 )
+
+# Most commands that ask a broker show no message.
+if TYPE_CHECKING:
+    from rocketmq_tw.client.message import ReceivedMessage
 
 #: The field of a query whose key is a unique id.
 _UNIQUE_KEY_FLAG = "_UNIQUE_KEY_QUERY"
@@ -29,6 +35,8 @@ class MessageAdmin(ServerRequests):
     ) -> Deferred[ReceivedMessage]:
         """Fires with the message that begins at an offset of the broker's log; the address of the
         broker stands for its name. The topic may be left out: the message has it."""
+        from rocketmq_tw.client.decoding import decode_messages
+
         header = ViewMessageRequestHeader(offset=offset, topic=topic)
 
         def read(address: str, response: RemotingCommand) -> ReceivedMessage:
@@ -54,6 +62,8 @@ class MessageAdmin(ServerRequests):
     ) -> Deferred[list[ReceivedMessage]]:
         """Fires with at most `most` messages that have `key`, or `unique`: that as their unique id,
         stored from `begin_ms` to `end_ms`."""
+        from rocketmq_tw.client.decoding import decode_messages
+
         header = QueryMessageRequestHeader(
             topic=topic, key=key, max_num=most, begin_timestamp=begin_ms, end_timestamp=end_ms
         )

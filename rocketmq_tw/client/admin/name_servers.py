@@ -3,8 +3,8 @@
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
-from rocketmq_tw.client.commands import read_route, route_command
 from rocketmq_tw.client.errors import check_success
+from rocketmq_tw.client.name_server_commands import read_route, route_command
 from rocketmq_tw.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicList
 from rocketmq_tw.wire.codes import RequestCode

@@ -11,7 +11,6 @@ from rocketmq_tw.client.properties import from_text, to_text
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import IRemotingClient
-from rocketmq_tw.net.whole_tables import ask_for_whole
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
@@ -72,6 +71,8 @@ class ServerRequests:
 
     def _whole(self, address: str, code: int, body_type: type[B]) -> Deferred[B]:
         """As `_body`, about a table that may fit no frame."""
+        # What is there for servers is loaded with it, and most commands wait for no table.
+        from rocketmq_tw.net.whole_tables import ask_for_whole
 
         def ask(header: Header) -> Deferred[RemotingCommand]:
             return self._read(address, RemotingCommand.request(code, header), check_success)
