@@ -245,8 +245,10 @@ class RaftNode:
     def answer(self, message_for: Callable[[int], m.RaftMessage]) -> "Deferred[m.RaftMessage]":
         """Gives an incoming request to the core; fires with the core's answer. `message_for` gets
         the number that the request must carry. Raises `Refused` for what no member can have
-        sent."""
+        sent, and for all while this member has no room."""
         self._check_running()
+        if self._unstored is not None:
+            raise Refused(Code.DISK_FULL, f"this member waits for room: {self.trouble}")
         self._tokens += 1
         message = message_for(self._tokens)
         self.core.check(message)
@@ -286,8 +288,6 @@ class RaftNode:
     def _check_running(self) -> None:
         if not self._running:
             raise Refused(Code.NOT_LEADER, "this member does not run")
-        if self._unstored is not None:
-            raise Refused(Code.DISK_FULL, f"this member waits for room: {self.trouble}")
 
     # The loop
 
@@ -350,7 +350,9 @@ class RaftNode:
         if self._store.begin_behind(position):
             self.core.compacted()
             # It may be the room that this member waits for.
-            self._try_disk(self._store.drop_covered, self._drop_failures, self._store_again)
+            self._try_disk(
+                self._store.drop_covered, self._drop_failures, self._store_again, self._store_again
+            )
 
     def _store_ready(self, ready: Ready) -> None:
         self._use_disk(

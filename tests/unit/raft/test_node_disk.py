@@ -321,6 +321,43 @@ def test_files_that_go_make_room() -> None:
     assert not lone.node.trouble and files.list("/s/data")[0] == f"{2 * FILE_SIZE:020d}"
 
 
+def test_a_member_tries_again_behind_a_removal_that_failed() -> None:
+    files = MemoryFiles()
+    disk = FaultyFiles(files)
+    lone = LoneNode(disk, peers={"n0": PEERS["n0"]})
+    lone.run_disk()
+    for _ in range(8):
+        lone.node.propose([bytes(200)])
+        lone.run_disk()
+    disk.faults = [
+        Fault("pwrite", "/s/data/", error=ENOSPC, times=2),
+        Fault("remove", "/s/data/", error=EROFS),
+    ]
+    lone.node.propose([bytes(200)])[0].addErrback(lambda _: None)
+    lone.run_disk()
+    lone.node.drop_files_before(2 * FILE_SIZE)
+    lone.clock.advance(0.001)
+    # Its next try is due while the removal is under way.
+    lone.clock.advance(1)
+    for _ in range(20):
+        lone.run_disk()
+        lone.clock.advance(0.3)
+    assert not lone.node.trouble and is_up(lone)
+
+
+def test_a_member_without_room_leads_no_more() -> None:
+    disk = FaultyFiles(MemoryFiles())
+    lone = LoneNode(disk, peers={"n0": PEERS["n0"]}, machine=KeyValue())
+    lone.run_disk()
+    disk.faults.append(Fault("pwrite", "/s/data/", error=ENOSPC))
+    lone.node.propose([b"x"])[0].addErrback(lambda _: None)
+    lone.run_disk()
+    for ask in (lambda: lone.node.propose([b"y"]), lone.node.read):
+        with pytest.raises(Refused) as refused:
+            ask()
+        assert refused.value.code is Code.NOT_LEADER
+
+
 def test_a_member_without_room_can_be_stopped() -> None:
     files = MemoryFiles()
     disk = FaultyFiles(files)
