@@ -20,6 +20,7 @@ from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.core.raft_core import LogUse, RaftCore, Ready
 from rocketmq_tw.raft.core.replication import OpeningBody, empty_body
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
+from rocketmq_tw.raft.disk_work import DiskWork, RunBlocking
 from rocketmq_tw.raft.peer_calls import PeerCalls
 from rocketmq_tw.raft.pending import Applied, PendingProposals
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotCheck, load_stored_snapshot
@@ -27,9 +28,6 @@ from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.failures import FailuresInARow
 from rocketmq_tw.store.errors import StoreError
-
-#: Runs something that may block and fires with its result: a thread pool's, or at once.
-RunBlocking = Callable[[Callable[[], None]], "Deferred[None]"]
 
 
 class Replicated(NamedTuple):
@@ -78,7 +76,6 @@ class RaftNode:
         self._calls = PeerCalls(
             client, config.group, config.peers, config.request_timeout_ms / 1000
         )
-        self._run_blocking = run_blocking
         machine: IStateMachine | None = replicated.machine
         self._machine = machine
         self.core = RaftCore(
@@ -104,7 +101,7 @@ class RaftNode:
         #: Data files in front of this position are to go.
         self._drop_before = 0
         self._running = False
-        self._storing: Deferred[None] | None = None
+        self._disk = DiskWork(run_blocking, self._disk_free, self._failed)
         #: What found no room; the member stands aside until it is stored.
         self._unstored: Ready | None = None
         #: Why that is; empty while all is stored.
@@ -159,10 +156,7 @@ class RaftNode:
             alarm.cancel()
         self._fail_all(lambda: Refused(Code.NOT_LEADER, "this member is stopping"))
         done: Deferred[None] = Deferred()
-        if self._storing is not None:
-            self._storing.addBoth(lambda _: self._close(done))
-        else:
-            self._close(done)
+        self._disk.when_idle(lambda: self._close(done))
         return done
 
     def _close(self, done: "Deferred[None]") -> None:
@@ -296,7 +290,7 @@ class RaftNode:
 
     def _wake(self) -> None:
         """Looks at the core at the end of this turn of the reactor, once for all it brought."""
-        if self._storing is None and self._running:
+        if not self._disk.is_busy and self._running:
             self._wake_alarm.set_if_unset(0)
 
     def _tick(self) -> None:
@@ -313,11 +307,11 @@ class RaftNode:
             self._failed(Failure())
         finally:
             self._in_pump = False
-        if self._storing is None and self._unstored is None:
+        if not self._disk.is_busy and self._unstored is None:
             self._schedule_tick()
 
     def _drain(self) -> None:
-        while self._running and self._storing is None:
+        while self._running and not self._disk.is_busy:
             if self._drop_before and self._may_drop:
                 self._drop_files()
                 continue
@@ -350,12 +344,12 @@ class RaftNode:
         if self._store.begin_behind(position):
             self.core.compacted()
             # It may be the room that this member waits for.
-            self._try_disk(
+            self._disk.attempt(
                 self._store.drop_covered, self._drop_failures, self._store_again, self._store_again
             )
 
     def _store_ready(self, ready: Ready) -> None:
-        self._use_disk(
+        self._disk.run(
             partial(self._store.store, ready),
             partial(self._stored, ready),
             partial(self._not_stored, ready),
@@ -389,7 +383,7 @@ class RaftNode:
             self._role_changed(self.core.role)
 
     def _store_again(self) -> None:
-        if self._unstored is not None and self._running and self._storing is None:
+        if self._unstored is not None and self._running and not self._disk.is_busy:
             self._store_ready(self._unstored)
 
     def _go_on(self) -> None:
@@ -411,46 +405,7 @@ class RaftNode:
         self._finish(ready)
         self._checkpoint_soon()
 
-    def _use_disk(
-        self,
-        action: Callable[[], None],
-        done: Callable[[], None],
-        refused: Callable[[Failure], None] | None = None,
-    ) -> None:
-        """Runs `action` in a thread, then `done` on the reactor's thread; meanwhile no `Ready` is
-        taken. An `OSError` is given to `refused`; without that, as with every other failure, the
-        member stops."""
-
-        def failed(failure: Failure) -> None:
-            if refused is None or failure.check(OSError) is None:
-                failure.raiseException()
-            self._disk_free(partial(refused, failure))
-
-        storing = self._storing = self._run_blocking(action)
-        storing.addCallbacks(lambda _: self._disk_free(done), failed).addErrback(self._failed)
-
-    def _try_disk(
-        self,
-        action: Callable[[], None],
-        failures: FailuresInARow,
-        done: Callable[[], None] = lambda: None,
-        again: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Does the same for what the member can do without: an `OSError` is noted in `failures`,
-        and `again` is called in the place of `done`."""
-
-        def worked() -> None:
-            failures.succeeded()
-            done()
-
-        def refused(failure: Failure) -> None:
-            failures.failed(failure)
-            again()
-
-        self._use_disk(action, worked, refused)
-
     def _disk_free(self, done: Callable[[], None]) -> None:
-        self._storing = None
         if self._running:
             done()
             self._pump()
@@ -458,7 +413,6 @@ class RaftNode:
     def _failed(self, failure: Failure) -> None:
         """Stops a member that cannot store, or whose state machine fails: it must not answer any
         more."""
-        self._storing = None
         if not self._running:
             return
         self.log.failure("this member cannot go on and stops", failure)
@@ -562,7 +516,7 @@ class RaftNode:
         self._since_snapshot = 0
         data = self._machine.take_snapshot()
         meta = SnapshotMeta(place.index, place.term, place.next_pos, len(data))
-        self._try_disk(
+        self._disk.attempt(
             partial(self._store.save_snapshot, Snapshot(meta, data)),
             self._snapshot_failures,
             self._snapshot_saved,
@@ -573,7 +527,7 @@ class RaftNode:
         # may go.
         self._store.use_snapshot()
         self.core.compacted()
-        self._try_disk(self._store.drop_covered, self._drop_failures)
+        self._disk.attempt(self._store.drop_covered, self._drop_failures)
 
     def _checkpoint_soon(self) -> None:
         self._checkpoint_alarm.set_if_unset(self.config.checkpoint_interval_ms / 1000)
@@ -581,11 +535,11 @@ class RaftNode:
     def _checkpoint(self) -> None:
         if not self._running:
             return
-        if self._storing is not None or self._unstored is not None:
+        if self._disk.is_busy or self._unstored is not None:
             self._checkpoint_soon()
             return
         committed = self.core.stored_commit_index
-        self._try_disk(
+        self._disk.attempt(
             partial(self._store.write_checkpoint, committed),
             self._checkpoint_failures,
             again=self._checkpoint_soon,

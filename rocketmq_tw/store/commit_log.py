@@ -6,13 +6,12 @@ are for one thread; `fsync` may run in another meanwhile, but not while `truncat
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 
 from zope.interface import implementer
 
 from rocketmq_tw.files.interface import IFile, IFiles
-from rocketmq_tw.files.reserve import NO_DESCRIPTOR
+from rocketmq_tw.files.reserve import NO_ROOM
 from rocketmq_tw.message.layout import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.handles import HandlePool, Unsynced, UnsyncedHandles
@@ -22,8 +21,6 @@ from rocketmq_tw.store.segments import Segments, Short
 
 #: Files that readers of the log have open.
 _HANDLES = 64
-#: What passes once somebody makes room: of the disk, or of descriptors.
-_NO_ROOM = NO_DESCRIPTOR | {errno.ENOSPC, errno.EDQUOT}
 Bytes = bytes | bytearray | memoryview
 
 
@@ -299,5 +296,5 @@ class CommitLog:
         except OSError as second:
             cut_failed = f"a failed write ({error}) could not be cut off again: {second}"
             self.failure = self.failure or cut_failed
-        if not self.failure and error.errno not in _NO_ROOM:
+        if not self.failure and error.errno not in NO_ROOM:
             self.failure = f"a write to the commit log failed: {error}; check the disk and restart"
