@@ -10,7 +10,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import check_broker_name, in_cluster
 from rocketmq_tw.admin.options import SWITCH
-from rocketmq_tw.admin.output import Column, Listing, Report, plain
+from rocketmq_tw.admin.output import Column, Listing, Report, number_of, plain
 from rocketmq_tw.admin.repeating import rounds_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
@@ -83,7 +83,7 @@ async def _timed(servers: Servers, topic: str, amount: int, size: int) -> Report
     rows = await _send_all(servers, topic, amount, size)
     average = _average(rows)
     if all(row["error"] is not None for row in rows):
-        fail(f"none of {amount} messages was taken; the last one: {rows[-1]['error']}")
+        fail(f"none of {number_of(amount, 'message')} was taken; the last one: {rows[-1]['error']}")
     value = {"topic": topic, "sends": rows, "average": average}
     return Report(value, [Listing(_SENDS, rows)], ["", f"average: {plain(average)} ms"])
 

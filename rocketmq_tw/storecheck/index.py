@@ -85,7 +85,7 @@ class IndexCheck:
     def _report_missing(self, remedy: Remedy) -> None:
         assert self._missing is not None
         (record, count), self._missing = self._missing, None
-        more = f", nor {count - 1} messages behind it" if count > 1 else ""
+        more = f", nor {count - 1} message{'s' * (count > 2)} behind it" if count > 1 else ""
         self._findings.add(
             "index-missing", f"index/{self.files[-1]}", None,
             f"it has not all keys of the message at {record.position}{more}", remedy,
