@@ -36,6 +36,8 @@ class MemberState:
         self.commit_index = log.base.index
         #: The highest index known to equal the present leader's log (followers).
         self.matched_index = log.base.index
+        #: Whose log that is: the leader, and its term.
+        self._matched_with: tuple[str, int] | None = None
         self.known_max_term = -1
         self.transferee: str | None = None
         self.term_to_take = -1
@@ -95,10 +97,14 @@ class MemberState:
         self._become(RaftRole.CANDIDATE, None)
 
     def become_follower(self, leader_id: str) -> None:
-        # Entries of the present term came from its only leader; what is committed is in the log
-        # of every later one; of the rest nothing is known.
-        newest_is_leaders = self.log.end_term == self.term
-        self.matched_index = self.log.end_index if newest_is_leaders else self.commit_index
+        # Who follows it again knows what it knew: a leader only appends, and stock's asks for no
+        # comparison where it has nothing to append.
+        if self._matched_with != (leader_id, self.term):
+            self._matched_with = (leader_id, self.term)
+            # Entries of the present term came from its only leader; what is committed is in the
+            # log of every later one; of the rest nothing is known.
+            newest_is_leaders = self.log.end_term == self.term
+            self.matched_index = self.log.end_index if newest_is_leaders else self.commit_index
         self._become(RaftRole.FOLLOWER, leader_id)
 
     def become_leader(self) -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from rocketmq_tw.raft.core.codes import Code, PushKind
+from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.entry import Entry, crc_of_body
 from rocketmq_tw.raft.core.member_state import HardState
@@ -19,9 +19,10 @@ BELIEVABLE = 100_000
 
 
 class Member:
-    """n0, without a state machine, has entries 0 and 1, committed, and follows n1 in term 5."""
+    """n0, without a state machine, has entries 0 and 1, of which those up to `committed` are, and
+    follows n1 in term 5."""
 
-    def __init__(self) -> None:
+    def __init__(self, committed: int = 1) -> None:
         config = RaftConfig(
             self_id="n0",
             members=("n0", "n1", "n2"),
@@ -30,7 +31,7 @@ class Member:
             heartbeat_interval_ms=BEAT,
         )
         store = MemoryStore(entries_of_terms((3, 4)))
-        self.core = RaftCore(config, store, HardState(5, None), 1, Random(1))
+        self.core = RaftCore(config, store, HardState(5, None), committed, Random(1))
         self.now = 10
         self.beat(5)
         self.notices: list[str] = []
@@ -62,6 +63,31 @@ class Member:
 
 def entry_at(index: int, pos: int, term: int = 5) -> Entry:
     return Entry(index, term, pos, b"x", 0, crc_of_body(b"x"))
+
+
+def test_what_was_compared_counts_also_behind_a_silence_of_the_leader() -> None:
+    """A leader of stock's that has nothing to append sends COMMIT and looks at no answer."""
+    member = Member(committed=0)
+    (_, last) = entries_of_terms((3, 4))
+    assert member.push(PushKind.COMPARE, last, commit=0) is Code.SUCCESS
+    member.now += 4 * BEAT
+    member.core.tick(member.now)
+    assert member.core.role is RaftRole.CANDIDATE
+    member.beat(5)
+    assert member.core.role is RaftRole.FOLLOWER
+    assert member.push(PushKind.COMMIT, commit=1) is Code.SUCCESS
+    assert member.place() == (0, 1, 1)
+
+
+def test_what_was_compared_with_a_former_leader_does_not_count() -> None:
+    member = Member(committed=0)
+    (_, last) = entries_of_terms((3, 4))
+    assert member.push(PushKind.COMPARE, last, commit=0) is Code.SUCCESS
+    member.beat(6, "n2")
+    member.core.tick(member.now)
+    member.beat(6, "n2")
+    assert member.push(PushKind.COMMIT, commit=1, term=6, source="n2") is Code.SUCCESS
+    assert member.place() == (0, 1, 0)
 
 
 @pytest.mark.parametrize("pos", [0, 4096, 1 << 50])
