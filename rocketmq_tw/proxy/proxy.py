@@ -48,7 +48,12 @@ class Proxy:
     """What clients of a proxy ask, by gRPC (`methods`) and by remoting (`handlers`)."""
 
     def __init__(
-        self, reactor: Any, config: ProxyConfig, brokers: IBrokers, in_thread: InThread
+        self,
+        reactor: Any,
+        config: ProxyConfig,
+        brokers: IBrokers,
+        in_thread: InThread,
+        now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._config = config
         metadata = Metadata(reactor, brokers, config)
@@ -59,15 +64,15 @@ class Proxy:
         self.clients = ProxyClients(
             reactor.seconds, asked.hand_on, lambda: config.channel_expired_timeout / 1000
         )
-        self._neighbours = _neighbours(reactor, brokers, config)
+        self._neighbours = _neighbours(reactor, brokers, config, now_ms)
         self._registration = ClientRegistration(
-            reactor, brokers, self.clients, Slices(reactor), self._neighbours.telling
+            reactor, brokers, self.clients, Slices(reactor), self._neighbours.telling, now_ms
         )
         popped = PopClient(brokers)
         renewal = self._renewal = Renewal(reactor, popped, self.clients, metadata, config)
-        claims = Claims(renewal)
+        claims = Claims(renewal, now_ms)
         types = TopicTypes(metadata, config)
-        outgoing = OutgoingMessages(config, wall_clock_ms, in_thread)
+        outgoing = OutgoingMessages(config, now_ms, in_thread)
         services = (
             Telemetry(config, self.clients, metadata, asked),
             ClientHeartbeats(self.clients),
@@ -75,7 +80,7 @@ class Proxy:
             Sends(reactor, brokers, types, outgoing),
             transactions,
             Recalls(reactor, brokers, types),
-            Receiving(brokers, renewal, self.clients, metadata, unpacking, reactor, config),
+            Receiving(brokers, renewal, self.clients, metadata, unpacking, reactor, config, now_ms),
             Acknowledging(popped, claims, self.clients, config),
             InvisibleDurations(popped, claims, self.clients, config),
             DeadLetters(reactor, self.clients, popped, renewal),
@@ -130,7 +135,9 @@ def _advertised(config: ProxyConfig) -> Endpoint | None:
     return None
 
 
-def _neighbours(reactor: Any, brokers: IBrokers, config: ProxyConfig) -> Neighbours:
+def _neighbours(
+    reactor: Any, brokers: IBrokers, config: ProxyConfig, now_ms: Callable[[], int]
+) -> Neighbours:
     identity = ProxyIdentity(
         config.local_serve_addr or host_address(),
         config.remoting_listen_port,
@@ -143,5 +150,5 @@ def _neighbours(reactor: Any, brokers: IBrokers, config: ProxyConfig) -> Neighbo
         config.heartbeat_syncer_topic_name,
         config.heartbeat_syncer_topic_cluster_name or config.rocket_mq_cluster_name,
         lambda: config.channel_expired_timeout / 1000,
-        wall_clock_ms,
+        now_ms,
     )

@@ -58,7 +58,8 @@ def parse_receipt_handle(text: str) -> ReceiptHandle:
         topic_of_kind("", "", info.kind)
     except RequestError as error:
         raise ValueError(f"the receipt handle cannot be read: {error.remark}") from None
-    if info.queue_id not in _INT or info.revive_queue_id not in _INT or info.offset < 0:
+    is_in_queue = info.queue_id in _INT and info.offset >= 0
+    if not is_in_queue or info.revive_queue_id not in _INT or info.start_offset < 0:
         raise ValueError(f"the receipt handle {text!r} names no message of a queue")
     log_offset = -1
     if len(parts) > _PARTS:

@@ -134,6 +134,11 @@ class TransactionDecisions:
             )
         decision = _DECISIONS.get(request.resolution)
         if decision is None:
+            if request.resolution != TransactionResolution.TRANSACTION_RESOLUTION_UNSPECIFIED:
+                raise StatusError(
+                    Code.BAD_REQUEST,
+                    f"{request.resolution} is no resolution: give COMMIT or ROLLBACK",
+                )
             # Not decided yet: the broker asks again.
             return EndTransactionResponse(status=ok())
         place = self._place_of(topic, transaction_id)
