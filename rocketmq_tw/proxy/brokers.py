@@ -77,6 +77,10 @@ class IBrokers(Interface):
     def names() -> Sequence[str]:
         """Returns the names of all brokers of the cluster that are known."""
 
+    def are_told() -> bool:
+        """Returns whether name servers have told which brokers there are: until then one that is
+        not known may well be there."""
+
 
 @attrs.frozen
 class Endpoint:

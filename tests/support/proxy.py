@@ -152,6 +152,8 @@ class PlayedBrokers:
         self.route_error: RequestError | None = None
         #: Names of brokers that cannot be reached.
         self.gone: set[str] = set()
+        #: Whether name servers have told of the brokers; none is known before.
+        self.told = True
         self._answers: dict[int, Answer] = {}
 
     def add_topic(
@@ -235,7 +237,12 @@ class PlayedBrokers:
         self.forgotten.append(client)
 
     def names(self) -> Sequence[str]:
+        if not self.told:
+            return []
         return sorted({data.broker_name for r in self.routes.values() for data in r.broker_datas})
+
+    def are_told(self) -> bool:
+        return self.told
 
     def _topic_config(self, request: RemotingCommand) -> RemotingCommand:
         topic = request.header(GetTopicConfigRequestHeader).topic

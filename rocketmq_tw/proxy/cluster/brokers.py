@@ -119,6 +119,9 @@ class ClusterBrokers:
     def names(self) -> Sequence[str]:
         return self._known.names()
 
+    def are_told(self) -> bool:
+        return self._known.is_told
+
     # Lanes
 
     def _connection(

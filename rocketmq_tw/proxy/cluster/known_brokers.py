@@ -32,6 +32,8 @@ class KnownBrokers:
     log = Logger()
 
     def __init__(self, clock: IReactorTime, names: NameServers) -> None:
+        #: Whether a name server has told of brokers.
+        self.is_told = False
         self._names = names
         self._clock = clock
         #: Name of a known broker -> since when name servers do not have it.
@@ -88,6 +90,8 @@ class KnownBrokers:
             # Those that are known stay in use: they may well be there.
             self.log.warn("the brokers of the cluster: {error}", error=error)
             return
+        # One that has just started knows of none.
+        self.is_told = self.is_told or bool(info.broker_addr_table)
         self._brokers = {**self._kept(info.broker_addr_table), **info.broker_addr_table}
 
     def _kept(self, found: Mapping[str, BrokerData]) -> dict[str, BrokerData]:

@@ -93,6 +93,9 @@ class LocalBrokers:
         names = self._others.names()
         return names if self._name in names else [*names, self._name]
 
+    def are_told(self) -> bool:
+        return self._others.are_told()
+
     def _is_here(self, broker_name: str) -> bool:
         return broker_name == self._name and self._broker.role.role is Role.MASTER
 

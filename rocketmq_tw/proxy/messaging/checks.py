@@ -21,6 +21,7 @@ from rocketmq_tw.message.names import check_group as check_group_name
 from rocketmq_tw.message.names import check_topic as check_topic_name
 from rocketmq_tw.message.properties import RESERVED
 from rocketmq_tw.message.types import MESSAGE_TYPE, MIXED_TYPE, has_type, topic_type
+from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall
 from rocketmq_tw.proxy.messaging.messages import milliseconds
@@ -78,13 +79,19 @@ def client_id_of(call: ICall) -> str:
 
 def check_broker(brokers: IBrokers, name: str) -> None:
     """Checks the name of a broker, in a queue or a receipt handle; raises `StatusError`
-    (BAD_REQUEST, as of stock's proxies) where no such broker is known."""
-    if name not in brokers.names():
-        raise StatusError(
-            Code.BAD_REQUEST,
-            f"no broker {name!r} is known here: try again later, unless it is one of another"
-            " cluster",
+    (BAD_REQUEST, as of stock's proxies) where there is no such broker, and `ConnectError`, after
+    which clients try again, where that is not known yet."""
+    if name in brokers.names():
+        return
+    if not brokers.are_told():
+        raise ConnectError(
+            name[:_SHOWN], "no name server has told yet which brokers there are: try again"
         )
+    raise StatusError(
+        Code.BAD_REQUEST,
+        f"no broker {name[:_SHOWN]!r} is known here: try again later, unless it is one of another"
+        " cluster",
+    )
 
 
 def check_topic(resource: Resource) -> str:

@@ -138,6 +138,16 @@ def world() -> World:
     return World()
 
 
+def test_a_broker_knows_no_others_before_name_servers_tell_of_them(world: World) -> None:
+    config = ProxyConfig(namesrv_addr=NAME_SERVER)
+    cluster = ClusterBrokers(world.clock, config, lambda: world.network.client("10.0.0.4"))
+    brokers = LocalBrokers(world.clock, world.first.broker, cluster)
+    assert (list(brokers.names()), brokers.are_told()) == (["broker-a"], False)
+    cluster.start()
+    world.pass_time(1)
+    assert (list(brokers.names()), brokers.are_told()) == (["broker-a"], True)
+
+
 def test_sends_go_to_whoever_is_the_master(world: World) -> None:
     assert all(map(world.send, BODIES[:10]))
     world.pass_time(5)

@@ -130,3 +130,23 @@ def test_the_route_of_a_deleted_topic_is_forgotten_although_it_is_used() -> None
     assert not world.has_route(refreshed=True)
     world.names.knows = True
     assert world.has_route()
+
+
+def test_who_is_a_broker_is_told_by_name_servers_that_know_some() -> None:
+    clock, names = Clock(), Names()
+    names.is_down = True
+    brokers = KnownBrokers(clock, names)  # type: ignore[arg-type]
+    brokers.start()
+    assert not brokers.is_told
+    # A route names the brokers of its topic alone.
+    brokers.learn(TopicRouteData(broker_datas=[names.broker]))
+    assert not brokers.is_told
+    names.is_down, names.knows = False, False
+    clock.pump([1.0] * 6)
+    assert not brokers.is_told
+    names.knows = True
+    clock.pump([1.0] * 6)
+    assert brokers.is_told
+    names.is_down = True
+    clock.pump([1.0] * 6)
+    assert brokers.is_told

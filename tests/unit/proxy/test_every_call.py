@@ -340,6 +340,8 @@ WITH_QUEUE = ("GetOffset", "QueryOffset", "UpdateOffset", "PullMessage")
 #: Methods that ask nothing for their client.
 WITHOUT_ID = ("QueryRoute", "SendMessage", "QueryAssignment", "EndTransaction", "RecallMessage")
 WITH_HANDLE = ("ChangeInvisibleDuration", "ForwardMessageToDeadLetterQueue")
+#: Others that name a broker.
+OF_A_BROKER = ("AckMessage", "EndTransaction", "RecallMessage")
 
 #: Method, the fields in which its request differs from a good one (None: it has none), and the code
 #: of the refusal.
@@ -468,6 +470,18 @@ def test_what_is_wrong_is_refused_with_what_to_change(
     assert pb.Code.Name(status.code) == pb.Code.Name(code), status
     assert status.message not in ("", pb.Code.Name(status.code))
     served.check_goes_on()
+
+
+@pytest.mark.parametrize("method", [*WITH_QUEUE, *WITH_HANDLE, *OF_A_BROKER])
+def test_while_no_broker_is_known_clients_are_to_try_again(served: Served, method: str) -> None:
+    """As at a proxy that has just started: what is asked may well be right."""
+    fields = GOOD[method](served)
+    served.brokers.told = False
+    status = status_of(served.ask(method, **fields))
+    assert pb.Code.Name(status.code) == "INTERNAL_SERVER_ERROR", status
+    assert "name server" in status.message
+    served.brokers.told = True
+    assert status_of(served.ask(method, **fields)).code in (pb.OK, pb.MESSAGE_NOT_FOUND)
 
 
 @pytest.mark.parametrize("method", GOOD)
