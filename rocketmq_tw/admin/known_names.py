@@ -5,26 +5,22 @@ from __future__ import annotations
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.tool import Servers
 from rocketmq_tw.client.errors import ClientError, NoRouteError
-from rocketmq_tw.message.names import RETRY_PREFIX, SYSTEM_GROUP_PREFIX, SYSTEM_TOPICS
+from rocketmq_tw.message.names import (
+    RETRY_PREFIX,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_GROUPS,
+    SYSTEM_TOPICS,
+)
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 #: In the retry topics of pop consumers of 5.x it stands between group and topic.
 _POP_SEPARATOR = "+"
-#: Groups that clients and tools of stock have by themselves.
-BUILT_IN_GROUPS = frozenset(
-    (
-        "DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "TOOLS_CONSUMER", "SCHEDULE_CONSUMER",
-        "FILTERSRV_CONSUMER", "__MONITOR_CONSUMER", "CLIENT_INNER_PRODUCER", "SELF_TEST_P_GROUP",
-        "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
-        "CID_ONSAPI_PULL",
-    )
-)  # fmt: skip
 
 
 def is_of_users(group: str) -> bool:
     """Returns whether a group is one that users made."""
-    return group not in BUILT_IN_GROUPS and not group.startswith(SYSTEM_GROUP_PREFIX)
+    return group not in SYSTEM_GROUPS and not group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 async def group_names(servers: Servers) -> list[str]:

@@ -55,6 +55,15 @@ SYSTEM_TOPICS = NOT_FOR_CLIENTS | {
     TRACE_TOPIC,
     CHECKPOINT_TOPIC,
 }
+#: Groups that clients and tools of stock have by themselves.
+SYSTEM_GROUPS = frozenset(
+    (
+        "DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "TOOLS_CONSUMER", "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER", "__MONITOR_CONSUMER", "CLIENT_INNER_PRODUCER", "SELF_TEST_P_GROUP",
+        "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PULL",
+    )
+)  # fmt: skip
 
 _legal = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 _storable = re.compile(r"[%|a-zA-Z0-9_-]+|%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+").fullmatch

@@ -19,7 +19,7 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.permissions import READ
 
 #: The groups that stock 5.3.3 has from its first start.
-BUILT_IN_GROUPS = (
+GROUPS_AT_FIRST = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",
     "SELF_TEST_C_GROUP",
@@ -43,7 +43,7 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
 
     def __init__(self, file: TableFile, context: TableContext) -> None:
         self._forbidden: dict[str, dict[str, int]] = {}
-        built_in = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
+        built_in = {name: SubscriptionGroupConfig(group_name=name) for name in GROUPS_AT_FIRST}
         super().__init__(file, built_in, context)
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
