@@ -18,6 +18,7 @@ from rocketmq_tw.proxy.neighbours.records import (
     ConsumerHeartbeat,
     subscriptions_of,
 )
+from rocketmq_tw.runtime.clock import CLOCK_SKEW_MS
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.wire.bodies.clients import Connection, SubscriptionData
@@ -34,7 +35,7 @@ log = Logger()
 @attrs.define(eq=False)
 class Member:
     """A consumer in one group; `is_gone` remembers for a while that it went, since an older message
-    may come by another queue."""
+    may come by another queue. `is_ahead`: the clock of the proxy that told of it last is wrong."""
 
     key: tuple[str, str]
     connection: Connection
@@ -42,6 +43,7 @@ class Member:
     told_ms: int
     heard_at: float
     is_gone: bool = False
+    is_ahead: bool = False
 
 
 @attrs.define(eq=False)
@@ -70,15 +72,22 @@ class Members:
         return len(self._heard)
 
     def take(
-        self, record: ConsumerHeartbeat, channel: ClientChannel, size: int, heard_at: float
+        self,
+        record: ConsumerHeartbeat,
+        channel: ClientChannel,
+        size: int,
+        heard_at: float,
+        heard_ms: int,
     ) -> None:
         """Takes what a proxy told in a message of `size` bytes. `heard_at` is when, in seconds of
-        the caller's clock; what is older than the silence allows may be left out by the caller."""
+        the caller's clock, `heard_ms` by the time of day; what is older than the silence allows may
+        be left out by the caller."""
         name = f"{channel.remote_proxy_ip}@{channel.remote_address}@{channel.local_address}"
         key = (record.group, f"{record.client_id}@{name}@{channel.type}")
         group = self._groups.get(record.group)
         member = None if group is None else group.members.get(key[1])
-        if member is not None and self._is_overtaken(record, member):
+        is_ahead = record.last_update_timestamp > heard_ms + CLOCK_SKEW_MS
+        if member is not None and self._is_overtaken(record, member, is_ahead=is_ahead):
             return
         is_here = record.heartbeat_type == REGISTER
         if member is None:
@@ -96,7 +105,7 @@ class Members:
             version=record.version,
         )
         member.proxy, member.told_ms = record.local_proxy_id, record.last_update_timestamp
-        member.heard_at, member.is_gone = heard_at, not is_here
+        member.heard_at, member.is_gone, member.is_ahead = heard_at, not is_here, is_ahead
         self._heard.pop(key, None)
         self._heard[key] = member
         if is_here:
@@ -130,10 +139,12 @@ class Members:
                 yield
             number += 1
 
-    def _is_overtaken(self, record: ConsumerHeartbeat, member: Member) -> bool:
+    def _is_overtaken(self, record: ConsumerHeartbeat, member: Member, *, is_ahead: bool) -> bool:
         """Returns whether a later message was read before this one, from another queue. What is
         told earlier than that by more than a message may be old is of a clock that was set back, or
-        the other one of a clock that was wrong."""
+        the other one of a clock that was wrong; that one is also where it alone is ahead."""
+        if member.is_ahead and not is_ahead:
+            return False
         earlier_ms = member.told_ms - record.last_update_timestamp
         return 0 < earlier_ms < self._silence() * 1000
 

@@ -43,6 +43,7 @@ class Neighbours:
         self._clock = clock
         self._identity = str(identity)
         self._silence = silence
+        self._now_ms = now_ms
         self._is_used = bool(topic)
         self._warned_at: float | None = None
         in_slices = Slices(clock)
@@ -84,4 +85,6 @@ class Neighbours:
             return
         # Of the others of ours brokers know.
         if record.local_proxy_id != self._identity and not record.is_known_to_brokers:
-            self.members.take(record, channel, len(body), self._clock.seconds() - age)
+            heard_at = self._clock.seconds() - age
+            heard_ms = self._now_ms() - round(age * 1000)
+            self.members.take(record, channel, len(body), heard_at, heard_ms)

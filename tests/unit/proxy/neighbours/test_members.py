@@ -14,6 +14,7 @@ from rocketmq_tw.proxy.neighbours.records import (
     ClientChannel,
     ConsumerHeartbeat,
 )
+from rocketmq_tw.runtime.clock import CLOCK_SKEW_MS
 
 
 class Book:
@@ -33,19 +34,22 @@ class Book:
         *,
         group: str = "G",
         told: int | None = None,
+        ahead: int = 0,
         address: str = "10.0.0.9:1",
         size: int = 100,
     ) -> None:
+        """`told` is the time by the clock of its proxy, which is so many ms `ahead`."""
         self._told += 1
+        told = self._told if told is None else told
         record = ConsumerHeartbeat(
             heartbeat_type=kind,
             client_id=client_id,
             group=group,
             local_proxy_id="p",
-            last_update_timestamp=self._told if told is None else told,
+            last_update_timestamp=told,
         )
         channel = ClientChannel(remote_proxy_ip="10.0.0.5", remote_address=address)
-        self.members.take(record, channel, size, self.now)
+        self.members.take(record, channel, size, self.now, told - ahead)
 
     def ids(self, group: str = "G") -> list[str]:
         return [member.connection.client_id or "" for member in self.members.of(group)]
@@ -76,7 +80,7 @@ def test_a_clock_that_was_set_back_hides_nobody(book: Book, wrong: int) -> None:
     """Nor does whoever writes into the topic, once and for all."""
     now = 1_790_000_000_000
     book.tell("a", told=now)
-    book.tell("a", UNREGISTER, told=now + wrong)
+    book.tell("a", UNREGISTER, told=now + wrong, ahead=wrong)
     assert book.ids() == []
     book.tell("a", told=now + 1000)
     assert book.ids() == ["a"]
@@ -86,6 +90,24 @@ def test_a_clock_that_was_set_back_hides_nobody(book: Book, wrong: int) -> None:
     book.pass_time(119)
     book.tell("a", told=now + 60_000)
     book.pass_time(119)
+    assert book.ids() == ["a"]
+
+
+def test_a_clock_that_is_ahead_has_its_own_order(book: Book) -> None:
+    now, ahead = 1_790_000_000_000, 60_000
+    book.tell("a", UNREGISTER, told=now + ahead + 2, ahead=ahead)
+    book.tell("a", told=now + ahead + 1, ahead=ahead)
+    assert book.ids() == []
+    book.tell("a", told=now + 3)
+    assert book.ids() == ["a"]
+
+
+def test_clocks_differ_a_little(book: Book) -> None:
+    now = 1_790_000_000_000
+    book.tell("a", UNREGISTER, told=now + CLOCK_SKEW_MS, ahead=CLOCK_SKEW_MS)
+    book.tell("a", told=now + 1)
+    assert book.ids() == []
+    book.tell("a", told=now + CLOCK_SKEW_MS + 1)
     assert book.ids() == ["a"]
 
 

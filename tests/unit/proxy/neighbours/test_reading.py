@@ -107,6 +107,26 @@ def test_members_of_others_are_known_while_they_are_told_of() -> None:
     assert topic.pulls == pulls
 
 
+@pytest.mark.parametrize("was_told_before", [False, True])
+def test_a_clock_that_ran_ahead_hides_nobody(was_told_before: bool) -> None:
+    topic = Topic()
+    proxy = topic.proxy()
+    if not was_told_before:
+        proxy.start()
+        topic.pass_time(12)
+    wrong = topic.broker.now_ms() + 60_000
+    topic.write(heartbeat("a", lastUpdateTimestamp=wrong))
+    topic.write(heartbeat("a", "UNREGISTER", lastUpdateTimestamp=wrong + 1))
+    topic.pass_time(20)
+    assert ids(proxy) == []
+    topic.write(heartbeat("a", lastUpdateTimestamp=topic.broker.now_ms()))
+    if was_told_before:
+        topic.pass_time(20)
+        proxy.start()
+    topic.pass_time(12)
+    assert ids(proxy) == ["a"]
+
+
 def test_a_proxy_that_starts_hears_what_was_told_lately() -> None:
     topic = Topic()
     topic.write(heartbeat("old"))
