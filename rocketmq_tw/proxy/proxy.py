@@ -22,6 +22,7 @@ from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
 from rocketmq_tw.proxy.messaging.offsets import Offsets
+from rocketmq_tw.proxy.messaging.orphans import OrphanQuestions
 from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.pulling import Pulling
@@ -60,7 +61,8 @@ class Proxy:
         halves = HalfPlaces(reactor, config.transaction_data_expire_millis / 1000)
         transactions = TransactionDecisions(reactor, brokers, halves)
         unpacking = Unpacking(config, in_thread)
-        asked = AskedClients(reactor, transactions.recover, unpacking)
+        orphans = OrphanQuestions(brokers, halves, unpacking)
+        asked = AskedClients(reactor, orphans.recover, unpacking)
         self.clients = ProxyClients(
             reactor.seconds, asked.hand_on, lambda: config.channel_expired_timeout / 1000
         )

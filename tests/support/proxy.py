@@ -271,6 +271,7 @@ class FakeClient:
         self.told: list[TelemetryCommand] = []
         #: Whether its stream is open.
         self.has_stream = True
+        self.stream = FakeCall(client_id)
 
     def tell(self, command: TelemetryCommand) -> bool:
         if self.has_stream:

@@ -11,10 +11,12 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.grpc.interfaces import Unary
 from rocketmq_tw.proxy.messaging.checks import TopicTypes
 from rocketmq_tw.proxy.messaging.methods import path
+from rocketmq_tw.proxy.messaging.orphans import OrphanQuestions
 from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
 from rocketmq_tw.proxy.messaging.recalls import Recalls
 from rocketmq_tw.proxy.messaging.sends import Sends
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
+from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import Message, SendMessageRequest, SendMessageResponse
 from rocketmq_tw.runtime.threads import InThread, at_once
@@ -41,6 +43,8 @@ class SendingProxy:
         self.metadata = Metadata(clock, brokers)
         self.halves = HalfPlaces(clock, settings.transaction_data_expire_millis / 1000)
         self.transactions = TransactionDecisions(clock, brokers, self.halves)
+        unpacking = Unpacking(settings, in_thread)
+        self.questions = OrphanQuestions(brokers, self.halves, unpacking)
         types = TopicTypes(self.metadata, settings)
         outgoing = OutgoingMessages(settings, now_ms, in_thread)
         self.methods = {

@@ -1,10 +1,10 @@
-"""Transactions: where half messages stand, the decisions about them, and the questions of brokers.
+"""Transactions: where half messages stand, and the decisions about them.
 
 A client decides by the id of its transaction, which names the place of the half message. A broker
 that asks stores the half message anew, or another one does that was given it, so the proxy that
-hands the question on remembers the new place for a while: the client's first id may be what its
-decision comes with. Ids of messages are the clients' own, and several may have one: a place that
-stands behind the one that is remembered is not given up for it.
+hands the question on (`orphans`) remembers the new place for a while: the client's first id may be
+what its decision comes with. Ids of messages are the clients' own, and several may have one: a
+place that stands behind the one that is remembered is not given up for it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
 
-from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, StoredMessage
-from rocketmq_tw.message.properties import PGROUP, UNIQ_KEY, parse_properties
-from rocketmq_tw.message.record import RecordError, decode_record
-from rocketmq_tw.net.address import join_address
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.proxy.brokers import IBrokers
-from rocketmq_tw.proxy.clients import ProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import check_broker, check_topic
-from rocketmq_tw.proxy.messaging.messages import message_of
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_status, ok
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId, parse_transaction_id
@@ -32,18 +25,12 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     EndTransactionRequest,
     EndTransactionResponse,
-    RecoverOrphanedTransactionCommand,
-    TelemetryCommand,
     TransactionResolution,
     TransactionSource,
 )
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.send import (
-    CheckTransactionStateRequestHeader,
-    EndTransactionRequestHeader,
-)
+from rocketmq_tw.wire.headers.send import EndTransactionRequestHeader
 
 #: Half messages that are remembered; brokers ask about those that are forgotten.
 MOST_HALVES = 200_000
@@ -63,8 +50,6 @@ _NO_HALF_MESSAGE = (
     "The transaction state table offset wrong",
     "The commit log offset wrong",
 )
-
-_log = Logger()
 
 
 class HalfPlace(NamedTuple):
@@ -113,7 +98,7 @@ class HalfPlaces:
 
 
 class TransactionDecisions:
-    """Answers EndTransaction, and hands on the questions of brokers (39)."""
+    """Answers EndTransaction."""
 
     def __init__(self, clock: IReactorTime, brokers: IBrokers, halves: HalfPlaces) -> None:
         self._clock = clock
@@ -175,50 +160,6 @@ class TransactionDecisions:
             )
         check_broker(self._brokers, named.broker_name)
         return named
-
-    def recover(self, client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
-        """Asks a client about a transaction whose decision did not come, as a broker wants to know
-        (39). Fires once the client is told, fails with `RequestError` where it cannot be."""
-        return Deferred.fromCoroutine(self._recover(client, request))
-
-    async def _recover(self, client: ProxyClient, request: RemotingCommand) -> RemotingCommand:
-        header = request.header(CheckTransactionStateRequestHeader)
-        try:
-            half = decode_record(request.body)
-        except RecordError as error:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the half message cannot be read: {error}"
-            ) from error
-        properties = parse_properties(half.properties)
-        transaction_id = header.transaction_id or properties.get(UNIQ_KEY)
-        topic = properties.get(PGROUP, half.topic)
-        broker_name = header.bname or await self._broker_of(half)
-        if not transaction_id or not broker_name:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                "the question names no transaction, or comes from an unknown broker",
-            )
-        queue_offset, log_offset = header.tran_state_table_offset, header.commit_log_offset
-        self._halves.remember(topic, transaction_id, broker_name, queue_offset, log_offset)
-        told_id = TransactionId(transaction_id, broker_name, queue_offset, log_offset)
-        command = RecoverOrphanedTransactionCommand(
-            message=message_of(half, properties), transaction_id=str(told_id)
-        )
-        if not client.tell(TelemetryCommand(recover_orphaned_transaction_command=command)):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the client {client.client_id} has no stream to ask by"
-            )
-        _log.debug("{client} is asked about {id}", client=client.client_id, id=transaction_id)
-        return request.response()
-
-    async def _broker_of(self, half: StoredMessage) -> str | None:
-        """Returns the name of the broker that stores a half message; older ones do not say it."""
-        route = await self._brokers.route(half.topic)
-        address = join_address(*half.store_host)
-        for data in route.broker_datas if route is not None else ():
-            if address in data.broker_addrs.values():
-                return data.broker_name
-        return None
 
 
 def _is_newer(found: HalfPlace, named: TransactionId) -> bool:

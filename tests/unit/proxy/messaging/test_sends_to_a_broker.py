@@ -157,7 +157,7 @@ def test_an_orphan_is_asked_about_and_decided(resolution: int, count: int) -> No
     (question, *_) = [
         each for each in peer.oneways if each.code == RequestCode.CHECK_TRANSACTION_STATE
     ]
-    answer_of(proxy.transactions.recover(client, question), proxy.broker.clock)
+    answer_of(proxy.questions.recover(client, question), proxy.broker.clock)
     command = client.told[0].recover_orphaned_transaction_command
     assert (command.message.body, dict(command.message.user_properties)) == (b"hello", {"n": "1"})
     source = TransactionSource.SOURCE_SERVER_CHECK

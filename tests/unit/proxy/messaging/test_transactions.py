@@ -3,15 +3,20 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
+from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.net.errors import RequestTimeout
-from rocketmq_tw.proxy.messaging import transactions
+from rocketmq_tw.proxy.messaging import orphans, transactions
+from rocketmq_tw.proxy.messaging.orphans import OrphanQuestions
 from rocketmq_tw.proxy.messaging.transaction_ids import parse_transaction_id
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
+from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
+    Encoding,
     EndTransactionRequest,
     EndTransactionResponse,
     MessageType,
@@ -26,6 +31,7 @@ from rocketmq_tw.wire.headers.send import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
 )
+from tests.support.broker import Threads
 from tests.support.proxy import FakeCall, FakeClient, PlayedBrokers, answer_of
 
 
@@ -40,6 +46,9 @@ class Proxy:
         self.halves = HalfPlaces(self.clock, 30)
         self.halves.remember("T", "TX", "a", 7, 4096)
         self.service = TransactionDecisions(self.clock, self.brokers, self.halves)
+        self.threads = Threads(eager=False)
+        unpacking = Unpacking(ProxyConfig(), self.threads)
+        self.questions = OrphanQuestions(self.brokers, self.halves, unpacking)
 
     def end(self, **fields: Any) -> EndTransactionResponse:
         values = {
@@ -58,11 +67,14 @@ class Proxy:
         return [each.request.header(EndTransactionRequestHeader) for each in self.brokers.asked]
 
 
-def question(body: bytes | None = None, **fields: Any) -> RemotingCommand:
+def question(
+    body: bytes | None = None, content: bytes = b"half", sys_flag: int = 0, **fields: Any
+) -> RemotingCommand:
     half = StoredMessage(
         topic="T",
         queue_id=0,
-        body=b"half",
+        body=content,
+        sys_flag=sys_flag,
         properties=join_properties({"UNIQ_KEY": "TX", "TRAN_MSG": "true", "PGROUP": "T", "n": "1"}),
         born_host=("10.0.0.7", 1),
         store_host=("10.0.0.8", 10911),
@@ -213,7 +225,7 @@ def test_the_longest_remembered_are_forgotten_first(monkeypatch: pytest.MonkeyPa
 
 def test_a_client_is_asked_about_an_orphan_and_its_decision_finds_the_way() -> None:
     proxy, client = Proxy(), FakeClient()
-    answer_of(proxy.service.recover(client, question()), proxy.clock)
+    answer_of(proxy.questions.recover(client, question()), proxy.clock)
     ((command),) = (told.recover_orphaned_transaction_command for told in client.told)
     assert command.transaction_id == "TX/b/8/9000"
     assert command.message.body == b"half"
@@ -236,7 +248,7 @@ def test_a_client_is_asked_about_an_orphan_and_its_decision_finds_the_way() -> N
 def test_another_message_with_the_same_id_has_its_own_decision() -> None:
     """Clients choose the ids of their messages."""
     proxy, client = Proxy(), FakeClient()
-    answer_of(proxy.service.recover(client, question(bname="a")), proxy.clock)
+    answer_of(proxy.questions.recover(client, question(bname="a")), proxy.clock)
     proxy.end(transaction_id="TX/a/20/12000")
     (header,) = proxy.headers
     assert (header.tran_state_table_offset, header.commit_log_offset) == (20, 12_000)
@@ -245,7 +257,7 @@ def test_another_message_with_the_same_id_has_its_own_decision() -> None:
 def test_an_old_broker_is_known_by_its_address() -> None:
     proxy, client = Proxy(), FakeClient()
     proxy.brokers.routes["T"].broker_datas[0].broker_addrs[0] = "10.0.0.8:10911"
-    answer_of(proxy.service.recover(client, question(bname=None)), proxy.clock)
+    answer_of(proxy.questions.recover(client, question(bname=None)), proxy.clock)
     assert proxy.halves.find("T", "TX") is not None
     assert proxy.halves.find("T", "TX").log_offset == 9000
     assert proxy.halves.find("T", "TX").broker_name == "a"
@@ -261,7 +273,7 @@ def test_an_old_broker_is_known_by_its_address() -> None:
 def test_questions_that_cannot_be_handed_on(asked: RemotingCommand, word: str) -> None:
     proxy, client = Proxy(), FakeClient()
     with pytest.raises(RequestError, match=word):
-        answer_of(proxy.service.recover(client, asked), proxy.clock)
+        answer_of(proxy.questions.recover(client, asked), proxy.clock)
     assert client.told == []
 
 
@@ -269,4 +281,63 @@ def test_a_client_without_a_stream_cannot_be_asked() -> None:
     proxy, client = Proxy(), FakeClient()
     client.has_stream = False
     with pytest.raises(RequestError, match="no stream"):
-        answer_of(proxy.service.recover(client, question()), proxy.clock)
+        answer_of(proxy.questions.recover(client, question()), proxy.clock)
+
+
+def packed_question(size: int, kind: CompressionType) -> RemotingCommand:
+    return question(content=compress(bytes(size), kind), sys_flag=compression_flag(kind))
+
+
+@pytest.mark.parametrize("kind", [CompressionType.LZ4, CompressionType.ZSTD])
+def test_a_large_packed_half_message_is_unpacked_in_a_thread(kind: CompressionType) -> None:
+    proxy, client = Proxy(), FakeClient()
+    proxy.questions.recover(client, packed_question(1 << 10, kind))
+    assert [len(body) for body in bodies_of(client)] == [1 << 10]
+    asked = proxy.questions.recover(client, packed_question(3 << 20, kind))
+    assert (len(client.told), len(proxy.threads.waiting)) == (1, 1)
+    proxy.threads.run()
+    answer_of(asked, proxy.clock)
+    assert [len(body) for body in bodies_of(client)] == [1 << 10, 3 << 20]
+    system = client.told[1].recover_orphaned_transaction_command.message.system_properties
+    assert system.body_encoding == Encoding.IDENTITY
+
+
+def bodies_of(client: FakeClient) -> list[bytes]:
+    return [told.recover_orphaned_transaction_command.message.body for told in client.told]
+
+
+def test_packed_half_messages_wait_for_a_client_that_reads_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(orphans, "MAX_PACKED", 3)
+    proxy, client = Proxy(), FakeClient()
+    client.stream.ready = False
+    asked = packed_question(3 << 20, CompressionType.ZSTD)
+    for _ in range(3):
+        proxy.questions.recover(client, asked)
+    assert proxy.threads.waiting == []
+    with pytest.raises(RequestError, match="ask again later"):
+        answer_of(proxy.questions.recover(client, asked), proxy.clock)
+    # Others do not wait for it.
+    other = FakeClient("other")
+    proxy.questions.recover(other, asked)
+    proxy.threads.run()
+    assert len(other.told) == 1
+    for number in range(1, 4):
+        client.stream.take()
+        assert (proxy.threads.run(), len(client.told)) == (1, number)
+    client.stream.ready = True
+    proxy.questions.recover(client, asked)
+    proxy.threads.run()
+    assert len(client.told) == 4
+
+
+def test_a_client_that_goes_while_its_question_waits_is_not_asked() -> None:
+    proxy, client = Proxy(), FakeClient()
+    client.stream.ready = False
+    asked = proxy.questions.recover(client, packed_question(3 << 20, CompressionType.LZ4))
+    client.has_stream = False
+    client.stream.finish()
+    assert proxy.threads.waiting == []
+    with pytest.raises(RequestError, match="no stream"):
+        answer_of(asked, proxy.clock)
