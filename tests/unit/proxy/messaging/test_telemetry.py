@@ -106,12 +106,14 @@ class Desk:
         return answer_of(self.methods[path(name)].handler(request, call)).status
 
 
-def subscription(group: str = "g", expression: str = "a||b") -> pb.Settings:
+def subscription(
+    group: str = "g", expression: str = "a||b", kind: pb.FilterType = pb.TAG
+) -> pb.Settings:
     settings = pb.Settings(client_type=pb.PUSH_CONSUMER)
     settings.subscription.group.name = group
     entry = settings.subscription.subscriptions.add()
     entry.topic.name = "Topic"
-    entry.expression.type, entry.expression.expression = pb.TAG, expression
+    entry.expression.type, entry.expression.expression = kind, expression
     return settings
 
 
@@ -192,13 +194,13 @@ def test_clients_are_told_where_their_metrics_go(
     assert (found.host, found.port) == endpoint
 
 
-def subscriptions(expressions: Iterable[str]) -> pb.Settings:
+def subscriptions(expressions: Iterable[str], kind: pb.FilterType = pb.TAG) -> pb.Settings:
     settings = pb.Settings(client_type=pb.PUSH_CONSUMER)
     settings.subscription.group.name = "g"
     for number, expression in enumerate(expressions):
         entry = settings.subscription.subscriptions.add()
         entry.topic.name, entry.expression.expression = f"t{number}", expression
-        entry.expression.type = pb.TAG
+        entry.expression.type = kind
     return settings
 
 
@@ -211,6 +213,9 @@ def subscriptions(expressions: Iterable[str]) -> pb.Settings:
         (subscription(group="a b"), "a b"),
         (subscription(group=""), "group"),
         (subscription(expression="||"), "Topic: "),
+        (subscription(expression="a >", kind=pb.SQL), "Topic: the SQL92 expression: column 4"),
+        (subscription(expression="", kind=pb.SQL), "Topic: the SQL92 expression"),
+        (subscription(expression="a", kind=99), "Topic: 99 is no type of filters"),
         # Before its expressions are read, which takes long.
         (subscription(expression="|" * 300_000), "are the limit"),
         (publishing(*(f"t{number}" for number in range(4097))), "4096 are the limit"),
@@ -230,6 +235,20 @@ def test_many_subscriptions_and_tags_are_taken() -> None:
     desk = Desk()
     desk.tell(FakeCall(), subscriptions(["||".join("t" * 8)] * 512))
     assert len(desk.clients) == 1
+
+
+@pytest.mark.parametrize(("before", "is_taken"), [(0, False), (2, True)])
+def test_sql_expressions_of_many_characters_are_read_by_receives(
+    before: int, is_taken: bool
+) -> None:
+    """All of them would take the reactor half a second."""
+    desk, call = Desk(), FakeCall()
+    values = ",".join("'x'" for _ in range(300))
+    long = [f"a{number} IN ({values})" for number in range(before)]
+    # What was compiled before is known.
+    settings = subscriptions([*long, f"b{before} >"], pb.SQL)
+    desk.open(call)(pb.TelemetryCommand(settings=settings))
+    assert (call.error is None) is is_taken
 
 
 def test_a_client_without_an_id_is_refused() -> None:
