@@ -8,7 +8,6 @@ import attrs
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import known_route
-from rocketmq_tw.admin.following import Follower
 from rocketmq_tw.admin.message_reading import (
     TOOLS_GROUP,
     Moment,
@@ -23,6 +22,7 @@ from rocketmq_tw.admin.message_template import MessageTemplate, read_template
 from rocketmq_tw.admin.output import Column, Listing, Report, Row
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.admin.topic import topic_option
+from rocketmq_tw.admin.topic_tail import TopicTail
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.message.names import check_group
@@ -109,7 +109,7 @@ def consume_message(
 
     async def show_coming(servers: Servers) -> None:
         await known_route(servers, topic)
-        follower = Follower(
+        follower = TopicTail(
             servers, servers.reader(group), topic,
             broker=broker, queue_id=queue_id, offset=offset, begin_ms=begin_ms,
         )  # fmt: skip

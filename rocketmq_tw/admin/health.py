@@ -42,7 +42,7 @@ class Problem:
 
 
 @attrs.define
-class Findings:
+class ClusterFindings:
     """What is wrong, and how many servers were asked."""
 
     problems: list[Problem] = attrs.field(factory=list)
@@ -79,7 +79,7 @@ _PROBLEMS = (Column("Level", "level"), Column("Where", "where"), Column("What", 
 @click.pass_obj
 def health(tool: Tool, cluster: str | None) -> None:
     """Says what is wrong with name servers and brokers; the exit status is 1 where an error is."""
-    found = Findings()
+    found = ClusterFindings()
 
     async def work(servers: Servers) -> Report:
         nonlocal found
@@ -91,8 +91,8 @@ def health(tool: Tool, cluster: str | None) -> None:
         raise Exit(1)
 
 
-async def _look(servers: Servers, cluster: str | None) -> Findings:
-    found = Findings()
+async def _look(servers: Servers, cluster: str | None) -> ClusterFindings:
+    found = ClusterFindings()
     problems = found.problems
     told: dict[str, ClusterInfo] = {}
     for address in servers.admin.names.addresses:

@@ -270,7 +270,7 @@ def producer_of(world) -> Producer:
 
 
 def test_queues_and_brokers_that_come_later_are_followed(world, monkeypatch) -> None:
-    monkeypatch.setattr("rocketmq_tw.admin.following.wall_clock_ms", world.now_ms)
+    monkeypatch.setattr("rocketmq_tw.admin.topic_tail.wall_clock_ms", world.now_ms)
     world.add_broker("broker-b", "10.0.0.3")
     world.rmqadmin("updateTopic -t T -b 10.0.0.2:10911 -r 1 -w 1")
     admin = AdminClient(world.reactor, world.names, remoting=world.network.client())
@@ -288,7 +288,7 @@ def test_queues_and_brokers_that_come_later_are_followed(world, monkeypatch) -> 
 
 def test_a_broker_that_was_away_shows_what_is_new(world, monkeypatch) -> None:
     """What it has of old is not shown when it is there again."""
-    monkeypatch.setattr("rocketmq_tw.admin.following.wall_clock_ms", world.now_ms)
+    monkeypatch.setattr("rocketmq_tw.admin.topic_tail.wall_clock_ms", world.now_ms)
     world.add_broker("broker-b", "10.0.0.3")
     world.rmqadmin("updateTopic -t T -c DefaultCluster -r 1 -w 1")
     send(world, "-p", "old", "-b", "broker-b", "-i", "0")

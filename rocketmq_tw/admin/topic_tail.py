@@ -31,7 +31,7 @@ class _Place:
     begin_ms: int = 0
 
 
-class Follower:
+class TopicTail:
     """Reads the queues of a topic, or those that `broker` and `queue_id` name, from `offset` on,
     or from what was stored since `begin_ms`, or from their ends."""
 
