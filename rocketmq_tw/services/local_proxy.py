@@ -80,7 +80,8 @@ class LocalProxyOptions(NamesrvAddressOptions):
                 raise usage.UsageError("-pc is a proxy's file: give --enable-proxy too")
             return notices
         home = self._environ.get("HOME", ".")
-        self.proxy = _load_proxy(self["proxy-config"], self.loaded, home)
+        strict = bool(self["strict"])
+        self.proxy = _load_proxy(self["proxy-config"], self.loaded, home, strict=strict)
         check_ports(self.ports())
         return [*notices, *(notice for notice in self.proxy.notices if notice.is_warning)]
 
@@ -103,7 +104,7 @@ class LocalProxyOptions(NamesrvAddressOptions):
         return found
 
 
-def _load_proxy(path: str | None, broker: Loaded, home: str) -> Loaded:
+def _load_proxy(path: str | None, broker: Loaded, home: str, *, strict: bool) -> Loaded:
     """Returns the configuration of a proxy in a broker's process from the file at `path`; where it
     does not say to which address the ports belong, and how brokers are spoken to, it is as the
     broker has it. Raises `ConfigError`."""
@@ -116,5 +117,5 @@ def _load_proxy(path: str | None, broker: Loaded, home: str) -> Loaded:
     ):
         settings.append(Setting(key, value, "the broker's", follows=f"the broker's {key}"))
     if path is not None:
-        settings += read_file(path)
+        settings += read_file(path, strict=strict)
     return load(_TYPES, settings, home)

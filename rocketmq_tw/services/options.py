@@ -89,6 +89,11 @@ class ServerOptions(usage.Options):
     ]
     optFlags: ClassVar[list[list[Any]]] = [
         ["print", "p", "Print the effective configuration as a .properties file, and exit."],
+        [
+            "strict",
+            None,
+            "Refuse unknown keys of the files of -c and -pc; else they are warned of.",
+        ],
     ]
     loaded: Loaded
 
@@ -192,7 +197,7 @@ class ServerOptions(usage.Options):
         """Returns all settings, the weakest first; raises `ConfigError`."""
         settings = [Setting(key, value, "default") for key, value in self.own_defaults.items()]
         if self["config"] is not None:
-            settings += read_file(self["config"])
+            settings += read_file(self["config"], strict=bool(self["strict"]))
         return settings + self._single
 
 
@@ -246,8 +251,9 @@ def with_client_tls(settings: list[Setting]) -> list[Setting]:
     return first + [setting for setting in settings if setting.key != "tls.enable"]
 
 
-def read_file(path: str) -> list[Setting]:
-    """Returns the settings of a .properties file, or of one with a JSON object; raises
-    `ConfigError`."""
+def read_file(path: str, *, strict: bool = False) -> list[Setting]:
+    """Returns the settings of a .properties file, or of one with a JSON object, whose keys must be
+    known where that is `strict`; raises `ConfigError`."""
     text = read_config_file(path, ": give the path of a file with -c")
-    return (read_json if text.lstrip().startswith("{") else read_properties)(text, path)
+    settings = (read_json if text.lstrip().startswith("{") else read_properties)(text, path)
+    return [setting._replace(must_be_known=strict) for setting in settings]

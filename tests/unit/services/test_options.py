@@ -235,6 +235,25 @@ def test_p_of_a_container_looks_into_its_brokers_files(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("kind", [broker.Options, namesrv.Options, controller.Options])
+def test_a_strict_server_refuses_unknown_keys_of_its_file(
+    kind: type[ServerOptions], tmp_path: Path
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("listenPort=9999\nlistenPrt=1\n")
+    with pytest.raises(SystemExit) as caught:
+        parsed(kind, "--strict", "-p", "-c", str(file))
+    assert caught.value.code == f"{file}:2: listenPrt is no known key: did you mean listenPort?"
+
+
+def test_a_strict_broker_refuses_unknown_keys_of_its_proxys_file(tmp_path: Path) -> None:
+    file = tmp_path / "proxy.properties"
+    file.write_text("grpcServerProt=7\n")
+    with pytest.raises(SystemExit) as caught:
+        parsed(broker.Options, "--strict", "-p", "--enable-proxy", "-pc", str(file))
+    assert str(caught.value.code).startswith(f"{file}:1: grpcServerProt is no known key")
+
+
 def test_p_of_a_container_names_what_looks_like_a_mistake(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "a.conf"
     file.write_text("brokerName=a\nfooBar=1\n")
