@@ -6,12 +6,14 @@ nor comes again.
 
 Two proxies before a broker and two name servers, all of them processes; with the event `master`
 before two brokers that a controller leads, of which the master is killed; with `local` two brokers
-with a proxy in the process of each. Producers try a send
-three times at most, at the proxies by turns; consumers receive and acknowledge at both. Each kill
-falls at a random moment, the server is started again, and so on. The exit code is 1 where a
-promise was broken: a message that was sent and lost, that came again after its acknowledgement was
-answered with OK, or before the time was over for which it was hidden. While a broker is away sends
-may be refused, and what it had not written of acknowledgements may come again; that is counted.
+with a proxy in the process of each. Producers try a send three times at most, at the proxies by
+turns; consumers receive and acknowledge at both, one has its messages renewed and keeps them for
+longer than they were hidden at first (`--longest-kept`), and one goes to the other proxy with its
+handles after each receive. Each kill falls at a random moment, the server is started again, and so
+on. The exit code is 1 where a promise was broken: a message that was sent and lost, that came again
+after its acknowledgement was answered with OK, or before the time was over for which it was hidden.
+While a broker is away sends may be refused, and what it had not written of acknowledgements may
+come again; that is counted.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tests.support.controlled import ControlledGroup
 from tests.support.controllers import ControllerGroup
 from tests.support.processes import BrokerProcess, NameServerProcess, ServerProcess
 from tests.support.proxies import BrokerWithProxy, OurProxy
-from tests.support.proxy_load import ProxyLoad
+from tests.support.proxy_load import RENEWED, RENEWED_KEYS, ProxyLoad
 from tests.support.remoting import create_topic
 from tests.support.wait import wait_until
 
@@ -44,6 +46,10 @@ TOPIC, GROUP = "Campaign", "campaign"
 QUEUES = 4
 #: Seconds of load between two kills.
 LEAST, MOST = 0.3, 1.5
+#: Each kill of so many finds messages that were renewed.
+PATIENCE = 10
+#: Seconds in which all comes again and is acknowledged: a renewal hides for a minute.
+DRAIN = 150.0
 #: Offsets are written often, so that little comes again after the kill of a broker.
 _SETTINGS = {"flushConsumerOffsetInterval": "500"}
 
@@ -57,6 +63,8 @@ class Outcome:
     retried: int
     refused: list[str]
     came_again: int
+    renewed: int
+    moved: int
     seconds: float
     faults: list[str]
 
@@ -64,7 +72,8 @@ class Outcome:
         return (
             f"{self.kills} kills in {self.seconds:.0f} s: {self.sent} messages sent,"
             f" {self.retried} tries repeated, {len(self.refused)} sends refused,"
-            f" {self.came_again} came more than once, {len(self.faults)} faults"
+            f" {self.came_again} came more than once, {self.renewed} renewed,"
+            f" {self.moved} acknowledged at another proxy, {len(self.faults)} faults"
         )
 
 
@@ -78,9 +87,11 @@ def run(
     *,
     seed: int = 1,
     events: Sequence[str] = (PROXY,),
+    longest_kept: float = 3.0,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Runs a campaign with servers under `home`."""
+    """Runs a campaign with servers under `home`; `longest_kept`: seconds for which consumers keep
+    messages that are renewed."""
     chance = random.Random(seed)
     began = time.monotonic()
     with ExitStack() as stack:
@@ -94,7 +105,11 @@ def run(
             for each in "ab":
                 local.append(
                     BrokerWithProxy(
-                        f"broker-{each}", home / f"local-{each}", name_servers, settings=_SETTINGS
+                        f"broker-{each}",
+                        home / f"local-{each}",
+                        name_servers,
+                        settings=_SETTINGS,
+                        proxy_keys=RENEWED_KEYS,
                     )
                 )
             for made in local:
@@ -112,33 +127,43 @@ def run(
         places = [each.proxy_ports.grpc for each in local]
         if not local:
             proxies = [
-                stack.enter_context(OurProxy(home / f"proxy-{each}", names)) for each in "ab"
+                stack.enter_context(OurProxy(home / f"proxy-{each}", names, **RENEWED_KEYS))
+                for each in "ab"
             ]
             places, strikes[PROXY] = [each.address for each in proxies], _restart(proxies)
         serving = local or brokers[:1]
         for server_with_topic in serving:
             create_topic(server_with_topic.address, TOPIC, QUEUES)
         wait_until(lambda: name_servers[0].routes(TOPIC, list(serving)), "the route")
-        load = stack.enter_context(ProxyLoad(places, TOPIC, GROUP))
+        load = stack.enter_context(ProxyLoad(places, TOPIC, GROUP, longest_kept=longest_kept))
         load.start()
         wait_until(lambda: len(load.seen) > 20, "messages to come")
         for number in range(kills):
+            if longest_kept > RENEWED and number % PATIENCE == PATIENCE - 1:
+                _wait_renewed(load)
             time.sleep(chance.uniform(LEAST, MOST))
             victim = strikes[events[number % len(events)]](chance)
             say(f"{number + 1}: {victim}, {len(load.sent)} sent")
         load.stop_sending()
         # What does not come is told as a fault of each message.
         with suppress(TimeoutError):
-            load.wait_drained()
+            load.wait_drained(DRAIN)
         return Outcome(
             kills,
             len(load.sent),
             load.retried,
             load.refused,
             load.duplicates(),
+            load.renewed,
+            load.moved,
             time.monotonic() - began,
             _faults(load, events),
         )
+
+
+def _wait_renewed(load: ProxyLoad) -> None:
+    renewed = load.renewed
+    wait_until(lambda: load.renewed > renewed, "renewed messages to be acknowledged", limit=300)
 
 
 def _faults(load: ProxyLoad, events: Sequence[str]) -> list[str]:
@@ -194,6 +219,12 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--events", nargs="+", choices=EVENTS, default=[PROXY])
+    parser.add_argument(
+        "--longest-kept",
+        type=float,
+        default=RENEWED + 5.0,
+        help="seconds for which messages are kept that are renewed",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rmq-proxies-") as home:
         outcome = run(
@@ -201,6 +232,7 @@ def main() -> int:
             options.kills,
             seed=options.seed,
             events=options.events,
+            longest_kept=options.longest_kept,
             say=lambda text: print(text, file=sys.stderr, flush=True),
         )
     print(outcome)

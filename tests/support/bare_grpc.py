@@ -89,15 +89,19 @@ class BareClient(Closing):
         ]
 
     def receive(
-        self, group: str, queue: pb.MessageQueue, *, invisible: int, wait: float = 1.0
+        self, group: str, queue: pb.MessageQueue, *, invisible: int | None, wait: float = 1.0
     ) -> list[pb.Message]:
-        """Receives up to 16 messages, hidden for `invisible` seconds."""
+        """Receives up to 16 messages, hidden for `invisible` seconds, or by renewals where that is
+        None."""
         request = pb.ReceiveMessageRequest(
             group=pb.Resource(name=group), message_queue=queue, batch_size=16
         )
         request.filter_expression.expression = "*"
         request.filter_expression.type = pb.TAG
-        request.invisible_duration.seconds = invisible
+        if invisible is None:
+            request.auto_renew = True
+        else:
+            request.invisible_duration.seconds = invisible
         request.long_polling_timeout.seconds = int(wait)
         ask = self._channel.unary_stream(
             _SERVICE + "ReceiveMessage",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,11 @@ class ProxyPorts:
 class OurProxy(ServerProcess):
     """`twistd -n rmq-proxy` before the cluster of a name server."""
 
-    def __init__(self, home: Path, name_server: str) -> None:
+    def __init__(self, home: Path, name_server: str, **keys: Any) -> None:
+        """`keys` are further ones of the proxy's own, as in its file."""
         super().__init__("proxy", home)
         self._name_server = name_server
+        self._keys = keys
         self.ports = ProxyPorts()
 
     @property
@@ -69,7 +72,7 @@ class OurProxy(ServerProcess):
         return self.ports.grpc
 
     def command(self) -> list[str]:
-        path = self.ports.write_config(self.home, self._name_server)
+        path = self.ports.write_config(self.home, self._name_server, **self._keys)
         return twistd_command("rmq-proxy", Path(path))
 
     def environment(self) -> dict[str, str]:
@@ -84,14 +87,19 @@ class OurProxy(ServerProcess):
 
 
 class BrokerWithProxy(OurBroker):
-    """`twistd -n rmq-broker --enable-proxy`."""
+    """`twistd -n rmq-broker --enable-proxy`; `proxy_keys` are further ones of the proxy's own."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, proxy_keys: Mapping[str, Any] | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
+        self._proxy_keys = proxy_keys or {}
         self.proxy_ports = ProxyPorts()
 
     def command(self) -> list[str]:
-        path = self.proxy_ports.write_config(self.home, self.name_servers[0].address)
+        path = self.proxy_ports.write_config(
+            self.home, self.name_servers[0].address, **self._proxy_keys
+        )
         return [*super().command(), "--enable-proxy", "-pc", path]
 
     def ready(self) -> bool:
