@@ -529,3 +529,31 @@ def test_who_asks(served: Served, method: str) -> None:
         assert pb.Code.Name(found.code) == wanted, (client_id, found)
     if method != "NotifyClientTermination":
         served.check_goes_on()
+
+
+#: What is passed over, as stock's proxies do, cut to what is possible, or the broker's to judge.
+ODD: list[tuple[str, Fields]] = [
+    ("UpdateOffset", {"offset": (1 << 63) - 1}),
+    *(
+        ("PullMessage", {"long_polling_timeout": each})
+        for each in ({"seconds": -1}, {"seconds": (1 << 63) - 1}, {"nanos": -5})
+    ),
+    ("QueryAssignment", {"endpoints": ENDPOINTS | {"scheme": 99}}),
+    ("QueryOffset", {"timestamp": {"seconds": -5}}),
+    ("QueryOffset", {"message_queue": queue(accept_message_types=[pb.NORMAL] * 15_000)}),
+    ("Heartbeat", {"client_type": 99}),
+    ("Heartbeat", {"client_type": pb.PRODUCER}),
+    ("ChangeInvisibleDuration", {"invisible_duration": None, "message_id": LONG}),
+    ("ChangeInvisibleDuration", {"invisible_duration": {"nanos": (1 << 31) - 1}}),
+    ("ForwardMessageToDeadLetterQueue", {"message_id": "a\x02DELAY\x013"}),
+    ("ForwardMessageToDeadLetterQueue", {"delivery_attempt": -1, "max_delivery_attempts": -1}),
+    ("EndTransaction", {"message_id": LONG, "source": 99, "trace_context": "x" * 50_000}),
+]
+
+
+@pytest.mark.parametrize(("method", "fields"), ODD, ids=named)
+def test_what_is_odd_is_taken(served: Served, method: str, fields: Fields) -> None:
+    found = status_of(served.ask(method, **GOOD[method](served) | fields))
+    wanted = "MESSAGE_NOT_FOUND" if method == "PullMessage" else "OK"
+    assert pb.Code.Name(found.code) == wanted, found
+    served.check_goes_on()
