@@ -40,7 +40,7 @@ def test_an_acting_master_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_master_that_does_not_see_that_it_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Absence, "_look", lambda _: None)
+    monkeypatch.setattr(Absence, "_check_absence", lambda _: None)
     assert "groups put back" in found(range(14, 20))
 
 
