@@ -25,7 +25,7 @@ KILLS = [Round(Outage.KILL, True, True), Round(Outage.KILL, False, True)]
     [
         ("ours", "ours", BOTH),
         ("ours", "mixed", KILLS),
-        ("mixed", "ours", KILLS),
+        pytest.param("mixed", "ours", KILLS, marks=pytest.mark.more),
         ("mixed", "mixed", KILLS),
         ("stock", "ours", KILLS),
     ],

@@ -23,7 +23,7 @@ PRODUCER = {"retries": 0, "timeoutMs": 5000}
     [
         ([OURS, OURS, OURS], V4, 0),
         ([OURS, V4, V5], V4, 1),
-        ([OURS, V5, OURS], V5, 1),
+        pytest.param([OURS, V5, OURS], V5, 1, marks=pytest.mark.more),
     ],
     ids=["ours", "ours-4.9-5.3", "ours-5.3-ours"],
 )
