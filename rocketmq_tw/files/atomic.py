@@ -1,9 +1,13 @@
-"""Files that are replaced as a whole: after a crash there is the old content or the new one."""
+"""Files that are replaced as a whole: after a crash there is the old content or the new one. And
+what makes durable that is only read back so far."""
 
 import contextlib
 import posixpath
 
-from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.files.interface import IFile, IFiles
+
+#: Bytes that are written again at once.
+PIECE = 1 << 20
 
 
 def write_atomic(files: IFiles, path: str, data: bytes) -> None:
@@ -30,3 +34,17 @@ def settle(files: IFiles, path: str) -> None:
     read back also where the sync of its directory failed. Raises `OSError`."""
     with contextlib.suppress(FileNotFoundError):
         files.sync_dir(posixpath.dirname(path) or ".")
+
+
+def write_again(file: IFile, begin: int, end: int) -> int:
+    """Writes the bytes of `file` from `begin` to `end` as they are read; returns where it ended,
+    which is in front of `end` where the file is shorter. Raises `OSError`.
+
+    Where a process could not sync what it wrote, Linux keeps it in memory as if it were on the
+    disk: it is read and a sync succeeds, but only what is written again reaches the disk.
+    """
+    at = begin
+    while at < end and (piece := file.pread(min(PIECE, end - at), at)):
+        file.pwrite(piece, at)
+        at += len(piece)
+    return at

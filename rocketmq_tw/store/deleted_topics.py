@@ -183,14 +183,14 @@ class DeletedTopics:
         noted = self._noted
         if noted == self._synced or self._file is None:
             return
-        notes = [(number, *note) for number, note in list(self._unsynced.items())]
+        unsynced = list(self._unsynced.items())
+        notes = [(number, *note) for number, note in unsynced if number <= noted]
         # What a sync could not write the system has dropped, and the next one would say nothing of
         # it: so each writes again, and to a descriptor of its own, which is told of its errors.
         file = self._files.open(self._path)
         try:
-            for number, place, text in notes:
-                if number <= noted:
-                    file.pwrite(text, place)
+            for _, place, text in notes:
+                file.pwrite(text, place)
             file.fsync()
         finally:
             file.close()
@@ -199,8 +199,7 @@ class DeletedTopics:
             self._is_new = False
         self._synced = max(self._synced, noted)
         for number, _, _ in notes:
-            if number <= noted:
-                self._unsynced.pop(number, None)
+            self._unsynced.pop(number, None)
 
     def covers(self, topic: str, position: int) -> bool:
         """Returns whether the record at a log offset is of a topic that was deleted since."""

@@ -17,6 +17,7 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from operator import floordiv, mod
 from sys import byteorder
 
+from rocketmq_tw.files.atomic import write_again
 from rocketmq_tw.files.interface import IFile
 
 SLOT_SIZE = 4
@@ -157,8 +158,6 @@ _MAX_INT = 0x7FFFFFFF
 _BLOCK, _STEP = 256, 500
 #: Entries that one step of a cut reads, and slots that it writes at once.
 STEP = 8192
-#: Bytes that are written again at once.
-_AGAIN = 1 << 20
 
 
 def index_file_size(slots: int, capacity: int) -> int:
@@ -328,13 +327,12 @@ class IndexFile:
             self._clear_behind()
 
     def _write_again(self, first: int) -> None:
-        """Writes header and entries from number `first` on as they are read: where a sync failed,
-        the disk may lack what the system still has in memory (`Segments.write_again`)."""
+        """Writes header and entries from number `first` on as they are read, see
+        `files.atomic.write_again`."""
         self._write_header()
         begin = self._entries_at + first * ENTRY_SIZE
         end = self._entries_at + min(self.count, self._capacity) * ENTRY_SIZE
-        for at in range(begin, end, _AGAIN):
-            self._file.pwrite(self._file.pread(min(_AGAIN, end - at), at), at)
+        write_again(self._file, begin, end)
 
     def cut(self, physical_offset: int) -> Iterator[None]:
         """Drops the entries of messages at and behind a log offset, in steps between which the

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from enum import Enum
 from itertools import pairwise
 
+from rocketmq_tw.files.atomic import PIECE, write_again
 from rocketmq_tw.files.interface import IFile
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.handles import HandlePool, Unsynced
 
 NAME_DIGITS = 20
-#: Bytes that are written again at once.
-_PIECE = 1 << 20
 
 
 class Short(Enum):
@@ -206,20 +205,14 @@ class Segments:
             self._zeroed[start] = zeroed
 
     def write_again(self, since: int) -> None:
-        """Writes what the files have from `since` on as it is read; durable when it returns.
-
-        Where a process could not sync what it wrote, Linux keeps it in memory as if it were on the
-        disk: it is read and a sync succeeds, but only what is written again reaches the disk.
-        """
+        """Writes what the files have from `since` on as it is read; durable when it returns."""
         for start in self.starts:
             at = max(since - start, 0)
             if at >= self.file_size:
                 continue
             file = self.file(start)
             while at < self.file_size and file.may_have_data(at):
-                piece = file.pread(min(_PIECE, self.file_size - at), at)
-                file.pwrite(piece, at)
-                at += len(piece)
+                at = write_again(file, at, min(at + PIECE, self.file_size))
             # By what it was written through, see `handles`.
             file.fsync()
 

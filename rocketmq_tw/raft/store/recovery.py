@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from rocketmq_tw.files.atomic import write_again
 from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, MAGIC, Entry, chain_crc, crc_fits
 from rocketmq_tw.raft.store.format import (
     COPY_AGAIN,
@@ -78,17 +79,15 @@ def _tail(
 
 
 def _write_again(segments: Segments, since: int, end: int) -> None:
-    """Writes the bytes from `since` to `end` as they are read. Where a sync has failed, the system
-    takes its pages for written: they are read, and no later sync would write them."""
+    """Writes the bytes from `since` to `end` as they are read, see `files.atomic.write_again`."""
     while since < end:
         start = segments.start_of(since)
-        piece = segments.pread(min(_CHUNK, end - since), since)
-        if not piece:
+        stop = min(start + segments.file_size, end)
+        # Not `Segments.write`, which writes zeros ahead: what is behind `stop` stays.
+        since = start + write_again(segments.file(start), since - start, stop - start)
+        if since < stop:
             raise StoreError(f"{segments.path(start)} is cut short at {since}; {COPY_AGAIN}")
-        # Not `Segments.write`, which writes zeros ahead: what is behind the piece stays.
-        segments.file(start).pwrite(piece, since - start)
         segments.unsynced.files.add(segments.path(start))
-        since += len(piece)
 
 
 def _find(data: Segments, index: Segments, begin_pos: int) -> Extent:
