@@ -109,16 +109,16 @@ def consume_message(
 
     async def show_coming(servers: Servers) -> None:
         await known_route(servers, topic)
-        follower = TopicTail(
+        tail = TopicTail(
             servers, servers.reader(group), topic,
             broker=broker, queue_id=queue_id, offset=offset, begin_ms=begin_ms,
         )  # fmt: skip
-        await follower.start()
+        await tail.start()
         if tool.dry_run:
-            tool.show(_plan(topic, follower.offsets))
+            tool.show(_plan(topic, tail.offsets))
             return
         shown = 0
-        async for message in follower.messages():
+        async for message in tail.messages():
             row = message_row(message)
             tool.show(in_lines(Report(row, lines=[message_line(row)]), [row]))
             shown += 1
