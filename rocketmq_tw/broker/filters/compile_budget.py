@@ -13,15 +13,13 @@ from typing import Any
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.broker.assembly.handlers import answer_later
-from rocketmq_tw.message.sql92 import is_remembered
+from rocketmq_tw.message.sql92 import CHARACTERS_PER_TURN, COST_OF_EXPRESSION, is_remembered
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.fairness import FairQueue
 from rocketmq_tw.wire.command import RemotingCommand
 
-#: Characters of new expressions that are compiled in one turn; the last one may go beyond.
-CHARACTERS_PER_TURN = 2048
-#: What an expression costs beside its characters, and a read that asks a slow one, in characters.
-COST_OF_EXPRESSION, COST_OF_SLOW_READ = 64, 1024
+#: What a read that asks a slow expression costs, in characters.
+COST_OF_SLOW_READ = 1024
 
 
 class BudgetSpent(Exception):

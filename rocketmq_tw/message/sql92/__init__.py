@@ -3,6 +3,8 @@ it gives is asked with the bytes of properties. Format and rules: docs/filters.m
 """
 
 from rocketmq_tw.message.sql92.compiled import (
+    CHARACTERS_PER_TURN,
+    COST_OF_EXPRESSION,
     Compiled,
     PropertiesMatch,
     check_expression_length,
@@ -12,6 +14,8 @@ from rocketmq_tw.message.sql92.compiled import (
 from rocketmq_tw.message.sql92.syntax import MAX_EXPRESSION, MAX_TESTS, ExpressionError
 
 __all__ = [
+    "CHARACTERS_PER_TURN",
+    "COST_OF_EXPRESSION",
     "MAX_EXPRESSION",
     "MAX_TESTS",
     "Compiled",

@@ -15,6 +15,9 @@ from rocketmq_tw.message.sql92.syntax import MAX_EXPRESSION, EvaluationError, Ex
 #: (the bytes of a message's properties) -> does it match?
 PropertiesMatch = Callable[[bytes], bool]
 
+#: Characters of new expressions that may be compiled in one turn of a reactor, which the last one
+#: may go beyond; and what each expression costs beside its own.
+CHARACTERS_PER_TURN, COST_OF_EXPRESSION = 2048, 64
 #: Characters of all expressions that are remembered; made, each takes up to 100 bytes.
 _REMEMBERED = 1 << 18
 #: With more names it is cheaper to take the properties apart.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.message.sql92 import is_remembered
+from rocketmq_tw.message.sql92 import CHARACTERS_PER_TURN, COST_OF_EXPRESSION, is_remembered
 from rocketmq_tw.message.tags import SQL92_TYPE, SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.proxy.clients import ProxyClient
 from rocketmq_tw.proxy.messaging.expressions import wanted_messages
@@ -21,10 +21,6 @@ from rocketmq_tw.wire.bodies.clients import (
     SubscriptionData,
 )
 from rocketmq_tw.wire.command import VERSION_5_3_3
-
-#: Characters of new SQL92 expressions that the settings of one client have compiled, the last one
-#: may go beyond, and what each costs beside its own: as brokers compile in one turn.
-MOST_COMPILED, COST_OF_EXPRESSION = 2048, 64
 
 
 def heartbeat_of(client: ProxyClient, since_ms: int) -> HeartbeatData:
@@ -70,8 +66,8 @@ def subscriptions_of(client: ProxyClient, since_ms: int = 0) -> list[Subscriptio
 
 def check_expressions(settings: Settings) -> None:
     """Raises `StatusError` (ILLEGAL_FILTER_EXPRESSION) where a subscription cannot be read. SQL92
-    behind the first `MOST_COMPILED` characters is left to the receives that ask for it."""
-    left = MOST_COMPILED
+    behind what may be compiled in one turn is left to the receives that ask for it."""
+    left = CHARACTERS_PER_TURN
     for entry in settings.subscription.subscriptions:
         expression = entry.expression
         if expression.type == SQL and not is_remembered(expression.expression):
