@@ -29,7 +29,7 @@ from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
 from rocketmq_tw.proxy.neighbours.records import ProxyIdentity
 from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
 from rocketmq_tw.runtime.listeners import Listeners
-from rocketmq_tw.runtime.threads import at_once
+from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicConfig
@@ -45,9 +45,9 @@ from tests.support.wait import result_of
 Answer = Callable[[RemotingCommand], "RemotingCommand | Deferred[RemotingCommand]"]
 
 
-def asked_clients(clock: Clock, recover: Recover) -> AskedClients:
+def asked_clients(clock: Clock, recover: Recover, in_thread: InThread = at_once) -> AskedClients:
     """What hands questions of brokers on to clients of gRPC."""
-    return AskedClients(clock, recover, Unpacking(ProxyConfig(), at_once))
+    return AskedClients(clock, recover, Unpacking(ProxyConfig(), in_thread))
 
 
 @implementer(ICall)

@@ -3,7 +3,7 @@ Telemetry stream, and what the client answers there a response."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 
 from twisted.internet.defer import Deferred, TimeoutError, succeed
@@ -64,7 +64,7 @@ class AskedClients:
         kind = command.WhichOneof("command")
         nonce = getattr(command, kind).nonce if kind else ""
         waiting = self._open.get(client, {}).get(nonce)
-        if waiting is not None:
+        if waiting is not None and not waiting.called:
             waiting.callback(command)
 
     async def _handed_on(
@@ -86,15 +86,14 @@ class AskedClients:
             return await self._running_info(client, request, timeout)
         if request.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
             stored = decode_record(request.body)
-            message = message_of(await self._unpacking.unpacked(stored, client.client_id))
-            answer = await self._ask(
-                client,
-                lambda nonce: TelemetryCommand(
+
+            async def verify(nonce: str) -> TelemetryCommand:
+                message = message_of(await self._unpacking.unpacked(stored, client.client_id))
+                return TelemetryCommand(
                     verify_message_command=VerifyMessageCommand(nonce=nonce, message=message)
-                ),
-                timeout,
-            )
-            return _consumed(request, answer)
+                )
+
+            return _consumed(request, await self._ask(client, verify, timeout))
         if request.code in (
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
@@ -131,16 +130,23 @@ class AskedClients:
 
         asked = self._ask(
             client,
-            lambda nonce: TelemetryCommand(
-                print_thread_stack_trace_command=PrintThreadStackTraceCommand(nonce=nonce)
+            lambda nonce: succeed(
+                TelemetryCommand(
+                    print_thread_stack_trace_command=PrintThreadStackTraceCommand(nonce=nonce)
+                )
             ),
             timeout,
         )
         return asked.addCallback(traced)
 
     def _ask(
-        self, client: ProxyClient, make: Callable[[str], TelemetryCommand], timeout: float
+        self,
+        client: ProxyClient,
+        make: Callable[[str], Awaitable[TelemetryCommand]],
+        timeout: float,
     ) -> Deferred[TelemetryCommand]:
+        """Asks what `make` returns for the number of the question; it counts as open while that is
+        made."""
         nonce = str(next(self._nonces))
         questions = self._open.setdefault(client, {})
         if len(questions) >= MAX_OPEN:
@@ -151,10 +157,23 @@ class AskedClients:
         answer: Deferred[TelemetryCommand] = Deferred()
         questions[nonce] = answer
 
-        def ended(result: object) -> object:
+        async def tell() -> None:
+            command = await make(nonce)
+            if not answer.called:
+                _tell(client, command)
+
+        def failed(failure: Failure) -> None:
+            if not answer.called:
+                answer.errback(failure)
+
+        def close(_: None) -> None:
             del questions[nonce]
             if not questions:
                 self._open.pop(client, None)
+
+        def ended(result: object) -> object:
+            # What it would be told may be in the making still.
+            telling.addCallback(close)
             if isinstance(result, Failure) and result.check(TimeoutError):
                 raise RequestError(
                     ResponseCode.CONSUME_MSG_TIMEOUT,
@@ -163,12 +182,8 @@ class AskedClients:
             return result
 
         answer.addTimeout(timeout, self._clock)
-        ending: Deferred[TelemetryCommand] = answer.addBoth(ended)
-        try:
-            _tell(client, make(nonce))
-        except RequestError as error:
-            answer.errback(error)
-        return ending
+        telling = Deferred.fromCoroutine(tell()).addErrback(failed)
+        return answer.addBoth(ended)
 
 
 def _tell(client: ProxyClient, command: TelemetryCommand) -> None:

@@ -24,6 +24,7 @@ from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.telemetry import Telemetry
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketmq_tw.wire.bodies.groups import (
@@ -38,6 +39,7 @@ from rocketmq_tw.wire.headers.clients import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
+from tests.support.broker import Threads
 from tests.support.proxy import FakeCall, answer_of, asked_clients
 
 STORED = StoredMessage(
@@ -72,11 +74,11 @@ class Groups:
 class Desk:
     """The services of a proxy that know its clients."""
 
-    def __init__(self, config: ProxyConfig | None = None) -> None:
+    def __init__(self, config: ProxyConfig | None = None, in_thread: InThread = at_once) -> None:
         self.clock = Clock()
         self.groups = Groups()
         self.recovered: list[ProxyClient] = []
-        self.asked = asked_clients(self.clock, self.recover)
+        self.asked = asked_clients(self.clock, self.recover, in_thread)
         self.clients = ProxyClients(self.clock.seconds, self.asked.hand_on, lambda: 120.0)
         telemetry = Telemetry(config or ProxyConfig(), self.clients, self.groups, self.asked)
         self.methods = {**telemetry.methods(), **ClientHeartbeats(self.clients).methods()}
@@ -357,6 +359,13 @@ def running_info(*, jstack: bool) -> RemotingCommand:
     return RemotingCommand.request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
 
 
+def packed(body: bytes) -> StoredMessage:
+    kind = CompressionType.ZSTD
+    return msgspec.structs.replace(
+        STORED, body=compress(body, kind), sys_flag=compression_flag(kind)
+    )
+
+
 def consume_directly(stored: StoredMessage = STORED) -> RemotingCommand:
     header = ConsumeMessageDirectlyResultRequestHeader(consumer_group="g", client_id="client")
     body = encode_record(stored)
@@ -390,13 +399,31 @@ def test_a_consumer_tries_a_message_whose_body_is_packed() -> None:
     desk, call, body = Desk(), FakeCall(), bytes(2 << 20)
     desk.open(call)
     client = desk.consumer(call)
-    kind = CompressionType.ZSTD
-    packed = msgspec.structs.replace(
-        STORED, body=compress(body, kind), sys_flag=compression_flag(kind)
-    )
-    client.ask(consume_directly(packed), 5.0)
+    client.ask(consume_directly(packed(body)), 5.0)
     (command,) = call.sent
     assert command.verify_message_command.message.body == body
+
+
+def test_few_packed_messages_wait_for_a_consumer_to_try_them() -> None:
+    threads = Threads(eager=False)
+    desk, call = Desk(in_thread=threads), FakeCall()
+    take = desk.open(call)
+    client = desk.consumer(call)
+    # Refused alike by the client that takes its time, and after the asker has given up.
+    for seconds in (0, 5):
+        desk.clock.advance(seconds)
+        for _ in range(MAX_OPEN):
+            client.ask(consume_directly(packed(bytes(2 << 20))), 5.0).addErrback(lambda _: None)
+        error = failure_of(client.ask(consume_directly(), 5.0)).value
+        assert isinstance(error, RequestError) and error.code == ResponseCode.SYSTEM_BUSY
+    for _ in range(MAX_OPEN):
+        assert threads.run() == 1
+    assert threads.waiting == [] and call.sent == [], "nobody waits for an answer any more"
+    asked = client.ask(consume_directly(), 5.0)
+    (command,) = call.sent
+    verified = pb.VerifyMessageResult(nonce=command.verify_message_command.nonce)
+    take(pb.TelemetryCommand(status=pb.Status(code=pb.OK), verify_message_result=verified))
+    answer_of(asked)
 
 
 @pytest.mark.parametrize(
