@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 
+from rocketmq_tw.broker.filters.compile_budget import CompileBudget
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.values import split_named_ports
 from rocketmq_tw.metrics.instruments import Metric, gauge
@@ -19,6 +20,7 @@ from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
+from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
 from rocketmq_tw.proxy.messaging.offsets import Offsets
@@ -74,19 +76,30 @@ class Proxy:
         renewal = self._renewal = Renewal(reactor, popped, self.clients, metadata, config)
         claims = Claims(renewal, now_ms)
         types = TopicTypes(metadata, config)
+        expressions = Expressions(CompileBudget(reactor))
         outgoing = OutgoingMessages(config, now_ms, in_thread)
         services = (
-            Telemetry(config, self.clients, metadata, asked),
+            Telemetry(config, self.clients, metadata, asked, expressions),
             ClientHeartbeats(self.clients),
             RouteQueries(brokers, metadata, config),
             Sends(reactor, brokers, types, outgoing),
             transactions,
             Recalls(reactor, brokers, types),
-            Receiving(brokers, renewal, self.clients, metadata, unpacking, reactor, config, now_ms),
+            Receiving(
+                brokers,
+                renewal,
+                self.clients,
+                metadata,
+                unpacking,
+                expressions,
+                reactor,
+                config,
+                now_ms,
+            ),
             Acknowledging(popped, claims, self.clients, config),
             InvisibleDurations(popped, claims, self.clients, config),
             DeadLetters(reactor, self.clients, popped, renewal),
-            Pulling(brokers, self.clients, unpacking, reactor, config),
+            Pulling(brokers, self.clients, unpacking, expressions, reactor, config),
             Offsets(brokers, self.clients),
         )
         #: Path of a gRPC method -> the method.

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.filters.compile_budget import CompileBudget
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
 from rocketmq_tw.proxy.messaging.claims import Claims
+from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
 from rocketmq_tw.proxy.messaging.offsets import Offsets
 from rocketmq_tw.proxy.messaging.popped import PopClient
@@ -144,6 +146,7 @@ class ReceivingWorld:
         self.renewal = Renewal(self.clock, popped, self.clients, metadata, self.config)
         claims = Claims(self.renewal, now_ms)
         unpacking = Unpacking(self.config, self._in_thread)
+        expressions = Expressions(CompileBudget(self.clock))
         self.methods: dict[str, Any] = {
             **Receiving(
                 self.brokers,
@@ -151,13 +154,16 @@ class ReceivingWorld:
                 self.clients,
                 metadata,
                 unpacking,
+                expressions,
                 self.clock,
                 self.config,
                 now_ms,
             ).methods(),
             **Acknowledging(popped, claims, self.clients, self.config).methods(),
             **InvisibleDurations(popped, claims, self.clients, self.config).methods(),
-            **Pulling(self.brokers, self.clients, unpacking, self.clock, self.config).methods(),
+            **Pulling(
+                self.brokers, self.clients, unpacking, expressions, self.clock, self.config
+            ).methods(),
             **Offsets(self.brokers, self.clients).methods(),
         }
 
@@ -208,7 +214,9 @@ class ReceivingWorld:
         handler = self.methods[SERVICE + method].handler
         return self.until(Deferred.fromCoroutine(handler(request, call or self.call())))
 
-    def ack(self, *messages: Any, call: FakeCall | None = None) -> Any:
+    def ack(
+        self, *messages: Any, call: FakeCall | None = None, group: str = "G", topic: str = "Topic"
+    ) -> Any:
         """The response to the acknowledgement of messages, or of handles."""
         entries = [
             pb.AckMessageEntry(message_id="ID", receipt_handle=handle)
@@ -220,14 +228,14 @@ class ReceivingWorld:
             for handle in messages
         ]
         request = pb.AckMessageRequest(
-            group=pb.Resource(name="G"), topic=pb.Resource(name="Topic"), entries=entries
+            group=pb.Resource(name=group), topic=pb.Resource(name=topic), entries=entries
         )
         return self.ask("AckMessage", request, call)
 
-    def change(self, handle: str, seconds: int) -> Any:
+    def change(self, handle: str, seconds: int, group: str = "G") -> Any:
         """The response to the change of an invisible duration."""
         request = pb.ChangeInvisibleDurationRequest(
-            group=pb.Resource(name="G"),
+            group=pb.Resource(name=group),
             topic=pb.Resource(name="Topic"),
             receipt_handle=handle,
             invisible_duration={"seconds": seconds},

@@ -7,9 +7,10 @@ others for seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.broker.assembly.handlers import answer_later
@@ -34,13 +35,31 @@ class CompileBudget:
         self._left = CHARACTERS_PER_TURN
         #: Peers whose work was postponed; those that are lost are forgotten.
         self._watched: set[IPeer] = set()
-        self._postponed: FairQueue[IPeer] = FairQueue(clock, lambda: self._left > 0, self._refill)
+        self._postponed: FairQueue[Hashable] = FairQueue(
+            clock, lambda: self._left > 0, self._refill
+        )
 
     def admit(self, text: str) -> None:
         """Takes the cost of compiling `text`, which is 0 where it was compiled not long ago; raises
         `BudgetSpent` where nothing is left."""
         if not is_remembered(text):
             self._spend(COST_OF_EXPRESSION + len(text))
+
+    def admitted(self, text: str, source: Hashable) -> Deferred[None]:
+        """Fires once `text` may be compiled, at once or in a later turn, one of each `source` after
+        the other."""
+        done: Deferred[None] = Deferred()
+
+        def ask() -> None:
+            try:
+                self.admit(text)
+            except BudgetSpent:
+                self._postponed.add(source, ask)
+            else:
+                done.callback(None)
+
+        ask()
+        return done
 
     def admit_read(self, weight: int) -> None:
         """Takes the cost of a read whose expression has this weight (`MessageFilter.weight`);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rocketmq_tw.broker.filters.compile_budget import BudgetSpent, CompileBudget
 from rocketmq_tw.message.sql92 import ExpressionError, compile_expression
 from rocketmq_tw.message.tags import (
     SQL92_TYPE,
@@ -12,6 +13,7 @@ from rocketmq_tw.message.tags import (
     TagExpression,
     parse_tag_expression,
 )
+from rocketmq_tw.proxy.grpc.interfaces import ICall
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code, FilterExpression, FilterType
 
@@ -49,3 +51,29 @@ def wanted_messages(expression: FilterExpression) -> WantedMessages:
     raise StatusError(
         Code.ILLEGAL_FILTER_EXPRESSION, f"{expression.type} is no type of filters: use TAG or SQL"
     )
+
+
+class Expressions:
+    """Reads the expressions of calls, new ones of SQL92 a few in each turn of the reactor."""
+
+    def __init__(self, budget: CompileBudget) -> None:
+        self._budget = budget
+
+    async def wanted(self, expression: FilterExpression, call: ICall) -> WantedMessages:
+        """Returns what `wanted_messages` does, when it is the turn of the call's connection; raises
+        `StatusError` where the call is over by then, too."""
+        if expression.type == FilterType.SQL:
+            await self._budget.admitted(expression.expression, call.address)
+            if call.is_over:
+                raise StatusError(Code.REQUEST_TIMEOUT, "the call is over")
+        return wanted_messages(expression)
+
+    def check(self, expression: FilterExpression) -> None:
+        """Raises as `wanted_messages` does; SQL92 for which there is no time in this turn is left
+        to the calls that ask for it."""
+        if expression.type == FilterType.SQL:
+            try:
+                self._budget.admit(expression.expression)
+            except BudgetSpent:
+                return
+        wanted_messages(expression)

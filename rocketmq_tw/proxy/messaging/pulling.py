@@ -16,7 +16,7 @@ from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import check_broker, check_group, client_id_of
-from rocketmq_tw.proxy.messaging.expressions import WantedMessages, wanted_messages
+from rocketmq_tw.proxy.messaging.expressions import Expressions, WantedMessages
 from rocketmq_tw.proxy.messaging.messages import duration_ms, message_of, stored_size
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left
 from rocketmq_tw.proxy.messaging.offsets import check_offset, check_queue
@@ -61,12 +61,14 @@ class Pulling:
         brokers: IBrokers,
         clients: ProxyClients,
         unpacking: Unpacking,
+        expressions: Expressions,
         clock: IReactorTime,
         config: ProxyConfig,
     ) -> None:
         self._brokers = brokers
         self._clients = clients
         self._unpacking = unpacking
+        self._expressions = expressions
         self._clock = clock
         self._config = config
 
@@ -82,7 +84,7 @@ class Pulling:
         queue = check_queue(request.message_queue)
         check_broker(self._brokers, queue.broker_name)
         group = check_group(request.group)
-        wanted = wanted_messages(request.filter_expression)
+        wanted = await self._expressions.wanted(request.filter_expression, call)
         offset = check_offset(request.offset)
         if not 0 < request.batch_size <= MAX_PULLED:
             raise StatusError(

@@ -15,7 +15,7 @@ from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
 from rocketmq_tw.proxy.messaging.delivery import Delivery, Receiver
-from rocketmq_tw.proxy.messaging.expressions import wanted_messages
+from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.messages import duration_ms
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.polling import check_invisible_ms, poll_ms
@@ -54,6 +54,7 @@ class Receiving:
         clients: ProxyClients,
         metadata: Metadata,
         unpacking: Unpacking,
+        expressions: Expressions,
         clock: IReactorTime,
         config: ProxyConfig,
         now_ms: Callable[[], int] = wall_clock_ms,
@@ -63,6 +64,7 @@ class Receiving:
         self._renewal = renewal
         self._clients = clients
         self._metadata = metadata
+        self._expressions = expressions
         self._clock = clock
         self._config = config
         self._now_ms = now_ms
@@ -92,7 +94,7 @@ class Receiving:
         client_id = client_id_of(call)
         topic = check_topic(request.message_queue.topic)
         group = check_group(request.group)
-        wanted = wanted_messages(request.filter_expression)
+        wanted = await self._expressions.wanted(request.filter_expression, call)
         renews = request.auto_renew and self._config.enable_proxy_auto_renew
         config = await self._metadata.group(group, [topic])
         is_fifo, max_attempts = self._rules(client_id, config)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.message.sql92 import CHARACTERS_PER_TURN, COST_OF_EXPRESSION, is_remembered
 from rocketmq_tw.message.tags import SQL92_TYPE, SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.proxy.clients import ProxyClient
-from rocketmq_tw.proxy.messaging.expressions import wanted_messages
+from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.neighbours.records import GRPC, Origin
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -64,18 +63,12 @@ def subscriptions_of(client: ProxyClient, since_ms: int = 0) -> list[Subscriptio
     return found
 
 
-def check_expressions(settings: Settings) -> None:
+def check_expressions(settings: Settings, expressions: Expressions) -> None:
     """Raises `StatusError` (ILLEGAL_FILTER_EXPRESSION) where a subscription cannot be read. SQL92
-    behind what may be compiled in one turn is left to the receives that ask for it."""
-    left = CHARACTERS_PER_TURN
+    behind what may be compiled in this turn is left to the receives that ask for it."""
     for entry in settings.subscription.subscriptions:
-        expression = entry.expression
-        if expression.type == SQL and not is_remembered(expression.expression):
-            if left <= 0:
-                continue
-            left -= COST_OF_EXPRESSION + len(expression.expression)
         try:
-            wanted_messages(expression)
+            expressions.check(entry.expression)
         except StatusError as error:
             raise StatusError(error.code, f"{entry.topic.name}: {error.message}") from None
 

@@ -27,6 +27,7 @@ from rocketmq_tw.proxy.grpc.interfaces import (
 )
 from rocketmq_tw.proxy.messaging.asked_clients import MAX_TRACE, AskedClients
 from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
+from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.settings import answered_settings
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
@@ -66,11 +67,13 @@ class Telemetry:
         clients: ProxyClients,
         metadata: Metadata,
         asked_clients: AskedClients,
+        expressions: Expressions,
     ) -> None:
         self._config = config
         self._clients = clients
         self._metadata = metadata
         self._asked_clients = asked_clients
+        self._expressions = expressions
 
     def methods(self) -> Methods:
         return {path("Telemetry"): BothStreams(TelemetryCommand, self._open, _LIMITS)}
@@ -114,7 +117,7 @@ class Telemetry:
             _check_number("subscriptions", len(entries), MAX_SUBSCRIPTIONS)
             _check_number("tags", count_tags(settings), MAX_TAGS)
             topics = _topics([entry.topic for entry in entries])
-            check_expressions(settings)
+            check_expressions(settings, self._expressions)
             return self._clients.settle(client_id, call, settings, group, topics)
         raise GrpcError(
             GrpcStatus.INVALID_ARGUMENT,

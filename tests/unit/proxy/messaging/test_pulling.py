@@ -74,6 +74,17 @@ class TestPull:
         assert not system.HasField("receipt_handle")
         assert (system.message_id, system.queue_offset) == ("ID-0", 0)
 
+    def test_new_expressions_of_sql92_take_several_turns(self) -> None:
+        world = with_messages()
+        ended = []
+        for number in range(4):
+            wanted = pb.FilterExpression(type=pb.SQL, expression=f"b = '{number:01500}'")
+            ended.append(begin(world, world.call(), filter_expression=wanted))
+        assert len(world.brokers.asked) == 2
+        for done in ended:
+            world.until(done)
+        assert len(world.brokers.asked) == 4
+
     def test_as_many_as_were_asked_for(self) -> None:
         assert pull(with_messages(), batch_size=2)[1:] == ([b"0", b"1"], 2)
 

@@ -160,6 +160,17 @@ class TestFilters:
         assert answer.status.code == Code.MESSAGE_NOT_FOUND
         assert "filter" in answer.status.message
 
+    def test_new_expressions_of_sql92_take_several_turns(self) -> None:
+        world = ReceivingWorld()
+        ended = []
+        for number in range(4):
+            wanted = sql(f"a = '{number:01500}'")
+            ended.append(world.begin(filter_expression=wanted)[1])
+        assert len(pops(world)) == 2
+        for done in ended:
+            world.until(done)
+        assert len(pops(world)) == 4
+
     def test_by_sql92(self) -> None:
         world = ReceivingWorld(broker={"enable_property_filter": True})
         world.send(b"1", properties={"a": "1"}), world.send(b"9", properties={"a": "9"})

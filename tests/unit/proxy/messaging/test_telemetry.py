@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.filters.compile_budget import CompileBudget
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.model import StoredMessage
@@ -20,6 +21,7 @@ from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.messaging.asked_clients import MAX_OPEN
 from rocketmq_tw.proxy.messaging.backoff import DEFAULT_DELAYS
+from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.telemetry import Telemetry
@@ -80,7 +82,10 @@ class Desk:
         self.recovered: list[ProxyClient] = []
         self.asked = asked_clients(self.clock, self.recover, in_thread)
         self.clients = ProxyClients(self.clock.seconds, self.asked.hand_on, lambda: 120.0)
-        telemetry = Telemetry(config or ProxyConfig(), self.clients, self.groups, self.asked)
+        expressions = Expressions(CompileBudget(self.clock))
+        telemetry = Telemetry(
+            config or ProxyConfig(), self.clients, self.groups, self.asked, expressions
+        )
         self.methods = {**telemetry.methods(), **ClientHeartbeats(self.clients).methods()}
 
     def recover(self, client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
