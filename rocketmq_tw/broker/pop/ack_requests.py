@@ -3,7 +3,7 @@ for a longer or shorter time (docs/formats/pop.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from twisted.internet.defer import Deferred
 
@@ -20,6 +20,7 @@ from rocketmq_tw.broker.pop.check_points import (
 from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.gathered_acks import GatheredAcks
 from rocketmq_tw.broker.pop.order import OrderBook
+from rocketmq_tw.broker.pop.reviving import Reviving
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message.extra_info import (
@@ -46,9 +47,6 @@ from rocketmq_tw.wire.headers.pop import (
 #: which lie far apart where a filter passed over others.
 MOST_ACKS = 4096
 MOST_BYTES = 64 * 1024
-
-#: (revive queue, an acknowledgement of the message) -> is the message known to wait for none?
-IsDone = Callable[[int, AckMsg], bool]
 
 
 class OrderlyAcks:
@@ -93,7 +91,7 @@ class AckRequests:
         store: IMessageStore,
         revive_log: ReviveLog,
         orderly: OrderlyAcks,
-        is_done: IsDone,
+        reviving: Reviving,
     ) -> None:
         self._config = host.config
         self._store_config = host.store_config
@@ -103,7 +101,7 @@ class AckRequests:
         self._revive_log = revive_log
         self._gathered = GatheredAcks(revive_log, turns_of(host.reactor))
         self._orderly = orderly
-        self._is_done = is_done
+        self._reviving = reviving
 
     def handlers(self) -> dict[int, Handler]:
         """Returns the handlers by request code."""
@@ -125,13 +123,14 @@ class AckRequests:
             queue = (header.topic, header.consumer_group, header.queue_id)
             self._orderly.acknowledge(queue, header.offset, info.pop_time, peer.address)
             return request.response()
-        revive_queue = self._revive_queue(info)
+        revive_queue, ack = self._revive_queue(info), _ack_of(header, info)
+        self._check_popper(ack, revive_queue)
 
         def answer(result: PutResult) -> RemotingCommand:
             check_stored(result)
             return request.response()
 
-        return self._gathered.put(_ack_of(header, info), revive_queue).addCallback(answer)
+        return self._gathered.put(ack, revive_queue).addCallback(answer)
 
     def ack_batch(
         self, request: RemotingCommand, peer: IPeer
@@ -153,6 +152,7 @@ class AckRequests:
         for batch in body.acks:
             ack = self._ack_of_batch(batch, body.broker_name, peer)
             if ack is not None:
+                self._check_popper(ack, batch.revive_queue_id)
                 acks.append((ack, batch.revive_queue_id))
         if not acks:
             return request.response()
@@ -179,7 +179,8 @@ class AckRequests:
             )
         revive_queue, log = self._revive_queue(info), self._revive_log
         ack = _ack_of(header, info)
-        if self._is_done(revive_queue, ack):
+        self._check_popper(ack, revive_queue)
+        if self._reviving.is_done(revive_queue, ack):
             raise RequestError(
                 ResponseCode.NO_MESSAGE,
                 f"{header.consumer_group} has no message {header.offset} of {header.topic}"
@@ -262,6 +263,18 @@ class AckRequests:
             start_offset=ack.start_offset,
             topic=topic,
         )
+
+    def _check_popper(self, ack: AckMsg, revive_queue_id: int) -> None:
+        """Raises `RequestError` where it is known that nothing would be acknowledged, since another
+        group popped the message, or it is of another topic."""
+        key = self._reviving.popped_by(revive_queue_id, ack)
+        if key is not None:
+            topic, group = key[:2]
+            raise RequestError(
+                ResponseCode.NO_MESSAGE,
+                f"{ack.group} did not pop the message of {ack.topic} {ack.queue_id}: {group} popped"
+                f" it from {topic}, name these",
+            )
 
     def _revive_queue(self, info: ExtraInfo) -> int:
         self._check_revive_queue(info.revive_queue_id)

@@ -68,7 +68,7 @@ class Pop(Part):
                 "orderly pops", lambda cut: self.order.clamp(cut.first_gone), self._write_order
             )
         )
-        self._service = PopService(pop, filters.filters, stats, reviving.pending, reviving.is_done)
+        self._service = PopService(pop, filters.filters, stats, reviving)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         handlers = self._service.handlers

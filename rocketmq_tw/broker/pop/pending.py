@@ -7,7 +7,7 @@ is the offset in front of the oldest check point that still waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from rocketmq_tw.broker.pop.check_points import (
     FOREVER_MS,
@@ -21,7 +21,8 @@ from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 #: Behind every place in a log.
 NOWHERE = 1 << 63
-#: Check points of one key that an acknowledgement is for: anybody may send more.
+#: Check points that are looked at for an acknowledgement, which differ in nothing but the topic
+#: and the group: anybody may send more.
 MOST_ALIKE = 100
 
 
@@ -60,7 +61,8 @@ class PendingCheckPoint:
         #: Whether its messages are of this broker's queues.
         self.is_local = is_local
         self.waiting = set(popped_offsets(point))
-        #: Others with the same key that wait too: the one before it, and the one behind it.
+        #: Others that wait too and were popped there at that time, mostly with the same key: the
+        #: one before it, and the one behind it.
         self.former: PendingCheckPoint | None = None
         self.newer: PendingCheckPoint | None = None
         #: Where its messages are counted.
@@ -131,6 +133,14 @@ class InFlight:
             self.has_room.tell(queue)
 
 
+#: All of a key but the topic and the group.
+_Alike = tuple[int, int, int, str]
+
+
+def _alike(key: CheckPointKey) -> _Alike:
+    return key[2:]
+
+
 def _queue_of(pending: PendingCheckPoint) -> PoppedQueue:
     point = pending.point
     return point.topic or "", point.group or "", point.queue_id
@@ -143,8 +153,8 @@ class PendingCheckPoints:
     def __init__(self, read_offset: int, in_flight: InFlight) -> None:
         self.read_offset = read_offset
         self._in_flight = in_flight
-        #: The newest one of each key leads to the others.
-        self._by_key: dict[CheckPointKey, PendingCheckPoint] = {}
+        #: The newest one of those that are alike leads to the others.
+        self._newest: dict[_Alike, PendingCheckPoint] = {}
         self._count = 0
         #: Those that are dealt with stay in the deque behind one that waits long, and in the heaps
         #: until their time, but not more of them than of the others.
@@ -191,10 +201,11 @@ class PendingCheckPoints:
         in the same millisecond, and what cannot be revived is stored again."""
         pending = PendingCheckPoint(key, point, revive_offset, is_local=is_local)
         if pending.waiting:
-            former = pending.former = self._by_key.get(key)
+            alike = _alike(key)
+            former = pending.former = self._newest.get(alike)
             if former is not None:
                 former.newer = pending
-            self._by_key[key] = pending
+            self._newest[alike] = pending
             self._count += 1
             self._in_order.append(pending)
             if len(self._in_order) > self._most_in_order:
@@ -208,22 +219,36 @@ class PendingCheckPoints:
     def acknowledge(self, key: CheckPointKey, offsets: Collection[int]) -> None:
         """Notes that messages are consumed, whichever check point of the key has them; with more of
         one key than a broker makes, the oldest ones are revived for nothing."""
-        pending = self._by_key.get(key)
+        for pending in self._popped_so(key):
+            if pending.key == key:
+                self.settle(pending, offsets)
+
+    def waits(self, key: CheckPointKey, offset: int) -> bool:
+        """Returns whether a message of a check point of this key is not dealt with yet."""
+        return any(
+            pending.key == key and offset in pending.waiting for pending in self._popped_so(key)
+        )
+
+    def another(self, key: CheckPointKey, offset: int) -> CheckPointKey | None:
+        """Returns the key of a check point whose message waits at this offset, and which differs in
+        nothing but the topic or the group; None where there is none, or one of this key waits."""
+        found = None
+        for pending in self._popped_so(key):
+            if pending.key == key:
+                return None
+            if offset in pending.waiting:
+                found = pending.key
+        return found
+
+    def _popped_so(self, key: CheckPointKey) -> Iterator[PendingCheckPoint]:
+        """Yields the newest ones that are alike, of this and other groups and topics."""
+        pending = self._newest.get(_alike(key))
         for _ in range(MOST_ALIKE):
             if pending is None:
                 return
             former = pending.former
-            self.settle(pending, offsets)
+            yield pending
             pending = former
-
-    def waits(self, key: CheckPointKey, offset: int) -> bool:
-        """Returns whether a message of a check point of this key is not dealt with yet."""
-        pending = self._by_key.get(key)
-        while pending is not None:
-            if offset in pending.waiting:
-                return True
-            pending = pending.former
-        return False
 
     def settle(self, pending: PendingCheckPoint, offsets: Collection[int]) -> None:
         """Notes that messages of this check point are dealt with."""
@@ -243,9 +268,9 @@ class PendingCheckPoints:
         if newer is not None:
             newer.former = former
         elif former is not None:
-            self._by_key[pending.key] = former
+            self._newest[_alike(pending.key)] = former
         else:
-            del self._by_key[pending.key]
+            del self._newest[_alike(pending.key)]
 
     def take_due(self, now_ms: int) -> PendingCheckPoint | None:
         """Returns the check point of which messages wait and that has been due longest; it is

@@ -4,11 +4,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.pop.check_points import ReviveLog
+from rocketmq_tw.broker.pop.check_points import (
+    CheckPointKey,
+    ReviveLog,
+    acknowledged_offsets,
+    check_point_key,
+)
 from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint
 from rocketmq_tw.broker.pop.remote_messages import Unreachable
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
@@ -17,7 +24,7 @@ from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import Attempt, attempt
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
-from rocketmq_tw.wire.bodies.pop import PopCheckPoint
+from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import RequestError
 
 log = Logger()
@@ -38,6 +45,27 @@ class Revival(ReviveQueues):
     ) -> None:
         super().__init__(host, store, offsets, revive_log, in_flight, scope)
         self._retries = retries
+        #: Check points that were stored since the last round.
+        self._new: set[CheckPointKey] = set()
+        scope.on_end(revive_log.check_point_stored.add(self._stored))
+
+    def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
+        """Returns the name of the check point that a message waits in, where it is known to be of
+        another group or topic than the acknowledgement."""
+        queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
+        offset = acknowledged_offsets(ack)[0]
+        # Most are acknowledged soon, before the revive queue is read.
+        if queue is None or key in self._new or queue.books.waits(key, offset):
+            return None
+        books = self._books_by_now(queue_id)
+        return None if books is None else books.another(key, offset)
+
+    def _stored(self, point: PopCheckPoint) -> None:
+        self._new.add(check_point_key(point, self._broker_name))
+
+    def _steps(self) -> Iterator[None]:
+        self._new.clear()
+        yield from super()._steps()
 
     def _due_by(self) -> int:
         return self._now_ms() - GRACE_MS

@@ -146,16 +146,24 @@ class ReviveQueues:
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
         """Returns whether it is known that nobody waits for an acknowledgement of this message any
         more, whose check point is in a revive queue: it was acknowledged, or stored again."""
+        books = self._books_by_now(queue_id)
+        key = check_point_key(ack, self._broker_name)
+        return books is not None and not books.waits(key, ack.ack_offset)
+
+    def _books_by_now(self, queue_id: int) -> PendingCheckPoints | None:
+        """Returns the books of a revive queue with all that is in the log; None where more may
+        be."""
         queue, store = self._queues.get(queue_id), self._store
         if queue is None or not self._are_read:
-            return False
+            return None
         if store.dispatched_offset < store.written_offset:
-            # Its check point may be on the way into the queue.
-            return False
-        self._read(queue)
+            # A check point may be on the way into the queue.
+            return None
         end = store.max_queue_offset(self._topic, queue_id)
-        key = check_point_key(ack, self._broker_name)
-        return queue.books.read_offset >= end and not queue.books.waits(key, ack.ack_offset)
+        if end - queue.books.read_offset > BATCH_MESSAGES:
+            return None
+        self._read(queue)
+        return queue.books if queue.books.read_offset >= end else None
 
     @property
     def _is_putting(self) -> bool:

@@ -12,7 +12,12 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
-from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP, ReviveLog, revive_queue_ids
+from rocketmq_tw.broker.pop.check_points import (
+    REVIVE_GROUP,
+    CheckPointKey,
+    ReviveLog,
+    revive_queue_ids,
+)
 from rocketmq_tw.broker.pop.escaping import EscapingCheckPoints
 from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.remote_messages import RemoteMessages
@@ -76,6 +81,11 @@ class Reviving(Part):
         nothing is known."""
         revival = self._revival
         return isinstance(revival, Revival) and revival.is_done(queue_id, ack)
+
+    def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
+        """Returns what `Revival.popped_by` does, as far as anything is known."""
+        revival = self._revival
+        return revival.popped_by(queue_id, ack) if isinstance(revival, Revival) else None
 
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.config.revive_interval / 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from twisted.internet.defer import Deferred
@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.filters.filters import MessageFilters
-from rocketmq_tw.broker.pop.ack_requests import AckRequests, IsDone, OrderlyAcks
+from rocketmq_tw.broker.pop.ack_requests import AckRequests, OrderlyAcks
 from rocketmq_tw.broker.pop.check_points import PoppedQueue, ReviveLog
 from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.held_pops import HeldPops
@@ -21,6 +21,7 @@ from rocketmq_tw.broker.pop.pop_requests import PopRequests
 from rocketmq_tw.broker.pop.positions import Positions
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import PopReads, QueueReads
+from rocketmq_tw.broker.pop.reviving import Reviving
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
@@ -45,19 +46,15 @@ class PopContext:
 
 
 class PopService:
-    """Answers the requests, and holds pops and notifications until a message comes.
-
-    `pending` tells how many check points wait for acknowledgements, `is_done` whether one message
-    is known to wait no more.
-    """
+    """Answers the requests, and holds pops and notifications until a message comes; `reviving`
+    knows what waits for acknowledgements."""
 
     def __init__(
         self,
         pop: PopContext,
         filters: MessageFilters,
         stats: Stats,
-        pending: Callable[[], int],
-        is_done: IsDone,
+        reviving: Reviving,
     ) -> None:
         host, store, offsets, order = pop.host, pop.writing.store, pop.tables.offsets, pop.order
         config, now_ms = host.config, host.now_ms
@@ -71,11 +68,17 @@ class PopService:
         queues = PopQueues(config, pop.tables.topics)
         queue_reads = QueueReads(store, stats)
         reads = PopReads(
-            config, queue_reads, self.positions, order, pop.in_flight, pop.revive_log, pending
+            config,
+            queue_reads,
+            self.positions,
+            order,
+            pop.in_flight,
+            pop.revive_log,
+            reviving.pending,
         )
         pops = PopRequests(host, checks, filters, queues, reads, self._pops, stats)
         orderly = OrderlyAcks(offsets, order)
-        acks = AckRequests(host, checks, store, pop.revive_log, orderly, is_done)
+        acks = AckRequests(host, checks, store, pop.revive_log, orderly, reviving)
         peeks = PeekAndNotify(
             checks, queues, self.positions, queue_reads, order, self._notifications, now_ms, stats
         )

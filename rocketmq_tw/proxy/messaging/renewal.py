@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.message.extra_info import ExtraInfo
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClients
@@ -26,6 +27,7 @@ from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.lazy_heap import LazyHeap
 from rocketmq_tw.runtime.waiters import Waiters
@@ -79,7 +81,7 @@ class RenewedMessage:
         "is_left",
         "is_queued",
         "place",
-        "popped_at",
+        "popped",
         "received_at",
         "renewals",
         "retries",
@@ -93,8 +95,8 @@ class RenewedMessage:
         self.client_id = client_id
         #: How often the message was delivered before.
         self.retries = retries
-        #: The broker's time of the pop, by which the client's handle is known.
-        self.popped_at = handle.info.pop_time
+        #: What the client's handle says of the pop.
+        self.popped = handle.info
         #: In ms of the clock: when it was received, and when it is renewed next.
         self.received_at = self.due = now
         #: In ms of the clock: when the client's handle is over, and until when it is hidden.
@@ -108,6 +110,10 @@ class RenewedMessage:
         self.is_busy = False
         self.is_queued = False
         self._waiting: Waiters[None] | None = None
+
+    def is_of(self, handle: ReceiptHandle) -> bool:
+        """Returns whether a client has this handle, or had it, for this delivery of the message."""
+        return self.popped.pop_time == handle.info.pop_time
 
     def when_idle(self) -> Deferred[None]:
         """Fires once the broker has answered what it was asked about the message."""
@@ -144,6 +150,7 @@ class Renewal:
         self._config = config
         self._messages: dict[_Place, RenewedMessage] = {}
         self._of_client: dict[str, dict[_Place, RenewedMessage]] = {}
+        self._of_handle: dict[ExtraInfo, RenewedMessage] = {}
         self._due = LazyHeap[RenewedMessage](self._is_renewed)
         #: Those that nobody works on any more, though their handles are not over.
         self._left = LeftMessages[RenewedMessage]()
@@ -179,16 +186,19 @@ class Renewal:
         message = RenewedMessage(place, handle, client_id, retries, self._now())
         self._messages[place] = message
         self._of_client.setdefault(client_id, {})[place] = message
+        self._of_handle[message.popped] = message
         self._queue(message, handle.info.invisible_time)
 
     async def claim(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
         """Returns the message that a client's handle stands for, whose renewals pause until it is
         settled or given back; None where it is not renewed: the client's handle counts then, unless
-        it `was_left`."""
+        it `was_left`. Raises `StatusError` (INVALID_RECEIPT_HANDLE) where it is of another group or
+        topic."""
         message = self._find(group, topic, handle)
         if message is None:
             message = self._find_left(group, topic, handle)
         if message is None:
+            self._check_received(group, topic, handle)
             return None
         message.claims += 1
         # Its handle changes with the answer.
@@ -236,16 +246,29 @@ class Renewal:
         """Returns the message of a client's handle; None where it is not renewed, or delivered once
         more."""
         message = self._messages.get(_place(group, topic, handle))
-        return None if message is None or message.popped_at != handle.info.pop_time else message
+        return message if message is not None and message.is_of(handle) else None
 
     def _find_left(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
         message = self._left.get(_place(group, topic, handle), self._now())
-        return None if message is None or message.popped_at != handle.info.pop_time else message
+        return message if message is not None and message.is_of(handle) else None
+
+    def _check_received(self, group: str, topic: str, handle: ReceiptHandle) -> None:
+        """Raises `StatusError` where a message is renewed that has a handle like this one, which
+        says neither group nor topic."""
+        message = self._of_handle.get(handle.info)
+        # In order, all groups that pop at one time have handles alike.
+        if message is not None and not handle.info.is_orderly:
+            place = message.place
+            raise StatusError(
+                Code.INVALID_RECEIPT_HANDLE,
+                f"{place.group} received the message from {place.topic}, not {group} from {topic}:"
+                " give the group and topic that it was received with",
+            )
 
     def _client_gone(self, client: IProxyClient) -> None:
         """Has the messages of a client come back."""
-        for place, message in self._of_client.pop(client.client_id, {}).items():
-            del self._messages[place]
+        for message in self._of_client.pop(client.client_id, {}).values():
+            self._drop(message)
             self._leave(message)
 
     def stop(self) -> Deferred[None]:
@@ -256,6 +279,7 @@ class Renewal:
         self._is_stopped = True
         of_client, self._of_client = self._of_client, {}
         self._messages.clear()
+        self._of_handle.clear()
         self._due = LazyHeap(self._is_renewed)
         self._alarm.cancel()
         for messages in of_client.values():
@@ -281,11 +305,16 @@ class Renewal:
 
     def _forget(self, message: RenewedMessage) -> None:
         if self._is_renewed(message):
-            del self._messages[message.place]
+            self._drop(message)
             of_client = self._of_client[message.client_id]
             del of_client[message.place]
             if not of_client:
                 del self._of_client[message.client_id]
+
+    def _drop(self, message: RenewedMessage) -> None:
+        del self._messages[message.place]
+        if self._of_handle.get(message.popped) is message:
+            del self._of_handle[message.popped]
 
     def _now(self) -> int:
         return int(self._clock.seconds() * 1000)

@@ -104,16 +104,17 @@ def test_many_alike_are_let_go_as_fast_as_any() -> None:
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=50, deadline=None)
 def test_the_books_say_what_a_list_says(dice: Random) -> None:
-    """Against each check point by itself, with few keys and so many alike."""
+    """Against each check point by itself, with few keys and so many alike, of two groups."""
     in_flight = InFlight()
     books = PendingCheckPoints(0, in_flight)
     model: list[tuple[CheckPointKey, set[int]]] = []
     given_out: list[PendingCheckPoint] = []
-    queue = ("T", "G", 0)
+    queues = [("T", "G", 0), ("T", "H", 0)]
     for number in range(60):
         start, popped_ms = dice.randrange(2), dice.randrange(2)
         offsets = sorted({start + dice.randrange(4) for _ in range(3)})
-        point = new_check_point("T", "G", 0, offsets, start, popped_ms, dice.randrange(9), "b")
+        group, hidden_ms = dice.choice("GH"), dice.randrange(9)
+        point = new_check_point("T", group, 0, offsets, start, popped_ms, hidden_ms, "b")
         key = check_point_key(point, "b")
         match dice.randrange(3):
             case 0:
@@ -131,10 +132,16 @@ def test_the_books_say_what_a_list_says(dice: Random) -> None:
                     given_out.append(due)
         books.read_offset = number + 1
         assert len(books) == sum(bool(waiting) for _, waiting in model)
-        assert in_flight.of(queue) == sum(len(waiting) for _, waiting in model)
+        for queue in queues:
+            mine = [waiting for other, waiting in model if other[:3] == queue]
+            assert in_flight.of(queue) == sum(map(len, mine))
+        alike = {other for other, waiting in model if waiting and other[2:] == key[2:]}
+        others = {other for other, waiting in model if offsets[0] in waiting} & alike
+        expected = others if key not in alike else set()
+        assert books.another(key, offsets[0]) in (expected or {None})
     while (due := books.take_due(100)) is not None:
         given_out.append(due)
     for due in given_out:
         books.settle(due, list(due.waiting))
-    assert len(books) == in_flight.of(queue) == 0
+    assert len(books) == sum(map(in_flight.of, queues)) == 0
     assert books.done_offset == books.read_offset

@@ -403,6 +403,59 @@ class TestAck:
         pass_time(broker, 9)
         assert sorted(popper.bodies()) == [b"0.1", b"1.1"]
 
+    @pytest.mark.parametrize("seconds", [0, 1.5])
+    def test_of_what_another_group_popped(self, seconds: float) -> None:
+        broker = with_messages(2)
+        popper, other = Popper(broker), Popper(broker, group="H")
+        pass_time(broker, 1.5)
+        first, second = popper.pop()
+        pass_time(broker, seconds)
+        for request in (other.ack_request(first), other.hide_request(first, 1_000)):
+            code, remark = refused(broker.request(request))
+            assert code == ResponseCode.NO_MESSAGE
+            assert "H did not pop the message" in remark and "G popped it from Topic" in remark
+        for _ in range(2):
+            # Once more by a client that did not get the answer.
+            popper.ack(first), popper.ack(second)
+        pass_time(broker, 20)
+        assert popper.pop() == []
+
+    def test_of_what_another_group_popped_at_the_same_time(self) -> None:
+        broker = with_messages(1)
+        poppers = [Popper(broker, group=group) for group in ("G", "H")]
+        pass_time(broker, 1.5)
+        popped = [popper.pop()[0] for popper in poppers]
+        for popper, message in zip(poppers, popped, strict=True):
+            popper.ack(message)
+        pass_time(broker, 20)
+        assert [popper.pop() for popper in poppers] == [[], []]
+
+    def test_of_several_that_another_group_popped(self) -> None:
+        broker = with_messages(2)
+        popper, other = Popper(broker), Popper(broker, group="H")
+        pass_time(broker, 1.5)
+        popped = popper.pop()
+
+        def ack(group: str) -> RemotingCommand:
+            start, pop_time, invisible, revive_queue, *_ = popped[0].extra_info.split(" ")
+            batch = BatchAck(
+                group=group,
+                topic="Topic",
+                queue_id=0,
+                start_offset=int(start),
+                pop_time=int(pop_time),
+                invisible_time=int(invisible),
+                revive_queue_id=int(revive_queue),
+                bits=bytes([0b11]),
+            )
+            body = encode_body(BatchAckMessageRequestBody(broker_name="broker-a", acks=[batch]))
+            return RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, None, body)
+
+        assert refused(broker.request(ack(other.group)))[0] == ResponseCode.NO_MESSAGE
+        ok(broker.request(ack("G")))
+        pass_time(broker, 20)
+        assert popper.pop() == []
+
     def test_bad_batches(self) -> None:
         broker = with_messages(1)
 

@@ -57,6 +57,33 @@ class TestAck:
         world.pass_time(60)
         assert world.receive(**SOON).messages == []
 
+    @pytest.mark.parametrize(("renews", "seconds"), [(False, 2), (True, 2), (True, 52)])
+    def test_what_another_group_received(self, renews: bool, seconds: float) -> None:
+        world = ReceivingWorld()
+        world.send(b"1"), world.send(b"2")
+        messages = world.receive(auto_renew=renews).messages
+        world.pass_time(seconds)
+        for some in (messages[:1], messages):
+            answer = world.ack(*some, group="H")
+            codes = {entry.status.code for entry in answer.entries}
+            assert codes == {answer.status.code} == {Code.INVALID_RECEIPT_HANDLE}
+            assert "G" in answer.entries[0].status.message
+        changed = world.change(handle_of(messages[0]), 20, group="H")
+        assert changed.status.code == Code.INVALID_RECEIPT_HANDLE
+        assert world.ack(*messages).status.code == Code.OK
+
+    def test_what_was_received_from_another_topic(self) -> None:
+        world, messages = with_messages(1)
+        world.broker.add_topic("Other", read_queue_nums=1, write_queue_nums=1)
+        world.pass_time(2)
+        assert world.ack(*messages, topic="Other").status.code == Code.INVALID_RECEIPT_HANDLE
+
+    def test_an_acknowledgement_may_be_repeated(self) -> None:
+        world, messages = with_messages(1)
+        for _ in range(2):
+            assert world.ack(*messages).status.code == Code.OK
+            world.pass_time(2)
+
     def test_each_entry_has_its_status(self) -> None:
         world, (message, *_) = with_messages()
         answer = world.ack(NONSENSE, message)
@@ -258,6 +285,22 @@ class TestRenewedMessages:
         world.pass_time(400)
         assert len(world.renewal) == 0
         assert world.receive(**SOON).messages == []
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    def test_a_handle_is_good_at_a_proxy_that_was_killed_and_is_back(self, is_fifo: bool) -> None:
+        """And for all that can be asked with it."""
+        world = ReceivingWorld(is_fifo=is_fifo)
+        for body in (b"acknowledged", b"hidden"):
+            world.send(body)
+        first, second = world.receive().messages
+        back = world.another_proxy()
+        back.pass_time(5)
+        assert back.ack(first).status.code == Code.OK
+        changed = back.change(handle_of(second), 40)
+        assert changed.status.code == Code.OK
+        assert back.another_proxy().ack(changed.receipt_handle).status.code == Code.OK
+        back.pass_time(100)
+        assert back.receive(**SOON).messages == []
 
     @pytest.mark.parametrize("moved_at", [10, 45])
     def test_a_client_goes_on_at_another_proxy(self, moved_at: int) -> None:

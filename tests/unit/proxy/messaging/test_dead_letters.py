@@ -63,6 +63,14 @@ class Proxy:
         return [each.request.code for each in self.brokers.asked]
 
 
+@pytest.mark.parametrize("field", ["group", "topic"])
+def test_what_another_group_received_is_no_dead_letter(field: str) -> None:
+    proxy = Proxy()
+    proxy.renewal.add("client", "G", "T", parse_receipt_handle(HANDLE), 0)
+    assert proxy.forward(**{field: Resource(name="Other")}) == Code.INVALID_RECEIPT_HANDLE
+    assert proxy.codes == []
+
+
 def test_a_message_is_stored_as_a_dead_letter_and_acknowledged() -> None:
     proxy = Proxy()
     assert proxy.forward() == Code.OK

@@ -24,7 +24,7 @@ from rocketmq_tw.wire.headers.pop import (
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
 )
-from tests.support.proxy import FakeClient, FakeClients, PlayedBrokers
+from tests.support.proxy import FakeClient, FakeClients, PlayedBrokers, answer_of
 
 #: Of brokers, in ms since 1970, when the clock begins.
 EPOCH = 1_700_000_000_000
@@ -239,6 +239,20 @@ class TestClaims:
         assert found == []
         answer()
         assert found[0] is not None and found[0].handle.info.pop_time == EPOCH + 50_000
+
+    def test_groups_that_pop_in_order_at_one_time_have_handles_alike(self) -> None:
+        world = World()
+        handle = world.add(parse_receipt_handle(f"7 {EPOCH} 60000 999 0 broker-a 0 7 4096"))
+        claim = world.renewal.claim("H", "T", handle)
+        assert answer_of(claim) is None
+
+    def test_handles_of_messages_that_are_done_are_nobody_s(self) -> None:
+        world = World()
+        handle = world.add()
+        (message,) = world.claim(handle)
+        assert message is not None
+        world.renewal.settle(message)
+        assert answer_of(world.renewal.claim("H", "T", handle)) is None
 
     def test_nothing_is_renewed_during_a_claim(self) -> None:
         world = World()
