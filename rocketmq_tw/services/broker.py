@@ -251,9 +251,14 @@ class BrokerService(service.Service):
 def _proxy_maker(reactor: Any, loaded: Loaded) -> Callable[[Broker], ProxyServer]:
     """Returns what makes the proxy in a broker's process. The modules of gRPC are loaded for that
     alone, before the reactor runs: they take a fifth of a broker's start."""
-    from rocketmq_tw.services.proxy import ProxyServer
+    from rocketmq_tw.proxy.local.brokers import LocalBrokers
+    from rocketmq_tw.services.proxy import LocalBroker, ProxyServer
 
-    return partial(ProxyServer, reactor, loaded)
+    def make(broker: Broker) -> ProxyServer:
+        beside = LocalBroker(broker.config.namesrv_addr, partial(LocalBrokers, reactor, broker))
+        return ProxyServer(reactor, loaded, beside)
+
+    return make
 
 
 def makeService(options: Options) -> service.Service:

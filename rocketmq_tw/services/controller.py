@@ -32,7 +32,6 @@ from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.services.background import with_start_report
-from rocketmq_tw.services.derived import of_controller
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import ServerOptions, with_client_tls
@@ -61,7 +60,12 @@ class Options(ServerOptions):
     own_defaults: ClassVar[Mapping[str, str]] = CONTROLLER_DEFAULTS
 
     def derived(self) -> Mapping[str, Derived]:
-        return of_controller(self.loaded)
+        try:
+            config = node_config(self.loaded[ControllerConfig])
+        except ControllerConfigError:
+            return {}
+        _, port = split_address(config.peers[config.raft.self_id])
+        return {"listenPort": Derived(str(port), "controllerDLegerPeers")}
 
     def ports(self) -> list[PortUse]:
         # Its own port is of its peers.

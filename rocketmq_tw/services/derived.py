@@ -6,16 +6,13 @@ The rules are those of the rooms that go by them; here stands for which keys the
 from __future__ import annotations
 
 from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, named_config
-from rocketmq_tw.broker.writing.group_log import data_directory
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.container import BrokerContainerConfig
-from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.controller.controller import ControllerConfigError, node_config
-from rocketmq_tw.net.address import host_address, split_address
+from rocketmq_tw.net.address import host_address
 from rocketmq_tw.raft.core.membership import is_member_id
 from rocketmq_tw.store.paths import StorePaths
 
@@ -48,7 +45,7 @@ def of_broker(loaded: Loaded) -> dict[str, Derived]:
         found["storePathEpochFile"] = Derived(paths.epochs, root)
     is_member = store.enable_dledger_commit_log and is_member_id(store.dledger_self_id)
     if is_member and not store.store_path_dledger_commit_log:
-        value = Derived(data_directory(store), f"{root} and dLegerSelfId")
+        value = Derived(paths.dledger_data, f"{root} and dLegerSelfId")
         found["storePathDLedgerCommitLog"] = value
     return found
 
@@ -59,16 +56,6 @@ def of_container(loaded: Loaded) -> dict[str, Derived]:
         return {}
     net = loaded[NettyServerConfig]
     return {"brokerContainerIP": _announced(net, announced_host(net.bind_address))}
-
-
-def of_controller(loaded: Loaded) -> dict[str, Derived]:
-    """Returns the keys of a controller that runs by itself."""
-    try:
-        config = node_config(loaded[ControllerConfig])
-    except ControllerConfigError:
-        return {}
-    _, port = split_address(config.peers[config.raft.self_id])
-    return {"listenPort": Derived(str(port), "controllerDLegerPeers")}
 
 
 def of_proxy(loaded: Loaded) -> dict[str, Derived]:

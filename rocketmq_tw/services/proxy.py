@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import chain
 from socket import gethostname
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 from twisted.application import service
@@ -13,7 +13,6 @@ from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
@@ -36,7 +35,6 @@ from rocketmq_tw.proxy.grpc.latency import call_latency
 from rocketmq_tw.proxy.grpc.reflection import ReflectionService
 from rocketmq_tw.proxy.grpc.server import GrpcConfig, GrpcServer
 from rocketmq_tw.proxy.http2.limits import Http2Limits
-from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.methods import SERVICE
 from rocketmq_tw.proxy.proto import messaging_pb2
 from rocketmq_tw.proxy.proxy import Proxy
@@ -88,17 +86,25 @@ class Options(NamesrvAddressOptions):
         check_proxy_tls(self.loaded)
 
 
+class LocalBroker(NamedTuple):
+    """The broker in whose process a proxy is."""
+
+    namesrv_addr: str
+    #: Returns what asks it here, and the others of its cluster as its argument does.
+    brokers: Callable[[IBrokers], IBrokers]
+
+
 class ProxyServer:
     """A proxy with its ports. With a `broker` it is in that one's process, and calls it there."""
 
     log = Logger()
 
-    def __init__(self, reactor: Any, loaded: Loaded, broker: Broker | None = None) -> None:
+    def __init__(self, reactor: Any, loaded: Loaded, broker: LocalBroker | None = None) -> None:
         self.config = loaded[ProxyConfig]
         if broker is not None:
             self.config = msgspec.structs.replace(
                 self.config,
-                namesrv_addr=self.config.namesrv_addr or broker.config.namesrv_addr,
+                namesrv_addr=self.config.namesrv_addr or broker.namesrv_addr,
                 proxy_mode=LOCAL,
             )
         self._reactor = reactor
@@ -134,7 +140,7 @@ class ProxyServer:
         self._cluster = ClusterBrokers(self._reactor, self.config, self._connect)
         brokers: IBrokers = self._cluster
         if self._broker is not None:
-            brokers = LocalBrokers(self._reactor, self._broker, self._cluster)
+            brokers = self._broker.brokers(self._cluster)
         self._cluster.start()
         self._proxy = Proxy(self._reactor, self.config, brokers, in_pool(self._reactor))
         methods = {

@@ -28,6 +28,9 @@ class StorePaths:
             _expand(config.store_path_broker_identity) or f"{self.root}/brokerIdentity"
         )
         self.epochs = _expand(config.store_path_epoch_file) or f"{self.root}/epochFileCheckpoint"
+        #: Of a member of a DLedger group, and of its log.
+        self.dledger = f"{self.root}/dledger-{config.dledger_self_id}"
+        self.dledger_data = _expand(config.store_path_dledger_commit_log) or f"{self.dledger}/data"
         self.deleted_topics = f"{self.root}/deletedtopics"
         self.deleted_queues = f"{self.root}/deletedqueues"
         self.abort = f"{self.root}/abort"

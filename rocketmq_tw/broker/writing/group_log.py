@@ -15,7 +15,7 @@ from rocketmq_tw.message.model import TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import LEADER_TOPIC
 from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
-from rocketmq_tw.raft.core.membership import MembershipError, is_member_id, parse_peers
+from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.message_log import RaftLog
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.store.handles import HandlePool, Unsynced
@@ -118,7 +118,7 @@ def end_older_log(host: Host) -> None:
     """Lets a plain log that was there before the group end with its last file, as stock does: the
     group's begins behind it. Raises `StoreError`; to be called before each start."""
     config, files = host.store_config, host.files
-    data = data_directory(config)
+    data = StorePaths(config).dledger_data
     directory = StorePaths(config).commit_log
     if not files.exists(directory) or not files.list(directory):
         return
@@ -138,25 +138,13 @@ def end_older_log(host: Host) -> None:
 
 
 def _open_member(host: Host) -> MemberStore:
-    config = host.store_config
+    config, paths = host.store_config, StorePaths(host.store_config)
     return MemberStore(
         host.files,
-        group_directory(config),
+        paths.dledger,
         config.mapped_file_size_commit_log,
-        data_directory=data_directory(config),
+        data_directory=paths.dledger_data,
     )
-
-
-def group_directory(config: MessageStoreConfig) -> str:
-    """Returns where the member's files are."""
-    own_id = config.dledger_self_id
-    assert is_member_id(own_id)
-    return f"{config.store_path_root_dir}/dledger-{own_id}"
-
-
-def data_directory(config: MessageStoreConfig) -> str:
-    """Returns where the files of the member's log are."""
-    return config.store_path_dledger_commit_log or f"{group_directory(config)}/data"
 
 
 def opening_record(store_host: tuple[str, int], now_ms: int, position: int) -> bytes:

@@ -103,3 +103,18 @@ def test_a_broker_loads_what_a_proxy_and_monitoring_need_where_they_are_wanted(
     # On a reactor of its own.
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{loaded}\n")
+
+
+def test_a_proxy_by_itself_loads_no_broker() -> None:
+    """One took 10 MiB and more than half of the time of a start."""
+    code = f"""if True:
+        import sys
+        from rocketmq_tw.services import proxy
+        options = proxy.Options({ENVIRON!r})
+        options.parseOptions(["-n", "127.0.0.1:1"])
+        proxy.makeService(options)
+        names = ("broker.broker", "store.message_store", "raft.node", "replication.links")
+        print([name for name in names if f"rocketmq_tw.{{name}}" in sys.modules])
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "[]\n")
