@@ -98,8 +98,9 @@ class Views(Part):
         return request.response(body=record)
 
     def query(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """Answers 12: the records that the index has for a key of a topic, joined. Many messages
-        may share a key, so others are served while it is searched for."""
+        """Answers 12: the newest records that the index has for a key of a topic, joined, the oldest
+        one of them first. Many messages may share a key, so others are served while it is searched
+        for."""
         header = request.header(QueryMessageRequestHeader)
         most = header.max_num
         if request.ext_fields.get(UNIQUE_KEY_FLAG) == "true":
@@ -124,7 +125,7 @@ class Views(Part):
         last_time, last_offset = self._store.indexed
         records: list[bytes] = []
         size = 0
-        for offset in offsets:
+        for offset in sorted(offsets, reverse=True):
             record = self._store.record_at(offset)
             if record is not None:
                 size += len(record)
@@ -140,7 +141,7 @@ class Views(Part):
             header=QueryMessageResponseHeader(
                 index_last_update_timestamp=last_time, index_last_update_phyoffset=last_offset
             ),
-            body=b"".join(records),
+            body=b"".join(reversed(records)),
         )
 
     def search_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

@@ -83,6 +83,17 @@ def test_query_is_bounded_by_number_and_time(plane: BrokerInMemory) -> None:
     assert [message.body for message in messages_of(response.body)] == [b"0"]
 
 
+@pytest.mark.parametrize(("most", "bodies"), [(32, [b"0", b"1", b"2"]), (2, [b"1", b"2"])])
+def test_a_query_finds_the_newest_and_tells_them_oldest_first(
+    plane: BrokerInMemory, most: int, bodies: list[bytes]
+) -> None:
+    """Clients take the first one for the message of a unique id."""
+    response = query(plane, "all", max_num=most)
+    ok(response)
+    assert response is not None
+    assert [message.body for message in messages_of(response.body)] == bodies
+
+
 @pytest.mark.parametrize("most", [0, -1])
 def test_who_wants_no_message_gets_none(plane: BrokerInMemory, most: int) -> None:
     response = query(plane, "all", max_num=most)
