@@ -21,7 +21,7 @@ BUILD = PROJECT / "build"
 POM = PROJECT / "tests" / "interop" / "pom.xml"
 DRIVER_SOURCES = PROJECT / "tests" / "interop" / "java"
 #: What only clients of 5.x can do.
-POP_SOURCES = PROJECT / "tests" / "interop" / "java-pop"
+NEWER_SOURCES = [PROJECT / "tests" / "interop" / name for name in ("java-pop", "java-dashboard")]
 
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
@@ -101,8 +101,8 @@ def driver_class_path(version: str) -> list[str]:
     """The class path of the tests' Java driver, compiled against the clients of `version`, as
     options of a JVM."""
     jars = stock_jars(version)
-    sources = [DRIVER_SOURCES] if version.startswith("4.") else [DRIVER_SOURCES, POP_SOURCES]
-    return class_path(jars, compiled(version, sources[0], jars, *sources[1:]))
+    more = [] if version.startswith("4.") else NEWER_SOURCES
+    return class_path(jars, compiled(version, DRIVER_SOURCES, jars, *more))
 
 
 def compiled(name: str, sources: Path, jars: Path, *more: Path) -> Path:

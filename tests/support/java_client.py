@@ -120,6 +120,9 @@ class JavaClients:
     def recaller(self, namesrv: str, group: str) -> Recaller:
         return Recaller(self, namesrv, group, {})
 
+    def dashboard(self, namesrv: str) -> Dashboard:
+        return Dashboard(self, namesrv, "dashboard", {})
+
     def create_topic(self, namesrv: str, broker: str, topic: str, queues: int) -> None:
         """Creates a topic on the broker at an address with stock's admin client."""
         self._answered(
@@ -322,6 +325,20 @@ class Recaller(_Client):
         """The id of the message that is taken back."""
         unique_id: str = self._call("recall", topic=topic, recallHandle=handle)
         return unique_id
+
+
+class Dashboard(_Client):
+    """The calls of stock's dashboard 2.1.1, with 5.x clients (tests/interop/java-dashboard)."""
+
+    kind = "dashboard"
+
+    def __enter__(self) -> Dashboard:
+        return self
+
+    def answer(self, request: str, parameters: Json) -> Json:
+        """The body of its answer: status, data and errMsg."""
+        answer: Json = self._call("answer", request=request, parameters=parameters)
+        return answer
 
 
 class PushConsumer(_Client):

@@ -33,6 +33,8 @@ class Case:
     unlike: str = ""
     #: What ours prints where it differs, as a pattern.
     prints: str = ""
+    #: All lines in which ours differs, as a diff has them; empty where `prints` says enough.
+    differs: tuple[str, ...] = ()
     #: Lines that match are compared by nobody.
     without: str = ""
 
@@ -62,16 +64,13 @@ def _new(*lines: str) -> Iterator[Case]:
 _progress = partial(Case, without="%RETRY%")
 #: What ours tells beside what stock does, and what follows from the time.
 _status = partial(Case, more_is_fine=True)
-#: Left out: each server's ports, places that ours does not tell, and keys that tests give to stock
-#: alone.
-_config = partial(
-    Case,
-    unordered=True,
-    exact=True,
-    more_is_fine=True,
-    without="listenPort|haListenPort|rocketmqHome|brokerConfigPath|configStorePath|kvConfigPath"
-    "|osPageCacheBusyTimeOutMills|transactionMetricFlushInterval|timerFlushIntervalMs",
+#: Keys of a configuration that are left out: each server's ports, places that ours does not tell,
+#: and keys that tests give to stock alone.
+NOT_COMPARED_KEYS = (
+    "listenPort|haListenPort|rocketmqHome|brokerConfigPath|configStorePath|kvConfigPath"
+    "|osPageCacheBusyTimeOutMills|transactionMetricFlushInterval|timerFlushIntervalMs"
 )
+_config = partial(Case, unordered=True, exact=True, more_is_fine=True, without=NOT_COMPARED_KEYS)
 
 #: Addresses and ports again, in base64.
 _HOST_BYTES = '"array": '

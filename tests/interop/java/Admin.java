@@ -8,6 +8,8 @@ import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.util.ArrayList;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -69,10 +71,15 @@ final class Admin {
     }
 
     /** With text for keys, which may be queues there. */
-    private static Object plain(Object value) {
+    static Object plain(Object value) {
         if (value instanceof Map) {
             Map<String, Object> plain = new LinkedHashMap<>();
             ((Map<?, ?>) value).forEach((key, each) -> plain.put(String.valueOf(key), plain(each)));
+            return plain;
+        }
+        if (value instanceof Collection) {
+            List<Object> plain = new ArrayList<>();
+            ((Collection<?>) value).forEach(each -> plain.add(plain(each)));
             return plain;
         }
         return JSON.toJSON(value);

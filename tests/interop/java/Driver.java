@@ -37,17 +37,18 @@ public final class Driver {
         new Admin().register(operations);
         new Transactions().register(operations);
         new Requests().register(operations);
-        registerPops();
+        registerOfNewer("Pops");
+        registerOfNewer("Dashboards");
     }
 
-    /** Pops are compiled for clients of 5.x only. */
-    private void registerPops() {
+    /** These classes are compiled for clients of 5.x only. */
+    private void registerOfNewer(String name) {
         try {
-            Class<?> pops = Class.forName("Pops");
-            pops.getDeclaredMethod("register", Map.class)
-                .invoke(pops.getDeclaredConstructor().newInstance(), operations);
+            Class<?> kind = Class.forName(name);
+            kind.getDeclaredMethod("register", Map.class)
+                .invoke(kind.getDeclaredConstructor().newInstance(), operations);
         } catch (ReflectiveOperationException none) {
-            System.err.println("no pops: " + none);
+            System.err.println("no " + name + ": " + none);
         }
     }
 
