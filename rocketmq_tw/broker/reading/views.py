@@ -98,9 +98,9 @@ class Views(Part):
         return request.response(body=record)
 
     def query(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """Answers 12: the newest records that the index has for a key of a topic, joined, the oldest
-        one of them first. Many messages may share a key, so others are served while it is searched
-        for."""
+        """Answers 12: the newest records that the index has for a key of a topic, joined, the
+        oldest one of them first. Many messages may share a key, so others are served while it is
+        searched for."""
         header = request.header(QueryMessageRequestHeader)
         most = header.max_num
         if request.ext_fields.get(UNIQUE_KEY_FLAG) == "true":
