@@ -10,7 +10,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.files.reserve import NO_ROOM
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
@@ -25,6 +24,7 @@ from rocketmq_tw.raft.peer_calls import PeerCalls
 from rocketmq_tw.raft.pending import Applied, PendingProposals
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotCheck, load_stored_snapshot
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.raft.unstored import Unstored
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.failures import FailuresInARow
 from rocketmq_tw.store.errors import StoreError
@@ -45,8 +45,6 @@ class Replicated(NamedTuple):
 NOTHING = Replicated()
 #: Seconds without a leader until the log tells.
 LEADERLESS_SECONDS = 10.0
-#: Seconds until a member stores again what it found no room for.
-ROOM_SECONDS = 1.0
 
 
 class RaftNode:
@@ -102,18 +100,16 @@ class RaftNode:
         self._drop_before = 0
         self._running = False
         self._disk = DiskWork(run_blocking, self._disk_free, self._failed)
-        #: What found no room; the member stands aside until it is stored.
-        self._unstored: Ready | None = None
-        #: Why that is; empty while all is stored.
-        self.trouble = ""
+        #: Whether this member may lead its group, but for what it cannot store.
         self._stands = True
         self._in_pump = False
-        self._room_alarm = Alarm(clock, self._store_again)
         self._wake_alarm = Alarm(clock, self._pump)
         self._tick_alarm = Alarm(clock, self._tick)
         self._checkpoint_alarm = Alarm(clock, self._checkpoint)
         self._leaderless_alarm = Alarm(clock, self._tell_leaderless)
         group_member = f"{config.group}/{config.raft.self_id}"
+        #: What found no room: until it is stored this member takes no part in its group.
+        self._unstored = Unstored(clock, group_member, self._store_again)
         self._checkpoint_failures = FailuresInARow(
             self.log, f"{group_member}: no checkpoint, which only makes the next start longer"
         )
@@ -146,8 +142,8 @@ class RaftNode:
     def stop(self) -> "Deferred[None]":
         """Ends; fires when the files are closed."""
         self._running = False
+        self._unstored.stop()
         for alarm in (
-            self._room_alarm,
             self._wake_alarm,
             self._tick_alarm,
             self._checkpoint_alarm,
@@ -193,6 +189,11 @@ class RaftNode:
     def leader_id(self) -> str | None:
         return self.core.leader_id
 
+    @property
+    def trouble(self) -> str:
+        """Why this member stores nothing for now; empty where it does."""
+        return self._unstored.why
+
     def propose(self, bodies: Iterable[bytes]) -> "list[Deferred[Applied]]":
         """Appends entries; each Deferred fires once its entry is applied. Raises `Refused` where
         this member does not lead. A Deferred that fails with `Refused` leaves open whether the
@@ -217,7 +218,7 @@ class RaftNode:
     def stand(self, stands: bool) -> None:
         """Lets this member lead its group, or no longer: then it votes only."""
         self._stands = stands
-        self.core.stand(stands and self._unstored is None)
+        self.core.stand(stands and not self._unstored.is_kept)
         self._wake()
 
     def drop_files_before(self, position: int) -> None:
@@ -241,7 +242,7 @@ class RaftNode:
         the number that the request must carry. Raises `Refused` for what no member can have
         sent, and for all while this member has no room."""
         self._check_running()
-        if self._unstored is not None:
+        if self._unstored.is_kept:
             raise Refused(Code.DISK_FULL, f"this member waits for room: {self.trouble}")
         self._tokens += 1
         message = message_for(self._tokens)
@@ -307,15 +308,15 @@ class RaftNode:
             self._failed(Failure())
         finally:
             self._in_pump = False
-        if not self._disk.is_busy and self._unstored is None:
+        if not self._disk.is_busy and not self._unstored.is_kept:
             self._schedule_tick()
 
     def _drain(self) -> None:
         while self._running and not self._disk.is_busy:
-            if self._drop_before and self._may_drop:
+            if self._drop_before and not self._unstored.cuts_log:
                 self._drop_files()
                 continue
-            if self._unstored is not None:
+            if self._unstored.is_kept:
                 break
             ready = self.core.ready()
             if ready is None:
@@ -333,19 +334,14 @@ class RaftNode:
                 continue
             self._store_ready(ready)
 
-    @property
-    def _may_drop(self) -> bool:
-        """Whether the log's begin may move: not where a cut is half done."""
-        writes = None if self._unstored is None else self._unstored.writes
-        return writes is None or (writes.reset is None and writes.truncate_after is None)
-
     def _drop_files(self) -> None:
         position, self._drop_before = self._drop_before, 0
         if self._store.begin_behind(position):
             self.core.compacted()
             # It may be the room that this member waits for.
+            store_again = self._unstored.try_again
             self._disk.attempt(
-                self._store.drop_covered, self._drop_failures, self._store_again, self._store_again
+                self._store.drop_covered, self._drop_failures, store_again, store_again
             )
 
     def _store_ready(self, ready: Ready) -> None:
@@ -356,49 +352,21 @@ class RaftNode:
         )
 
     def _not_stored(self, ready: Ready, failure: Failure) -> None:
-        if getattr(failure.value, "errno", None) not in NO_ROOM:
-            failure.raiseException()
-        if self._unstored is None:
-            self._stand_aside(ready, failure)
-        self._room_alarm.set(ROOM_SECONDS)
+        if self._unstored.keep(ready, failure):
+            led = self.is_leader
+            self.core.stand(False)
+            self._fail_all(lambda: Refused(Code.DISK_FULL, f"no room: {self.trouble}"))
+            if led:
+                # The core tells it with its next `Ready`, and there is none as long as this lasts.
+                self._role_changed(self.core.role)
 
-    def _stand_aside(self, ready: Ready, failure: Failure) -> None:
-        """Takes no part in the group before `ready` is stored."""
-        self.log.error(
-            "{group}/{member}: takes no part in its group before it can store again, which is"
-            " tried every {seconds} s: {why}",
-            group=self.config.group,
-            member=self.core.config.self_id,
-            seconds=ROOM_SECONDS,
-            why=failure.getErrorMessage(),
-        )
-        self._unstored, self.trouble = ready, failure.getErrorMessage()
-        # Out of date once it could be sent.
-        ready.messages.clear()
-        led = self.is_leader
-        self.core.stand(False)
-        self._fail_all(lambda: Refused(Code.DISK_FULL, f"no room: {self.trouble}"))
-        if led:
-            # The core tells it with its next `Ready`, and there is none as long as this lasts.
-            self._role_changed(self.core.role)
-
-    def _store_again(self) -> None:
-        if self._unstored is not None and self._running and not self._disk.is_busy:
-            self._store_ready(self._unstored)
-
-    def _go_on(self) -> None:
-        self.log.info(
-            "{group}/{member}: stores again, and takes part in its group",
-            group=self.config.group,
-            member=self.core.config.self_id,
-        )
-        self._unstored, self.trouble = None, ""
-        self._room_alarm.cancel()
-        self.core.stand(self._stands)
+    def _store_again(self, ready: Ready) -> None:
+        if self._running and not self._disk.is_busy:
+            self._store_ready(ready)
 
     def _stored(self, ready: Ready) -> None:
-        if self._unstored is not None:
-            self._go_on()
+        if self._unstored.stored():
+            self.core.stand(self._stands)
         if ready.writes.reset is not None:
             for listener in self.restart_listeners:
                 listener(ready.writes.reset)
@@ -495,7 +463,7 @@ class RaftNode:
         self._calls.call(message).addCallback(self._step_response)
 
     def _step_response(self, response: m.RaftMessage) -> None:
-        if not self._running or self._unstored is not None:
+        if not self._running or self._unstored.is_kept:
             return
         try:
             self.core.step(response, self._now_ms())
@@ -535,7 +503,7 @@ class RaftNode:
     def _checkpoint(self) -> None:
         if not self._running:
             return
-        if self._disk.is_busy or self._unstored is not None:
+        if self._disk.is_busy or self._unstored.is_kept:
             self._checkpoint_soon()
             return
         committed = self.core.stored_commit_index
