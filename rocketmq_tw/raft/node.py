@@ -21,7 +21,7 @@ from rocketmq_tw.raft.core.replication import OpeningBody, empty_body
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.disk_work import DiskWork, RunBlocking
 from rocketmq_tw.raft.peer_calls import PeerCalls
-from rocketmq_tw.raft.pending import Applied, PendingProposals
+from rocketmq_tw.raft.pending import Applied, PendingProposals, PendingReads
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotCheck, load_stored_snapshot
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.raft.unstored import Unstored
@@ -92,8 +92,7 @@ class RaftNode:
         self._keeps_store = replicated.keeps_store
         self._pending = PendingProposals(clock, config.max_wait_ack_time_ms / 1000)
         self._answers: dict[int, Deferred[m.RaftMessage]] = {}
-        self._reads: dict[int, Deferred[None]] = {}
-        self._ready_reads: list[tuple[int, Deferred[None]]] = []
+        self._reads = PendingReads()
         self._tokens = 0
         self._since_snapshot = 0
         #: Data files in front of this position are to go.
@@ -170,11 +169,7 @@ class RaftNode:
 
     def _fail_all(self, reason: Callable[[], Refused]) -> None:
         self._pending.fail_all(reason)
-        reads = [*self._reads.values(), *(deferred for _, deferred in self._ready_reads)]
-        self._reads.clear()
-        self._ready_reads.clear()
-        for read in reads:
-            read.errback(reason())
+        self._reads.fail_all(reason)
         answers, self._answers = self._answers, {}
         for answer in answers.values():
             answer.errback(reason())
@@ -233,9 +228,8 @@ class RaftNode:
         self._check_running()
         self._tokens += 1
         self.core.request_read(self._tokens)
-        deferred = self._reads[self._tokens] = Deferred()
         self._wake()
-        return deferred
+        return self._reads.add(self._tokens)
 
     def answer(self, message_for: Callable[[int], m.RaftMessage]) -> "Deferred[m.RaftMessage]":
         """Gives an incoming request to the core; fires with the core's answer. `message_for` gets
@@ -401,25 +395,10 @@ class RaftNode:
                 listener(ready.committed)
         self._since_snapshot += len(ready.committed)
         self.core.advance()
-        self._serve_reads(ready)
+        self._reads.failed(ready.failed_reads)
+        self._reads.confirmed(ready.reads, self.core.applied_index)
         for role in ready.roles:
             self._role_changed(role)
-
-    def _serve_reads(self, ready: Ready) -> None:
-        for token in ready.failed_reads:
-            read = self._reads.pop(token, None)
-            if read is not None:
-                read.errback(Refused(Code.TERM_CHANGED, "the leader changed; read again"))
-        for state in ready.reads:
-            read = self._reads.pop(state.token, None)
-            if read is not None:
-                self._ready_reads.append((state.index, read))
-        if self._ready_reads:
-            applied = self.core.applied_index
-            served = [read for index, read in self._ready_reads if index <= applied]
-            self._ready_reads = [one for one in self._ready_reads if one[0] > applied]
-            for read in served:
-                read.callback(None)
 
     def _role_changed(self, role: RaftRole) -> None:
         core = self.core

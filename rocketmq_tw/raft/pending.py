@@ -1,6 +1,6 @@
-"""Proposals that wait for their entry to be applied."""
+"""Callers of a member that wait: for an entry to be applied, or until they may read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.raft.core.codes import Code, Refused
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.reads import ReadState
 from rocketmq_tw.runtime.alarm import Alarm
 
 
@@ -73,6 +74,50 @@ class PendingProposals:
         for one in self._waiting.values():
             self._expiry.set(max(0.001, one.deadline - now))
             break
+
+
+class PendingReads:
+    """Reads of the state machine, by the token that the core knows each by. A read waits until the
+    core says that this member led when it came, and then until the entries that were committed by
+    then are applied."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, Deferred[None]] = {}
+        #: With the index that must be applied.
+        self._confirmed: list[tuple[int, Deferred[None]]] = []
+
+    def add(self, token: int) -> "Deferred[None]":
+        """Fires when the state machine may be read; fails with `Refused`."""
+        deferred = self._asked[token] = Deferred()
+        return deferred
+
+    def failed(self, tokens: Iterable[int]) -> None:
+        """Fails reads of which the core cannot say that this member led."""
+        for token in tokens:
+            read = self._asked.pop(token, None)
+            if read is not None:
+                read.errback(Refused(Code.TERM_CHANGED, "the leader changed; read again"))
+
+    def confirmed(self, states: Iterable[ReadState], applied_index: int) -> None:
+        """Takes what the core confirmed, and fires all reads that need no entry behind
+        `applied_index`."""
+        for state in states:
+            read = self._asked.pop(state.token, None)
+            if read is not None:
+                self._confirmed.append((state.index, read))
+        if self._confirmed:
+            served = [read for index, read in self._confirmed if index <= applied_index]
+            self._confirmed = [one for one in self._confirmed if one[0] > applied_index]
+            for read in served:
+                read.callback(None)
+
+    def fail_all(self, reason: Callable[[], Refused]) -> None:
+        """Fails all reads that wait."""
+        reads = [*self._asked.values(), *(read for _, read in self._confirmed)]
+        self._asked.clear()
+        self._confirmed.clear()
+        for read in reads:
+            read.errback(reason())
 
 
 def _term_changed() -> Refused:
