@@ -15,13 +15,9 @@ from rocketmq_tw.namesrv.brokers import (
     Registration,
     smallest_id,
 )
-from rocketmq_tw.namesrv.living_brokers import LivingBrokers, newest_of_crowd
-from rocketmq_tw.namesrv.topic_queues import (
-    QUEUE_BYTES,
-    TopicQueues,
-    size_of_mapping,
-    size_of_topics,
-)
+from rocketmq_tw.namesrv.living_brokers import LivingBrokers
+from rocketmq_tw.namesrv.room import Room
+from rocketmq_tw.namesrv.topic_queues import QUEUE_BYTES, TopicQueues, size_of_topics
 from rocketmq_tw.runtime.slices import all_steps
 from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.route import (
@@ -39,11 +35,6 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.permissions import READ, WRITE
 
-#: More than any cluster has, and little enough for memory.
-MAX_BROKERS = 20_000
-MAX_QUEUE_ENTRIES = 2_000_000
-#: Of one name; each change of one of them looks at the others.
-MAX_MEMBERS = 1_000
 #: Topics that one step takes in.
 _STEP = 500
 #: Brokers that one step puts into an answer.
@@ -76,6 +67,7 @@ class RouteTable:
         #: Names whose topics' permissions were changed, until a broker of that name registers next.
         self._overruled: set[str] = set()
         self.queues = TopicQueues()
+        self._room = Room(config, self._living, self.queues)
 
     # Registrations and heartbeats ---------------------------------------------------------------
 
@@ -93,7 +85,14 @@ class RouteTable:
             # With its place under another id: nobody else would ever take that back.
             self._forget_one(self._living.get(new.key))
             return MasterAddresses(), iter(())
-        self._check_room(new, addresses)
+        if new.broker_id not in addresses and len(new.topics.topic_config_table) == 1:
+            # A broker sends one topic alone only when it has registered before.
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker {new.broker_name} {new.broker_id} sends one topic and is not registered:"
+                " register with all topics first",
+            )
+        self._room.check(new, addresses)
         former = self._living.get(new.key)
         if former is not None and former.broker_name != new.broker_name:
             # An address has one name; nobody else would ever take the former one back.
@@ -208,74 +207,18 @@ class RouteTable:
             self._forget([silent])
 
     def make_room(self, new: Registration) -> LiveBroker | None:
-        """Forgets, and returns, the newest slave of the host that has most members of a full group,
-        or the newest broker of the host that has most of all where there are as many as there may
-        be; where that of `new` has fewer: nobody fills a group, or all of them, for others. None
-        where there is room, or there can be none."""
+        """Forgets, and returns, the broker that gives way to `new` where there is no room for it;
+        None where none does. See `Room.giving_way`."""
         group = self._brokers.get(new.broker_name)
-        is_known = group is not None and new.broker_id in group.broker_addrs
-        if group is None or is_known or len(group.broker_addrs) < MAX_MEMBERS:
-            return self._make_room_among_all(new)
-        clusters = self._clusters_of[new.broker_name]
-        slaves = [
-            live
-            for broker_id, address in group.broker_addrs.items()
-            if broker_id != MASTER_ID and (live := self._living.at(address, clusters)) is not None
-        ]
-        return self._forget_one(newest_of_crowd(slaves, new.host))
-
-    def _make_room_among_all(self, new: Registration) -> LiveBroker | None:
-        if new.key in self._living or len(self._living) < MAX_BROKERS:
-            return None
-        return self._forget_one(self._living.newest_of_crowd(new.host))
+        addresses = {} if group is None else group.broker_addrs
+        clusters = self._clusters_of.get(new.broker_name, ())
+        return self._forget_one(self._room.giving_way(new, addresses, clusters))
 
     def at_address(self, new: Registration, now_ms: int) -> LiveBroker | None:
         """Returns what is registered at the address of `new` and alive, in its cluster or under its
         name; None where nothing is."""
         clusters = [new.cluster, *self._clusters_of.get(new.broker_name, ())]
         return self._living.living_at(new.address, clusters, now_ms)
-
-    def _check_room(self, new: Registration, addresses: dict[int, str]) -> None:
-        if new.broker_id not in addresses and len(new.topics.topic_config_table) == 1:
-            # A broker sends one topic alone only when it has registered before.
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"broker {new.broker_name} {new.broker_id} sends one topic and is not registered:"
-                " register with all topics first",
-            )
-        if new.key not in self._living and len(self._living) >= MAX_BROKERS:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"{MAX_BROKERS} brokers are registered already"
-            )
-        if new.broker_id not in addresses and len(addresses) >= MAX_MEMBERS:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"{MAX_MEMBERS} brokers named {new.broker_name} are registered already",
-            )
-        topics = new.topics.topic_config_table
-        mappings = sum(
-            map(size_of_mapping, (new.topics.topic_queue_mapping_info_map or {}).values())
-        )
-        size = mappings + len(topics) * QUEUE_BYTES + size_of_topics(topics)
-        if not self._has_room(len(topics), size):
-            # It may know most of them.
-            entries, size = self.queues.new_of(new.broker_name, topics)
-            self._check_room_for(entries, size + mappings)
-
-    def _has_room(self, entries: int, size: int) -> bool:
-        return (
-            len(self.queues) + entries <= MAX_QUEUE_ENTRIES
-            and self.queues.size + size <= self._config.max_topic_bytes
-        )
-
-    def _check_room_for(self, entries: int, size: int) -> None:
-        if entries and not self._has_room(entries, size):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"{len(self.queues)} topics of brokers are registered already and take"
-                f" {self.queues.size} bytes: there is room for {MAX_QUEUE_ENTRIES}, and for"
-                f" {self._config.max_topic_bytes} bytes (maxTopicBytes of the name server)",
-            )
 
     @staticmethod
     def _speaks_for_its_name(new: Registration, addresses: dict[int, str]) -> bool:
@@ -322,7 +265,7 @@ class RouteTable:
         """Adds a topic to brokers; False, and nothing is added, where one is not registered."""
         if not queues or any(queue.broker_name not in self._brokers for queue in queues):
             return False
-        self._check_room_for(len(queues), len(queues) * QUEUE_BYTES + size_of_topics([topic]))
+        self._room.check_topics(len(queues), len(queues) * QUEUE_BYTES + size_of_topics([topic]))
         for queue in queues:
             self.queues.put(topic, queue)
         return True

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 
-from rocketmq_tw.namesrv import route_table
+from rocketmq_tw.namesrv import room
 from rocketmq_tw.net.administrators import ADMINISTRATOR
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -145,8 +145,8 @@ def test_topics_that_a_broker_no_longer_has(make_namesrv: Any) -> None:
 
 
 def test_memory_is_bounded(namesrv: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(route_table, "MAX_QUEUE_ENTRIES", 5)
-    monkeypatch.setattr(route_table, "MAX_BROKERS", 2)
+    monkeypatch.setattr(room, "MAX_QUEUE_ENTRIES", 5)
+    monkeypatch.setattr(room, "MAX_BROKERS", 2)
     namesrv.register(topics=("T1", "T2"))
     with pytest.raises(RequestError, match="room for 5"):
         namesrv.register("broker-b", port=10921, topics=("T1", "T2", "T3", "T4"))
@@ -159,7 +159,7 @@ def test_memory_is_bounded(namesrv: Any, monkeypatch: Any) -> None:
 
 
 def test_a_full_name_server_still_takes_what_it_knows(namesrv: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(route_table, "MAX_QUEUE_ENTRIES", 3)
+    monkeypatch.setattr(room, "MAX_QUEUE_ENTRIES", 3)
     namesrv.register(topics=("T1", "T2", "T3"))
     assert namesrv.register(topics=("T1", "T2", "T3")).code == 0
     with pytest.raises(RequestError, match="room for 3"):
@@ -167,7 +167,7 @@ def test_a_full_name_server_still_takes_what_it_knows(namesrv: Any, monkeypatch:
 
 
 def test_brokers_of_one_name_are_bounded(namesrv: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(route_table, "MAX_MEMBERS", 2)
+    monkeypatch.setattr(room, "MAX_MEMBERS", 2)
     namesrv.register(broker_id=0)
     namesrv.register(broker_id=1, port=10921)
     with pytest.raises(RequestError, match="2 brokers named broker-a"):
@@ -670,7 +670,7 @@ def test_an_epoch_that_was_made_up_meanwhile_keeps_no_master_out(
 
 
 def test_nobody_fills_a_group_for_its_members(namesrv: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(route_table, "MAX_MEMBERS", 6)
+    monkeypatch.setattr(room, "MAX_MEMBERS", 6)
     namesrv.register(peer=FakePeer("10.0.0.1:40000"), **OWNER)
     stranger = FakePeer("10.0.0.66:40000")
     for number in range(1, 6):
@@ -686,7 +686,7 @@ def test_nobody_fills_a_group_for_its_members(namesrv: Any, monkeypatch: Any) ->
 
 
 def test_nobody_fills_the_name_server_for_others(namesrv: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(route_table, "MAX_BROKERS", 6)
+    monkeypatch.setattr(room, "MAX_BROKERS", 6)
     namesrv.register(peer=FakePeer("10.0.0.1:40000"), **OWNER)
     stranger = FakePeer("10.0.0.66:40000")
     for number in range(1, 6):

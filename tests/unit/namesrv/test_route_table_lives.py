@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.namesrv import route_table
+from rocketmq_tw.namesrv import room
 from rocketmq_tw.namesrv.brokers import BrokerKey, Registration
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.wire.bodies.base import DataVersion
@@ -90,8 +90,8 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_who_has_a_place_is_alive(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(route_table, "MAX_MEMBERS", 3)
-    monkeypatch.setattr(route_table, "MAX_BROKERS", 7)
+    monkeypatch.setattr(room, "MAX_MEMBERS", 3)
+    monkeypatch.setattr(room, "MAX_BROKERS", 7)
     life = Life(seed)
     for _ in range(300):
         life.step()
