@@ -6,6 +6,7 @@ docs/formats/config-files.md has the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from msgspec import field
 from twisted.internet.defer import Deferred
@@ -16,7 +17,7 @@ from rocketmq_tw.net.changes import changed, said_once_made
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread, at_once
-from rocketmq_tw.store.table_files import read_table_file, write_table_file
+from rocketmq_tw.store.table_files import CertainWrites, read_table_file, write_table_file
 from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
 from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -51,12 +52,11 @@ class KvConfig:
     def __init__(self, files: IFiles, path: str, in_thread: InThread = at_once) -> None:
         self._files = files
         self._path = path
+        self._file = CertainWrites(partial(write_table_file, files, path))
         self._in_thread = in_thread
         self._changing = Serial()
         self._table: dict[str, dict[str, str]] = {}
         self._encoded: dict[str, bytes] = {}
-        #: Whether the file has the table: a write may fail behind the moment when it was replaced.
-        self._is_certain = True
 
     def load(self) -> None:
         """Reads the file; there need not be one. Raises `DamagedStoreError` where it and its
@@ -117,7 +117,7 @@ class KvConfig:
             former = self._table.get(namespace, {})
             values = change(former)
             if values is None:
-                if self._is_certain:
+                if self._file.is_certain:
                     return None
                 values = former
             self._keep({**self._table, namespace: values})
@@ -137,10 +137,8 @@ class KvConfig:
                 f"all values together would have more than {MAX_TOTAL_BYTES} bytes:"
                 " delete what is not needed",
             )
-        self._is_certain = False
         try:
-            write_table_file(self._files, self._path, data)
-            self._is_certain = True
+            self._file.write(data)
         except OSError as error:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the value cannot be kept: {error.strerror}"

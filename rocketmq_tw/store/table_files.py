@@ -33,6 +33,24 @@ def write_table_file(files: IFiles, path: str, data: bytes) -> None:
     write_atomic(files, path, data)
 
 
+class CertainWrites:
+    """Replaces a file's content by way of `write`, and knows whether the file has what was written
+    last. A write may fail behind the moment when the file was replaced: then it may have either."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self.is_certain = True
+
+    def write(self, data: bytes) -> None:
+        """Writes `data`, in any thread; raises what `write` raises, `OSError` as a rule."""
+        try:
+            self._write(data)
+        except BaseException:
+            self.is_certain = False
+            raise
+        self.is_certain = True
+
+
 def read_table_file(
     files: IFiles, path: str, decode: Callable[[bytes], T], report: Callable[[str], None]
 ) -> T | None:

@@ -23,6 +23,7 @@ from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.store.table_files import CertainWrites
 from rocketmq_tw.wire.bodies.base import Body, DataVersion, decode_table, encode_body
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -166,8 +167,8 @@ class TableWriter(Generic[T]):
     it back: where a write fails, the table is again what was written last, and all Deferreds that
     wait fail. There may be very many: they are fired in steps, which `in_slices` goes through.
 
-    A write may fail behind the moment when the file was replaced. So the file is not certain then,
-    and what was written last is to be written once more: with the next change, or by `save`.
+    Where the file is not certain behind a failed write (`CertainWrites`), the table is written once
+    more: with the next change, or by `save`.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class TableWriter(Generic[T]):
         restore: Callable[[T], None],
         in_slices: InSlices = all_steps,
     ) -> None:
-        self._file = file
+        self._file = CertainWrites(file.write)
         self._in_thread = in_thread
         self._take = take
         self._encode = encode
@@ -188,7 +189,6 @@ class TableWriter(Generic[T]):
         self._written = take()
         self._waiting: Waiters[None] = Waiters()
         self._running = False
-        self._is_certain = True
 
     def loaded(self) -> None:
         """Notes that the table is what its file has."""
@@ -204,7 +204,7 @@ class TableWriter(Generic[T]):
     def make_certain(self) -> Deferred[None]:
         """Fires as `write` does for a table that has not changed: at once, or once what a failed
         write left in the file is replaced."""
-        return succeed(None) if self._is_certain else self.write()
+        return succeed(None) if self._file.is_certain else self.write()
 
     def save(self) -> Deferred[None]:
         """Fires once no write runs or waits, however the last one ended; what a failed one left in
@@ -221,7 +221,7 @@ class TableWriter(Generic[T]):
         table = self._take()
 
         def written(_: object) -> None:
-            self._written, self._is_certain = table, True
+            self._written = table
             self._tell(waiting.fire_in_steps(None))
 
         job = self._in_thread(lambda: self._file.write(self._encode(table)))
@@ -229,7 +229,6 @@ class TableWriter(Generic[T]):
 
     def _failed(self, failure: Failure, waiting: Waiters[None]) -> None:
         log.failure("a change of the configuration cannot be kept", failure=failure)
-        self._is_certain = False
         later, self._waiting = self._waiting, Waiters()
         self._restore(self._written)
         reason = getattr(failure.value, "strerror", None) or failure.getErrorMessage()
