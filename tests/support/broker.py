@@ -286,9 +286,9 @@ class BrokerInMemory:
 
     @property
     def delivery(self) -> DelayDelivery:
-        delivery = self.broker[Delay].delivery
-        assert delivery is not None, "nothing is delivered in this role"
-        return delivery
+        work = self.broker[Delay].work
+        assert work is not None and work.delivery is not None, "nothing is delivered in this role"
+        return work.delivery
 
     @property
     def delay_offsets(self) -> DelayOffsets:

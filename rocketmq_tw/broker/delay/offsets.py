@@ -42,8 +42,6 @@ class DelayOffsets(WriteBehindTable):
         #: Where the master's log ended before it told the offsets that were followed last; None
         #: where they are not a master's.
         self.followed_at: int | None = None
-        #: Whether this broker delivers by them: then a master's are not followed.
-        self.in_use = False
         #: Messages that were passed since the version moved on.
         self._passed = 0
         self.data_version = DataVersion(timestamp=now_ms())
@@ -90,10 +88,7 @@ class DelayOffsets(WriteBehindTable):
 
     def follow(self, table: DelayOffsetTable, log_end: int) -> None:
         """Takes over what a master has, whose log ended at `log_end` before; smaller offsets too:
-        what it has not delivered may be nowhere else. While this broker delivers by its own, they
-        are not taken."""
-        if self.in_use:
-            return
+        what it has not delivered may be nowhere else."""
         self.followed_at = log_end
         for level, offset in table.offset_table.items():
             self._put(level, offset)

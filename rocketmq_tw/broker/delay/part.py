@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
-from rocketmq_tw.broker.delay.catch_up import CatchUp
-from rocketmq_tw.broker.delay.delivery import DelayDelivery
 from rocketmq_tw.broker.delay.levels import DelayLevels, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
+from rocketmq_tw.broker.delay.work import DelayWork
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.write_behind import write_progress
@@ -25,9 +22,9 @@ from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import DELAY
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.still_needed import place_of
 from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.queues import DelayOffsetTable
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -44,9 +41,8 @@ class Delay(Part):
         self._writing = writing
         self.levels = DelayLevels(host.store_config.message_delay_level)
         self.offsets = DelayOffsets(host.config, host.table_file("delayOffset"), host.now_ms)
-        #: The work of the present role, from the moment when it begins to deliver.
-        self.delivery: DelayDelivery | None = None
-        self._stretch = Scope()
+        #: The work of the present role, where it delivers.
+        self.work: DelayWork | None = None
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)
         writing.store.retention.still_needed.register("delayed messages", self._places)
         writing.truncation.register(
@@ -69,72 +65,36 @@ class Delay(Part):
     def ready(self, state: RoleState) -> None:
         # Not before: until then other parts may still look where the log ends.
         if state.role.delivers:
-            self.offsets.in_use = True
-            self._begin()
+            self.work = DelayWork(
+                self._host,
+                self._writing,
+                self.levels,
+                self.offsets,
+                self._role.scope,
+                acts=state.role is Role.ACTING_MASTER,
+            )
+            self.work.begin()
 
     @inlineCallbacks
     def leave(self, state: RoleState) -> Generator[Deferred[Any], Any, None]:
         yield self._pause()
-        self.delivery = None
-        self.offsets.in_use = False
+        self.work = None
         yield self._save()
 
-    def _begin(self) -> None:
-        """Begins a stretch of the work of the present role."""
-        scope = self._stretch = Scope()
-        scope.on_end(self._role.scope.on_end(scope.end))
-        scope.on_end(self._writing.dispatcher.when_dispatched(partial(self._catch_up, scope)))
+    def follow(self, table: DelayOffsetTable, log_end: int) -> None:
+        """Takes over what a master has, whose log ended at `log_end` before; not while this broker
+        delivers by its own offsets."""
+        if self.work is None:
+            self.offsets.follow(table, log_end)
 
     def _pause(self) -> Deferred[None]:
-        """Ends the stretch; fires once nothing of it is under way."""
-        self._stretch.end()
-        return succeed(None) if self.delivery is None else self.delivery.finished()
+        return succeed(None) if self.work is None else self.work.pause()
 
     def _resume(self) -> None:
         """Goes on where the role was not left meanwhile: a slave's log may be cut while it acts for
         its master."""
-        if self.offsets.in_use and self._role.delivers:
-            self._begin()
-
-    def _catch_up(self, scope: Scope) -> None:
-        """Delivers once the offsets are behind what a former master has delivered."""
-        begin = self.offsets.followed_at
-        if begin is None:
-            self._deliver(scope)
-            return
-        catch_up = CatchUp(self._writing.store, self.levels, self.offsets, begin)
-
-        def caught_up(_: object) -> None:
-            log.info(
-                "the former master has delivered {count} more delayed messages than it told",
-                count=catch_up.count,
-            )
-
-        def failed(failure: Failure) -> None:
-            log.failure("what was delivered last may come once more", failure)
-
-        done = self._host.in_slices(scope.steps(catch_up.steps()))
-        done.addCallbacks(scope.while_it_lasts(caught_up), failed)
-        done.addCallback(lambda _: self._deliver(scope))
-
-    def _deliver(self, scope: Scope) -> None:
-        if scope.is_over:
-            return
-        offsets = self.offsets
-        offsets.followed_at = None
-        if self._role.role is Role.ACTING_MASTER:
-            # Should it act once more, the master may have delivered behind this place meanwhile.
-            offsets.followed_at = self._writing.store.end_offset
-            offsets.renew_version()
-        self.delivery = DelayDelivery(
-            self._writing.store,
-            self._writing.delivery_sink,
-            self.levels,
-            offsets,
-            self._host.reactor,
-            self._host.now_ms,
-            scope,
-        )
+        if self.work is not None:
+            self.work.begin()
 
     def _places(self) -> Iterator[int]:
         """Yields where in the log the first message of each level stands that waits."""

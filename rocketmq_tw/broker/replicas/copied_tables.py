@@ -89,7 +89,7 @@ class CopiedTables(Part):
         self._mappings = tables.mappings
         self._groups = tables.groups
         self._offsets = tables.offsets
-        self._delay_offsets = delay.offsets
+        self._delay = delay
         self._timer = timer.progress
         self._modes = assignment.modes
         #: Topics that the master may have lost or be about to remove: looked at again each time.
@@ -293,7 +293,7 @@ class CopiedTables(Part):
             if self._waiting is not waiting:
                 return
         self._waiting, self._former = None, waiting
-        self._delay_offsets.follow(waiting.delays, waiting.begin)
+        self._delay.follow(waiting.delays, waiting.begin)
         if waiting.timer is not None:
             self._timer.follow(waiting.timer)
 

@@ -145,7 +145,7 @@ def test_a_master_that_is_heard_again_does_not_take_progress_from_one_that_acts(
     assert known == 8
     table = offsets.table()
     table.offset_table = {1: 3}
-    offsets.follow(table, 0)
+    slave.broker[Delay].follow(table, 0)
     assert offsets.get(1) == known
 
 

@@ -162,7 +162,7 @@ class TestDelivery:
         ok(plane.send(b"a", properties={"DELAY": "1"}))
         plane.become(RoleState(Role.SLAVE, 1))
         plane.clock.advance(2)
-        assert plane.broker[Delay].delivery is None
+        assert plane.broker[Delay].work is None
         acting = RoleState(Role.ACTING_MASTER, 1)
         plane.broker.role.change(acting)
         plane.broker[Delay].ready(acting)
