@@ -3,6 +3,7 @@ until their time (docs/formats/pop.md)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import randrange
 
 from twisted.internet.defer import Deferred
@@ -36,7 +37,8 @@ LATE_MS = 500
 
 
 class PopRequests:
-    """Answers pops, or holds them in `held`."""
+    """Answers pops, or holds them in `held`; all of them where `may_begin` says that it is not
+    known yet where they begin."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class PopRequests:
         reads: PopReads,
         held: HeldPops,
         stats: Stats,
+        may_begin: Callable[[], bool],
     ) -> None:
         self._config = host.config
         self._now_ms = host.now_ms
@@ -56,6 +59,7 @@ class PopRequests:
         self._reads = reads
         self._held = held
         self._stats = stats
+        self._may_begin = may_begin
         self._pop = filters.budget.retrying(self.pop)
         #: Counts pops, which take the revive queues in turn.
         self._number = 0
@@ -89,7 +93,7 @@ class PopRequests:
             )
         topic = self._check(header)
         wanted = self._wanted(header, now)
-        popped = self._take(header, topic, wanted) if self._reads.can_begin else Popped()
+        popped = self._take(header, topic, wanted) if self._may_begin() else Popped()
         code: ResponseCode | None = ResponseCode.SUCCESS
         if not popped.count:
             code = self._hold(request, header, wanted, peer)

@@ -66,8 +66,6 @@ class Positions:
         self._under_way: dict[ClaimedRange, None] = {}
         #: What pops passed over since the last check point: its begin, and its end.
         self._passed: dict[PoppedQueue, tuple[int, int]] = {}
-        #: Whether the groups' offsets are known; until then nothing is popped.
-        self.are_known = True
 
     def log_place(self) -> int:
         """Returns a place of the log: what was popped and has its check point in front of it is in

@@ -159,12 +159,6 @@ class PopReads:
         self._revive_log = revive_log
         self._pending = pending
 
-    @property
-    def can_begin(self) -> bool:
-        """Whether it is known where pops begin; until then they are held as if there were no
-        message."""
-        return self._positions.are_known
-
     def check_room(self) -> None:
         """Raises `RequestError` where too many check points wait for acknowledgements."""
         if self._pending() >= MOST_PENDING:

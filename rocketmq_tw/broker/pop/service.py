@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from twisted.internet.defer import Deferred
@@ -46,8 +46,12 @@ class PopContext:
 
 
 class PopService:
-    """Answers the requests, and holds pops and notifications until a message comes; `reviving`
-    knows what waits for acknowledgements."""
+    """Answers the requests, and holds pops and notifications until a message comes.
+
+    `reviving` knows what waits for acknowledgements, `may_begin` tells whether it is known where
+    pops begin: until then they are held as if there were no message, and `resume_held` lets them go
+    on.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class PopService:
         filters: MessageFilters,
         stats: Stats,
         reviving: Reviving,
+        may_begin: Callable[[], bool],
     ) -> None:
         host, store, offsets, order = pop.host, pop.writing.store, pop.tables.offsets, pop.order
         config, now_ms = host.config, host.now_ms
@@ -76,7 +81,7 @@ class PopService:
             pop.revive_log,
             reviving.pending,
         )
-        pops = PopRequests(host, checks, filters, queues, reads, self._pops, stats)
+        pops = PopRequests(host, checks, filters, queues, reads, self._pops, stats, may_begin)
         orderly = OrderlyAcks(offsets, order)
         acks = AckRequests(host, checks, store, pop.revive_log, orderly, reviving)
         peeks = PeekAndNotify(
@@ -98,9 +103,8 @@ class PopService:
         kept = self._pops.deadlines + self._notifications.deadlines
         yield gauge("rocketmq_pop_deadlines_kept", kept)
 
-    def begin(self) -> None:
-        """Lets pops go on that were held since the groups' offsets were not known."""
-        self.positions.are_known = True
+    def resume_held(self) -> None:
+        """Lets pops go on that were held since it was not known where they begin."""
         self._pops.wake_all()
         self._pops.resume_woken()
 
