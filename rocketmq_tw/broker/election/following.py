@@ -24,6 +24,7 @@ from rocketmq_tw.broker.election.enrolment import (
     IdForgottenError,
     IdTakenError,
 )
+from rocketmq_tw.broker.election.epochs import KnownEpochs
 from rocketmq_tw.broker.election.identity import Identity, IdentityError
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
@@ -100,14 +101,7 @@ class ControllerFollower:
         #: Roles are changed one after the other.
         self._changing = Serial()
         self._poll_when_told = Coalesced(self.poll)
-        self._heard_epoch = 0
-        #: The newest master epoch when this process first asked; None before.
-        self._former_epoch: int | None = None
-        #: The epoch that it is about to begin as the master, and the last one that it never will.
-        self._entering_epoch: int | None = None
-        self._given_up_epoch: int | None = None
-        #: The last epoch of its own that it ended, or tried to end: until then a master beats.
-        self._ended_epoch = 0
+        self._epochs = KnownEpochs()
         #: The epoch in which this broker, whose disk is too full, saw others that could lead.
         self._with_room: tuple[int, set[int]] | None = None
         #: Whether it is the master though it cannot lead, as the only one in sync.
@@ -145,13 +139,13 @@ class ControllerFollower:
                 self._identity.broker_id,
                 self._addresses.broker,
                 self._switching.progress,
-                holds_on=self._role.is_master and (self._role.state.epoch or 0) > self._ended_epoch,
+                holds_on=self._role.is_master and self._role.state_version > self._epochs.ended,
             )
 
     def told(self, master_epoch: int) -> None:
         """A notification (1008) says that the group has a master of this epoch: asks a controller,
         since any client may send one; at most one question at a time."""
-        if master_epoch > self._heard_epoch or self._role.role is Role.ISOLATED:
+        if master_epoch > self._epochs.heard or self._role.role is Role.ISOLATED:
             self._poll_when_told.request()
 
     @inlineCallbacks
@@ -235,7 +229,7 @@ class ControllerFollower:
         # A controller elects only brokers whose heartbeats it has.
         self.beat()
         group = enrolled.group
-        if self._former_epoch is None:
+        if self._epochs.before is None:
             # The answer to a registration leaves out a master that is not known to be alive.
             group = yield self._ask(enrolled.identity)
         yield self._follow(enrolled.identity, group)
@@ -245,8 +239,7 @@ class ControllerFollower:
         """Asks for the group's state. Notes which masters there were before this process: before
         that is known, none may be followed."""
         group: GroupState = yield self._leader.replica_info(me.broker_name)
-        if self._former_epoch is None:
-            self._former_epoch = group.master_epoch
+        self._epochs.note_first(group.master_epoch)
         return group
 
     @inlineCallbacks
@@ -305,7 +298,7 @@ class ControllerFollower:
                 # The controllers would take it for a master that is alive.
                 group = yield self._give_up(me, group)
         step = self._step(group)
-        is_new = group.master_epoch >= self._heard_epoch
+        is_new = group.master_epoch >= self._epochs.heard
         if is_new and group.master_id not in (None, me.broker_id):
             self._candidacy.another_leads()
         if step is Step.ELECT:
@@ -321,7 +314,7 @@ class ControllerFollower:
                     "the group has no master, and this broker waits for one: with asyncLearner=true"
                     " it never asks to be it"
                 )
-            self._heard_epoch = max(self._heard_epoch, group.master_epoch)
+            self._epochs.note_heard(group.master_epoch)
             election = yield self._leader.elect_master(me.cluster, me.broker_name, me.broker_id)
             group = election.group
         try:
@@ -333,7 +326,7 @@ class ControllerFollower:
             raise
 
     def _may_not_lead(self, group: GroupState) -> bool:
-        return bool(self._candidacy.refusal) or group.master_epoch == self._given_up_epoch
+        return bool(self._candidacy.refusal) or group.master_epoch == self._epochs.given_up
 
     def _is_alone_in_sync(self, group: GroupState) -> bool:
         """Whether this broker is the master in this epoch and the only one in sync: were it the
@@ -355,11 +348,8 @@ class ControllerFollower:
         """Ends the epoch of this broker, which cannot lead; fires as `_without_master` does. Where
         it did not begin that epoch, the others are elected as if it had not been."""
         self._holds_on = False
-        epoch = self._ended_epoch = group.master_epoch
-        never_begun = self._entering_epoch != epoch and self._role.state.epoch != epoch
-        if never_begun:
-            # Nor will it.
-            self._given_up_epoch = epoch
+        epoch = group.master_epoch
+        never_begun = self._epochs.end(epoch, self._role.state.epoch)
         # It says that it does not stand, and is not elected again.
         self.beat()
         yield self._leader.end_epoch(me.cluster, me.broker_name, epoch, never_begun=never_begun)
@@ -371,18 +361,19 @@ class ControllerFollower:
 
     def _is_former_self(self, group: GroupState) -> bool:
         """Whether the master is the process that this broker was before."""
-        return group.master_id == self.broker_id and group.master_epoch <= (self._former_epoch or 0)
+        return group.master_id == self.broker_id and self._epochs.is_former(group.master_epoch)
 
     def _change(self, group: GroupState) -> Deferred[None] | None:
         step = self._step(group)
         if self._scope.is_over or self._is_former_self(group):
             return None
-        if group.master_epoch == self._given_up_epoch:
+        if group.master_epoch == self._epochs.given_up:
             return None
         if step is Step.SYNC_STATE_SET:
             self._switching.apply(group.in_sync)
         elif step is Step.MASTER:
-            self._heard_epoch = self._entering_epoch = group.master_epoch
+            self._epochs.note_heard(group.master_epoch)
+            self._epochs.entering = group.master_epoch
             if self._role.is_master:
                 leading = self._switching.renew(group)
             else:
@@ -390,7 +381,7 @@ class ControllerFollower:
                 leading = self._changes.change(state)
             return leading.addBoth(self._entered)
         elif step is Step.SLAVE:
-            self._heard_epoch = group.master_epoch
+            self._epochs.note_heard(group.master_epoch)
             if group.master_id == self.broker_id:
                 log.error(
                     "the broker at {address} has this one's id {id} and is the master: where one"
@@ -403,7 +394,7 @@ class ControllerFollower:
         return None
 
     def _entered(self, result: Failure | None) -> Failure | None:
-        self._entering_epoch = None
+        self._epochs.entering = None
         if result is None:
             self._candidacy.succeeded()
         return result
@@ -418,7 +409,7 @@ class ControllerFollower:
             self._role.state,
             self.broker_id,
             self._addresses.broker,
-            self._heard_epoch,
+            self._epochs.heard,
             self._sync_state_set_epoch(),
             group,
         )
