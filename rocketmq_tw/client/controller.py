@@ -15,6 +15,7 @@ from rocketmq_tw.net.address import split_address, split_addresses
 from rocketmq_tw.net.client import send_unheard
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.runtime.retries import RETRY_SOON
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.controller import (
     BrokerReplicasInfo,
@@ -49,8 +50,6 @@ T = TypeVar("T")
 ANSWER_TIMEOUT = 3.0
 #: Seconds within which a request finds a leader that answers, before it fails.
 LEADER_TIMEOUT = 10.0
-#: Seconds between two looks for a leader.
-PAUSE = 0.2
 
 
 class NoControllerError(ClientError):
@@ -327,9 +326,9 @@ class ControllerClient:
                     return address, answer
                 reason = BrokerError(address, answer.code, answer.remark)
             self.leader = None
-            if self._clock.seconds() + PAUSE > give_up:
+            if self._clock.seconds() + RETRY_SOON > give_up:
                 raise NoControllerError(str(reason)) from reason
-            await deferLater(self._clock, PAUSE, lambda: None)
+            await deferLater(self._clock, RETRY_SOON, lambda: None)
 
     async def _find_leader(self) -> str:
         reasons = []

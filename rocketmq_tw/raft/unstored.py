@@ -11,16 +11,14 @@ from twisted.python.failure import Failure
 from rocketmq_tw.files.reserve import NO_ROOM
 from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.runtime.alarm import Alarm
-
-#: Seconds until a member stores again what it found no room for.
-ROOM_SECONDS = 1.0
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 
 log = Logger()
 
 
 class Unstored:
     """Keeps a `Ready` that found no room, one at a time, and has `store_again` called with it every
-    `ROOM_SECONDS` until it is stored. The log calls the member `name`."""
+    `RETRY_USUAL` seconds until it is stored. The log calls the member `name`."""
 
     def __init__(
         self, clock: IReactorTime, name: str, store_again: Callable[[Ready], object]
@@ -59,10 +57,10 @@ class Unstored:
                 "{member}: takes no part in its group before it can store again, which is tried"
                 " every {seconds} s: {why}",
                 member=self._name,
-                seconds=ROOM_SECONDS,
+                seconds=RETRY_USUAL,
                 why=self.why,
             )
-        self._alarm.set(ROOM_SECONDS)
+        self._alarm.set(RETRY_USUAL)
         return is_new
 
     def try_again(self) -> None:

@@ -24,12 +24,12 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.broker.tables.versioned import REWRITE_SECONDS
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX, RETRY_PREFIX
 from rocketmq_tw.net.changes import changed, said_once_made
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.retries import RETRY_SLOW
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.queues import (
     MessageQueue,
@@ -74,7 +74,7 @@ class Assignment(Part):
 
     def tables(self) -> Iterable[KeptTable]:
         modes = self.modes
-        return [KeptTable("the modes of reading", modes.load, modes.save, REWRITE_SECONDS)]
+        return [KeptTable("the modes of reading", modes.load, modes.save, RETRY_SLOW)]
 
     def periodic(self) -> Iterable[Periodic]:
         # A slave has its master's.

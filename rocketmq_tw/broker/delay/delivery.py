@@ -25,6 +25,7 @@ from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.clock import CLOCK_SKEW_MS
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import Arrived, IMessageStore
@@ -35,8 +36,6 @@ BATCH_BYTES = 4 * 1024 * 1024
 #: Batches of one level that are under way at most, while they have less than `BATCH_BYTES`: an
 #: answer of another broker takes long where it is busy.
 MOST_BATCHES = 4
-#: Seconds until a delivery that failed is tried again.
-RETRY_DELAY = 1.0
 #: Messages of one level that were refused, and by how many others may be ahead of the first of
 #: them: where there are more, nothing new is delivered.
 MOST_REFUSED, MOST_AHEAD = 16, 1_000
@@ -167,7 +166,7 @@ class DelayDelivery:
             return
         batch = _Batch(level.first_refused)
         level.batches.append(batch)
-        sleep: float | None = RETRY_DELAY
+        sleep: float | None = RETRY_USUAL
         # Those that are tried again now may be refused again.
         is_held_up = level.is_held_up
         try:
@@ -206,7 +205,7 @@ class DelayDelivery:
             if waiting.queue_offset in level.refused:
                 # At once, so the sink takes nothing now.
                 level.refused.discard(waiting.queue_offset)
-                return RETRY_DELAY
+                return RETRY_USUAL
             level.offset = waiting.queue_offset + 1
         # What the read passed over is no more in the log, or never was there.
         if read.data or read.next_offset != level.offset:
@@ -279,7 +278,7 @@ class DelayDelivery:
             why=why,
         )
         level.refused.add(offset)
-        level.retry_at = self._clock.seconds() + RETRY_DELAY
+        level.retry_at = self._clock.seconds() + RETRY_USUAL
 
     @property
     def _is_idle(self) -> bool:

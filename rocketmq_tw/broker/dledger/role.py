@@ -17,12 +17,11 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 
 #: Seconds between two looks whether a new leader's log is committed and in its queues.
 SETTLE_SECONDS = 0.02
-#: Seconds until a role that could not be taken is tried again.
-RETRY_SECONDS = 1.0
 
 log = Logger()
 
@@ -122,7 +121,7 @@ class RoleOfGroup:
         log.failure("the role that the group gave could not be taken", failure)
         self._steering = False
         if self._running:
-            self._retry.set(RETRY_SECONDS)
+            self._retry.set(RETRY_USUAL)
             if self._wanted.role is Role.MASTER:
                 # Another member leads meanwhile.
                 self._candidacy.failed(failure.getErrorMessage())

@@ -32,14 +32,13 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.fairness import Coalesced, Serial
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.bodies.controller import BrokerReplicasInfo, ReplicasInfo
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 
-#: Seconds between two tries to get a role.
-RETRY_SECONDS = 1.0
 #: Seconds after which a slave that is not in sync registers once more.
 REGISTER_SECONDS = 30.0
 #: What is logged again only once in so many tries, while nothing else happens.
@@ -219,7 +218,7 @@ class ControllerFollower:
     def _join(self) -> Generator[Any, Any, None]:
         yield self._attempt(self._enrol())
         if self._failures:
-            self._scope.later(self._clock, RETRY_SECONDS, self.start)
+            self._scope.later(self._clock, RETRY_USUAL, self.start)
 
     @inlineCallbacks
     def _enrol(self) -> Generator[Any, Any, None]:

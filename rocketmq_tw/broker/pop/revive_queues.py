@@ -28,6 +28,7 @@ from rocketmq_tw.broker.pop.pending import NOWHERE, InFlight, PendingCheckPoint,
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import Attempt
 from rocketmq_tw.message.record import RecordHead, heads_and_bodies
+from rocketmq_tw.runtime.retries import RETRY_USUAL_MS
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import IMessageStore
@@ -41,8 +42,6 @@ BATCH_BYTES = 1 << 20
 #: Milliseconds past its time after which a check point is due, as in stock, whose timer may bring
 #: an acknowledgement that late.
 GRACE_MS = 2_000
-#: Milliseconds until a revival that failed is tried again.
-RETRY_MS = 1_000
 #: Seconds until a check point whose messages cannot be reached is due again, by how often it was
 #: tried; the last one holds for all further times.
 LATER_SECONDS = (10, 20, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
@@ -326,7 +325,7 @@ class ReviveQueues:
                 topic=pending.point.topic,
                 why=why,
             )
-            queue.books.put_back(pending, self._now_ms() - GRACE_MS + RETRY_MS)
+            queue.books.put_back(pending, self._now_ms() - GRACE_MS + RETRY_USUAL_MS)
 
     def _save_offset(self, queue: ReviveQueue) -> None:
         done = queue.books.done_offset - 1

@@ -26,13 +26,14 @@ from rocketmq_tw.broker.tables.topics.announcements import Announcements
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.requests import TopicChangeRequests, TopicViewRequests
 from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.broker.tables.versioned import REWRITE_SECONDS, TableContext
+from rocketmq_tw.broker.tables.versioned import TableContext
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.whole_tables import WholeTables
+from rocketmq_tw.runtime.retries import RETRY_SLOW
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -154,10 +155,11 @@ class Tables(Part):
 
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.config.flush_consumer_offset_interval / 1000
+        # All but the offsets are written with each change: only what could not be is, at intervals.
         return [
-            KeptTable("topics", self.topics.load, self.topics.save, REWRITE_SECONDS),
-            KeptTable("logic queues", self.mappings.load, self.mappings.save, REWRITE_SECONDS),
-            KeptTable("groups", self.groups.load, self.groups.save, REWRITE_SECONDS),
+            KeptTable("topics", self.topics.load, self.topics.save, RETRY_SLOW),
+            KeptTable("logic queues", self.mappings.load, self.mappings.save, RETRY_SLOW),
+            KeptTable("groups", self.groups.load, self.groups.save, RETRY_SLOW),
             KeptTable("offsets", self.offsets.load, self._write_offsets, seconds),
         ]
 

@@ -32,8 +32,6 @@ T = TypeVar("T")
 E = TypeVar("E")
 B = TypeVar("B", bound=Body)
 
-#: Seconds between two tries to write a table again whose write failed.
-REWRITE_SECONDS = 10.0
 #: Encoded entries that are remembered though they left the table, before all are made anew.
 _SPARE = 1024
 

@@ -23,6 +23,7 @@ from rocketmq_tw.broker.writing.sink import Attempt, IMessageSink, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import IMessageStore
@@ -31,8 +32,6 @@ from rocketmq_tw.store.timer.unit import TimerUnit
 #: Messages and bytes that are delivered in one turn, and recalls that are read in one.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 4 * 1024 * 1024
-#: Seconds until what failed is tried again.
-RETRY_DELAY = 1.0
 #: Seconds that it sleeps at most while something waits: the clock may be set.
 LONGEST_SLEEP = 10.0
 #: Seconds until it looks again whether all that was sent before a slot was opened is in the wheel.
@@ -111,7 +110,7 @@ class TimerDelivery:
         except Exception:
             log.failure("delivering timed messages: trying again later")
             if not self._unwritten:
-                self._wake_in(RETRY_DELAY)
+                self._wake_in(RETRY_USUAL)
 
     def _find_slot(self) -> None:
         """Opens the next slot that something waits for, where its time has come."""
@@ -145,7 +144,7 @@ class TimerDelivery:
         self._is_reading = False
         self._books.slot = None
         self._report_idle()
-        self._wake_in(RETRY_DELAY)
+        self._wake_in(RETRY_USUAL)
 
     # The open slot
 
@@ -255,7 +254,7 @@ class TimerDelivery:
     def _after_writes(self) -> None:
         failed, self._failed = self._failed, False
         self._report_idle()
-        self._wake_in(RETRY_DELAY if failed else 0)
+        self._wake_in(RETRY_USUAL if failed else 0)
 
     def _report_idle(self) -> None:
         if self._is_idle:

@@ -19,11 +19,10 @@ from rocketmq_tw.broker.timer.intake import TimerIntake
 from rocketmq_tw.broker.timer.keeping import TimerKeeper
 from rocketmq_tw.broker.timer.rewind import clock_is_behind, rewind_to_now
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 
-#: Seconds until what failed is tried again.
-RETRY_DELAY = 1.0
 #: Bytes of the timer log that may wait for their write; the topic waits then.
 MOST_UNWRITTEN = 16 << 20
 
@@ -95,7 +94,7 @@ class TimerWork:
 
     def _failed(self, failure: Failure, stretch: Scope) -> None:
         log.failure("the timer's files cannot be read; trying again", failure=failure)
-        stretch.later(self._host.reactor, RETRY_DELAY, self.begin)
+        stretch.later(self._host.reactor, RETRY_USUAL, self.begin)
 
     def _while_allowed(self, steps: Iterator[None]) -> Iterator[None]:
         while self._may_go_on():

@@ -38,6 +38,7 @@ from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import Appended
@@ -48,8 +49,6 @@ from rocketmq_tw.wire.headers.send import EndTransactionRequestHeader
 
 #: Half messages that are sent at once.
 BATCH = 64
-#: Seconds until half messages that no broker took are sent again.
-RETRY_SECONDS = 1.0
 #: Half messages whose place at the other broker is remembered, the last ones; for decisions about
 #: others that broker asks.
 MOST_PLACES = 100_000
@@ -141,7 +140,7 @@ class ActingWork(RoleWork):
                 n=refused,
                 m=len(stored),
             )
-        seconds = RETRY_SECONDS if refused else 0
+        seconds = RETRY_USUAL if refused else 0
         self._scope.later(self._host.reactor, seconds, lambda: self._move_some(book))
 
     def _is_free(self, half: Half) -> bool:

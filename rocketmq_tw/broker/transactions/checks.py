@@ -36,6 +36,7 @@ from rocketmq_tw.message.names import HALF_TOPIC
 from rocketmq_tw.message.record import decode_records, encode_record
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.retries import RETRY_USUAL_MS
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -48,8 +49,6 @@ BATCH = 256
 BATCH_BYTES = 4 << 20
 #: Half messages that are read at once.
 BLOCK = 32
-#: Milliseconds until one that the store refused, or could not read, is tried again.
-RETRY_MS = 1_000
 #: Seconds until the next turn, at the latest, where a producer does not keep up.
 SLOW_PRODUCER = 10.0
 #: Seconds that it sleeps at most, so that a clock that is set holds nothing back.
@@ -101,7 +100,7 @@ class DecisionChecks:
         """Looks again, soon, at a half message that is still pending."""
         now = self._now_ms()
         self._schedule.add(offset, now, RETRY)
-        self._wake_by(now + RETRY_MS)
+        self._wake_by(now + RETRY_USUAL_MS)
 
     def _interval_of(self, half: Half) -> tuple[int, int]:
         """Its interval, and the time in ms from which on that counts."""
@@ -118,7 +117,7 @@ class DecisionChecks:
         if interval == NEXT_CHECK:
             return self._config.transaction_check_interval
         if interval == RETRY:
-            return RETRY_MS
+            return RETRY_USUAL_MS
         # Then it is given up whatever it says, and retention need not wait for it.
         return min(interval * 1000, self._reserved_ms + 1)
 
@@ -174,7 +173,7 @@ class DecisionChecks:
             block = due[start : start + BLOCK]
             if size > BATCH_BYTES:
                 for offset in block:
-                    self._schedule.add(offset, self._now_ms() - RETRY_MS, RETRY)
+                    self._schedule.add(offset, self._now_ms() - RETRY_USUAL_MS, RETRY)
                 self._wake_by(self._now_ms())
                 continue
             read: dict[int, StoredMessage] = {}

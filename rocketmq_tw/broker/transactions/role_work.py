@@ -16,11 +16,9 @@ from rocketmq_tw.broker.transactions.progress import SettledProgress
 from rocketmq_tw.broker.transactions.settling import no_master
 from rocketmq_tw.broker.transactions.takeover import Takeover
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
-
-#: Seconds until a takeover that failed is tried again.
-RETRY_DELAY = 1.0
 
 log = Logger()
 
@@ -94,7 +92,7 @@ class RoleWork:
 
     def _failed(self, failure: Failure) -> None:
         log.failure("which half messages wait cannot be found out; trying again", failure=failure)
-        self._scope.later(self._host.reactor, RETRY_DELAY, self._take_over)
+        self._scope.later(self._host.reactor, RETRY_USUAL, self._take_over)
 
     def _took_over(self, takeover: Takeover) -> None:
         """Goes on with `takeover`, which is over."""

@@ -33,13 +33,12 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC
 from rocketmq_tw.message.properties import waits_for_store
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-#: Seconds until op messages that the store did not take are tried again.
-RETRY_DELAY = 1.0
 #: Properties of a half message by which the real one is not redirected.
 _OF_HALVES = frozenset({props.TRAN_MSG, props.REAL_TOPIC, props.REAL_QID})
 
@@ -296,7 +295,7 @@ class Settling:
         if ops.safe:
             later.safe.wait().addBoth(ops.safe.fire)
         if later.offsets:
-            self._retry.set_if_unset(RETRY_DELAY)
+            self._retry.set_if_unset(RETRY_USUAL)
 
 
 def no_master() -> RequestError:

@@ -11,10 +11,9 @@ from twisted.logger import Logger
 
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.store.interface import IMessageStore
 
-#: Seconds until queues that could not be filled are tried again, if nothing is sent before.
-RETRY_SECONDS = 1.0
 #: Seconds by which a slave fills its queues later than its log: many small appends share the work.
 SLAVE_SECONDS = 0.01
 
@@ -66,8 +65,8 @@ class Dispatcher:
         return stop
 
     def dispatch(self) -> None:
-        """Dispatches a slice now; what is left follows in later turns, or `RETRY_SECONDS` after a
-        failure, which is logged."""
+        """Dispatches a slice now; what is left follows in later turns, or `RETRY_USUAL` seconds
+        after a failure, which is logged."""
         self._later.cancel()
         try:
             if not self._dispatch():
@@ -76,7 +75,7 @@ class Dispatcher:
             # The messages are in the log, and the store goes on from there the next time.
             log.failure("filling the queues failed; what is stored will be seen later")
             if not self._stopped:
-                self._retry.set_if_unset(RETRY_SECONDS)
+                self._retry.set_if_unset(RETRY_USUAL)
             return
         self._dispatched.tell()
         if not self._stopped and not self._store.is_dispatched:

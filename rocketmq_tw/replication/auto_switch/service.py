@@ -20,12 +20,10 @@ from rocketmq_tw.replication.links.group_transfer import EVERY_REPLICA
 from rocketmq_tw.replication.links.members import RegisteredReplicas
 from rocketmq_tw.replication.links.service import TOO_FEW, HAService, SlaveConnection
 from rocketmq_tw.replication.links.settings import HASettings
+from rocketmq_tw.runtime.retries import RETRY_USUAL_MS
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.group_state import SyncStateSet
-
-#: Milliseconds between a proposal that was not taken and the next one.
-RETRY_MS = 1000
 
 #: Refusals which show that the controller had the set that the proposal was for: neither this
 #: proposal nor an earlier one was taken by then. After any other refusal that is not known before
@@ -283,7 +281,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         if self._is_over:
             return
         now_ms = self._now_ms()
-        retry_at_ms = now_ms + RETRY_MS
+        retry_at_ms = now_ms + RETRY_USUAL_MS
         self._check_at_ms = min(self._check_at_ms, retry_at_ms)
         log.warn("the SyncStateSet is not changed yet: {why}", why=failure.getErrorMessage())
         error = failure.value

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.election.enrolment import Enrolment
-from rocketmq_tw.broker.election.following import RETRY_SECONDS, ControllerFollower, NotMasterError
+from rocketmq_tw.broker.election.following import ControllerFollower, NotMasterError
 from rocketmq_tw.broker.election.identity import IdentityFiles
 from rocketmq_tw.broker.replicas.switching import LogProgress
 from rocketmq_tw.broker.role.candidacy import FIRST_PAUSE, Candidacy
@@ -24,6 +24,7 @@ from rocketmq_tw.client.controller import ElectionResult
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.errors import ConnectError
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from tests.support.broker import fired
@@ -235,10 +236,10 @@ def test_without_controllers_it_stays_without_a_role_and_tries_again() -> None:
     controllers.down = True
     joining = Joining(controllers)
     joining.follower.start()
-    joining.clock.pump([RETRY_SECONDS] * 5)
+    joining.clock.pump([RETRY_USUAL] * 5)
     assert joining.role.role is Role.ISOLATED
     controllers.down = False
-    joining.clock.advance(RETRY_SECONDS)
+    joining.clock.advance(RETRY_USUAL)
     assert joining.roles == [(Role.SLAVE, 3)]
     assert not joining.clock.getDelayedCalls()
 
@@ -256,10 +257,10 @@ def test_a_failed_election_is_asked_for_again() -> None:
     controllers = Controllers(group(None, 4))
     joining = Joining(controllers)
     joining.follower.start()
-    joining.clock.pump([RETRY_SECONDS] * 3)
+    joining.clock.pump([RETRY_USUAL] * 3)
     assert (joining.roles, controllers.elections) == ([], 4)
     controllers.elected = group(1, 5, {1})
-    joining.clock.advance(RETRY_SECONDS)
+    joining.clock.advance(RETRY_USUAL)
     assert joining.roles == [(Role.MASTER, 5)]
 
 
@@ -324,7 +325,7 @@ def test_a_role_that_could_not_be_taken_is_given_up_and_taken_later(error: Excep
     assert (joining.roles, controllers.deposed) == ([], [3])
     joining.refuse = None
     controllers.elected = group(1, 5, {1})
-    joining.clock.pump([RETRY_SECONDS] * 5)
+    joining.clock.pump([RETRY_USUAL] * 5)
     fired(joining.follower.poll())
     assert (joining.roles, controllers.elections) == ([], 1)
     joining.clock.advance(FIRST_PAUSE)
@@ -437,7 +438,7 @@ def test_nothing_happens_any_more_once_it_stopped(joined: bool) -> None:
     controllers.state = group(1, 9)
     joining.follower.told(9)
     fired(joining.follower.poll())
-    joining.clock.advance(10 * RETRY_SECONDS)
+    joining.clock.advance(10 * RETRY_USUAL)
     assert joining.roles == ([(Role.SLAVE, 3)] if joined else [])
     assert not joining.clock.getDelayedCalls()
 
@@ -565,10 +566,10 @@ def test_an_epoch_that_cannot_be_ended_is_not_begun_either() -> None:
     controllers.keeps_its_master = True
     joining = Joining(controllers)
     joining.follower.start()
-    joining.clock.pump([RETRY_SECONDS] * 3)
+    joining.clock.pump([RETRY_USUAL] * 3)
     assert joining.roles == []
     controllers.keeps_its_master = False
-    joining.clock.advance(RETRY_SECONDS)
+    joining.clock.advance(RETRY_USUAL)
     assert joining.roles == [(Role.MASTER, 5)]
 
 
