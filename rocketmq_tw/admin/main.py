@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> No
 
 
 def _look_for_less_garbage() -> None:
-    """What is imported stays to the end, and goes with the process: looks at it for garbage are a
-    fifth of the time of a short command."""
+    """Has the collector look less often: what is imported stays to the end, and to look at it for
+    garbage takes a fifth of the time of a short command."""
     gc.set_threshold(_GARBAGE_AFTER)
     atexit.register(gc.freeze)

@@ -11,8 +11,8 @@ _NAME = "OpenSSL"
 
 @contextmanager
 def openssl_left_out() -> Iterator[None]:
-    """Meanwhile Twisted is loaded as where OpenSSL is not installed: its reactor then has no TLS
-    for the life of the process. Nothing is changed where OpenSSL is loaded already."""
+    """Has Twisted, while this lasts, loaded as where OpenSSL is not installed: its reactor then has
+    no TLS for the life of the process. Nothing is changed where OpenSSL is loaded already."""
     modules: dict[str, Any] = sys.modules
     if _NAME in modules:
         yield

@@ -292,7 +292,7 @@ class ControllerClient:
         also: Sequence[int] = (),
         repeatable: bool = True,
     ) -> "Deferred[T]":
-        """`also` are codes beside SUCCESS that `read` takes."""
+        """Asks the leader; `also` are codes beside SUCCESS that `read` takes."""
 
         async def ask() -> T:
             make = partial(RemotingCommand.request, code, header, body)

@@ -1,5 +1,5 @@
 """Requests of clients to name servers, and what their answers say; used by all clients, blocking or
-not. Who asks for no more loads nothing about messages."""
+not. A program that needs only these loads no modules about messages."""
 
 from rocketmq_tw.client.errors import check_success
 from rocketmq_tw.wire.bodies.base import decode_body

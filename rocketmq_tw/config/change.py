@@ -131,7 +131,8 @@ def _needs_restart(name: str) -> NotChangeable:
 
 
 def _check_without_effect(types: Sequence[type[Config]], name: str, text: str) -> None:
-    """A key that is stock's alone has stock's default for its value."""
+    """Raises `NotChangeable` unless `name` is a key of stock's without an effect here, and `text`
+    its default."""
     default = stock_default([config_type.__name__ for config_type in types], name)
     if default is not None:
         parse, value = default

@@ -49,7 +49,7 @@ class NamesrvConfig(Config, frozen=True):
 
 
 class StandaloneConfig(Config, frozen=True):
-    """`listenPort` is the broker's there."""
+    """The name server of a standalone server, where `listenPort` is the broker's."""
 
     #: 0: a port of the kernel's choice.
     namesrv_listen_port: Port = 9876

@@ -17,7 +17,7 @@ MAX_LINE = 1 << 20
 
 
 class Orders(msgspec.Struct, omit_defaults=True):
-    """What the container says."""
+    """A line from the container to the process of a broker."""
 
     #: Keys and values that win over those of the broker's file; in the first line only.
     settings: dict[str, str] | None = None
@@ -28,7 +28,7 @@ class Orders(msgspec.Struct, omit_defaults=True):
 
 
 class ChildReport(msgspec.Struct, omit_defaults=True):
-    """What the process says."""
+    """A line from the process of a broker to its container."""
 
     #: The address at which the broker serves now.
     serves: str | None = None

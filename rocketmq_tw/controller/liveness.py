@@ -109,7 +109,7 @@ class BrokerLiveness:
         return self._live.hears_strangers
 
     def speaks_for(self, peer: IPeer, key: ReplicaKey) -> bool:
-        """Whether the heartbeats of a broker come from the host of `peer`."""
+        """Returns whether the heartbeats of a broker come from the host of `peer`."""
         owner = self._live.owner(key)
         return owner is not None and is_same_host(owner.address, peer.address)
 

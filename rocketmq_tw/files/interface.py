@@ -45,7 +45,7 @@ class IFile(Interface):
         reads a page at most."""
 
     def close() -> None:
-        """Closes; a second call does nothing."""
+        """Closes the file; a second call does nothing."""
 
 
 class IFiles(Interface):

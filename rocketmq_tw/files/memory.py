@@ -216,7 +216,7 @@ _Entry = _Dir | _Node
 
 
 class _Move(NamedTuple):
-    """From one directory to another, not durable at either."""
+    """A rename from one directory to another that is durable in neither."""
 
     source: _Dir
     old_name: str

@@ -103,7 +103,7 @@ def _decode_alike(data: bytes) -> Batch | None:
 
 @lru_cache(maxsize=256)
 def _layout(body_length: int, properties_length: int) -> Struct:
-    """Total size, flag, body length, body, properties' length, properties."""
+    """Returns total size, flag, body length, body, properties' length, properties."""
     return Struct(f">i8xii{body_length}sh{properties_length}s")
 
 

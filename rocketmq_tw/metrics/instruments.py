@@ -22,7 +22,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class MetricType(Enum):
-    """What a figure says."""
+    """What the values of a figure mean."""
 
     #: Grows only, from 0 at the start of the process.
     COUNTER = "counter"

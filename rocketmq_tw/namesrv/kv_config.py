@@ -110,7 +110,8 @@ class KvConfig:
     def _change(
         self, namespace: str, change: Callable[[Mapping[str, str]], dict[str, str] | None]
     ) -> Deferred[None]:
-        """`change` makes new values of the namespace's, or None where they stay as they are."""
+        """Keeps what `change` makes of the values of a namespace; it returns None where they stay
+        as they are."""
 
         def keep() -> tuple[dict[str, str], bytes] | None:
             # Only this changes the table, and one call at a time.

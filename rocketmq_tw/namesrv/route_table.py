@@ -307,7 +307,7 @@ class RouteTable:
             self._overruled.add(broker_name)
 
     def is_overruled(self, cluster: str, address: str) -> bool:
-        """Whether the topics of a broker have other permissions than it said last."""
+        """Returns whether the topics of a broker have other permissions than it said last."""
         live = self._living.get(BrokerKey(cluster, address))
         return live is not None and live.broker_name in self._overruled
 

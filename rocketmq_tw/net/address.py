@@ -21,7 +21,8 @@ def join_address(host: str, port: int) -> str:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[host]:port`; raises `ValueError` that shows the text."""
+    """Returns host and port of `host:port` or `[host]:port`; raises `ValueError` that shows the
+    text."""
     host, colon, port = address.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -364,17 +364,18 @@ class ServerConnection(RemotingProtocol):
         return result
 
     def _hold(self, size: int) -> None:
-        """So many bytes more, or fewer, wait for the rest of a frame or for their turn."""
+        """Counts so many bytes more, or fewer, that wait for the rest of a frame or for their
+        turn."""
         self._held += size
         self._charge(size)
 
     def _charge(self, size: int) -> None:
-        """So many bytes more, or fewer, are held for this connection."""
+        """Counts so many bytes more, or fewer, that are held for this connection."""
         self._charged += size
         self._budget.used += size
 
     def _memory_of(self, command: RemotingCommand) -> int:
-        """The bytes that an open request keeps, roughly."""
+        """Returns about how many bytes an open request keeps."""
         size = REQUEST_OVERHEAD + len(command.body)
         if self._header_length > SMALL_HEADER:
             size += _memory_of_fields(command)

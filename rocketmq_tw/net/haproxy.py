@@ -36,7 +36,7 @@ class Forwarded:
 
 @attrs.frozen
 class ForwardingHeader:
-    """What a connection begins with."""
+    """The header with which a load balancer begins a connection."""
 
     #: 0: there is no header.
     length: int

@@ -164,7 +164,7 @@ class _QuietSite(Site):
 
 
 class _Connection(ProtocolWrapper):
-    """A connection of one that asks."""
+    """A connection over which pages are asked for."""
 
     def __init__(self, factory: Any, wrapped: Any) -> None:
         super().__init__(factory, wrapped)
@@ -273,7 +273,7 @@ class _Page(Resource):
 
 
 class _Health(Resource):
-    """200 while `why_not` returns an empty text, 503 with the text otherwise."""
+    """Answers 200 while `why_not` returns an empty text, 503 with the text otherwise."""
 
     isLeaf = True
 

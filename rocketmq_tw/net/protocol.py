@@ -40,7 +40,7 @@ CLOSE_TIMEOUT = 5.0
 
 @implementer(IPeer)
 class RemotingProtocol(Protocol):
-    """One connection.
+    """One connection that speaks remoting commands.
 
     What is written leaves through an `Outbox` of `outboxes`.
     """
@@ -228,7 +228,7 @@ class RemotingProtocol(Protocol):
         self._outbox.write(data)
 
     def _received(self, command: RemotingCommand, frame: Frame) -> None:
-        """A request came; `frame` is what it came in."""
+        """Takes a request; `frame` is what it came in."""
         self._serve(command)
 
     def _serve(self, command: RemotingCommand, passed: list[RequestCheck] | None = None) -> None:
@@ -288,19 +288,19 @@ class RemotingProtocol(Protocol):
             self._wait_for_check(command)
 
     def _wait_for_check(self, command: RemotingCommand) -> None:
-        """A check of `command` takes its time: nothing need be read until it is over."""
+        """Notes that a check of `command` takes its time: nothing need be read until it is over."""
 
     def _check_over(self, command: RemotingCommand) -> None:
-        """The check of `command`, which took its time, is over."""
+        """Notes that the check of `command`, which took its time, is over."""
 
     def _read_on(self) -> None:
         """Reads again, unless something else forbids it."""
 
     def _replies_later(self, command: RemotingCommand) -> None:
-        """The handler will reply by itself, if it has not yet."""
+        """Notes that the handler will reply by itself, if it has not yet."""
 
     def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
-        """The handler replies with what `result` fires with."""
+        """Replies with what `result`, the handler's, fires with."""
         result.addErrback(lambda failure: self._refusal(command, failure))
         result.addCallback(self._late_reply, command)
 

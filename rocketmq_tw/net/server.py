@@ -55,7 +55,7 @@ class OpenConnection(WatchedConnection, Hashable, Protocol):
         """Takes no more requests; replies still leave."""
 
     def lose_connection(self) -> None:
-        """Closes; what is written still leaves."""
+        """Closes the connection; what is written still leaves."""
 
     def abort(self) -> None:
         """Cuts the connection."""

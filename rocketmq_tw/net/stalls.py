@@ -23,7 +23,7 @@ class StallLog:
         self._unsaid = 0
 
     def report(self, took: float, what: str) -> None:
-        """`what` took so many seconds."""
+        """Notes that `what` took so many seconds."""
         now = self._seconds()
         if now < self._quiet_until:
             self._unsaid += 1

@@ -94,8 +94,9 @@ def in_words(error: BaseException | None) -> str | None:
 
 
 def server_context(config: TlsConfig, protocols: Sequence[bytes] = ()) -> TlsContext:
-    """What a server shows and asks for, and the `protocols` within TLS that it names to clients
-    that ask; more may be added to them later. Raises `TlsConfigError` that names the key."""
+    """Returns what a server shows and asks for, and the `protocols` within TLS that it names to
+    clients that ask; more may be added to them later. Raises `TlsConfigError` that names the
+    key."""
     wanted = config.server_need_client_auth.strip().lower() or "none"
     if wanted not in ("none", "optional", "require"):
         raise TlsConfigError(
@@ -122,7 +123,7 @@ def server_context(config: TlsConfig, protocols: Sequence[bytes] = ()) -> TlsCon
 
 
 def client_context(config: TlsConfig) -> TlsContext:
-    """What a client shows and asks for. As in stock the chain is checked where
+    """Returns what a client shows and asks for. As in stock the chain is checked where
     `tls.client.authServer` is set, and host names are not: brokers announce plain addresses."""
     if config.test_mode_enable:
         _refuse_unkept("tls.client.authServer", config.client_auth_server)
@@ -203,7 +204,7 @@ def _options(key: crypto.PKey | None, certificates: list[crypto.X509]) -> Certif
 
 
 def self_signed() -> tuple[crypto.PKey, list[crypto.X509]]:
-    """A key and a certificate for itself, as stock's test mode makes them at each start."""
+    """Returns a key and a certificate for itself, as stock's test mode makes them at each start."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -253,7 +254,8 @@ def _own_certificate(
 
 
 def _warn_of_open_key(key: str, path: str) -> None:
-    """Every user of this machine who reads a key can pretend to be this server."""
+    """Warns of a key that others than the server's user may read: they can pretend to be this
+    server."""
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except OSError:

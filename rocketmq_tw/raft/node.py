@@ -139,7 +139,7 @@ class RaftNode:
         self._tick()
 
     def stop(self) -> "Deferred[None]":
-        """Ends; fires when the files are closed."""
+        """Ends the node; fires when the files are closed."""
         self._running = False
         self._unstored.stop()
         for alarm in (

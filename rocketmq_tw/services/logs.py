@@ -67,7 +67,8 @@ def is_wanted(level: str) -> Any:
 
 
 def _is_twisteds(event: dict[str, Any]) -> bool:
-    """Whether Twisted speaks of itself: its version, factories that start, its main loop."""
+    """Returns whether Twisted speaks of itself: its version, factories that start, its main
+    loop."""
     namespace = event.get("log_namespace") or ""
     return namespace == "log_legacy" or namespace.partition(".")[0] == "twisted"
 
@@ -79,7 +80,7 @@ def make_observer() -> Any:
 
 
 def _unfiltered(twistd: Any, config: LogConfig) -> Any:
-    """As twistd makes it, with a limit for files."""
+    """Returns the observer that twistd would make, but for a limit of the size of files."""
     if twistd.get("syslog"):
         from twisted.python.syslog import SyslogObserver
 

@@ -133,7 +133,7 @@ class NamesrvService(service.Service):
             self._controller.startService()
 
     def name_new_brokers(self, on: bool) -> None:
-        """Whether the log names brokers that come; not those of whom somebody else tells."""
+        """Sets whether the log names brokers that come; not those of whom somebody else tells."""
         if self._name_server is not None:
             self._name_server.registrations.names_new = on
 

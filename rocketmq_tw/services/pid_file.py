@@ -12,7 +12,7 @@ _TWISTDS = "twistd.pid"
 
 def choose_pid_file(twistd: Any, port: int | None = None) -> None:
     """Gives a server a file of its own where its user names none: `rmq-broker-10911.pid` in the
-    background; in the foreground none, as whoever started it knows it. `twistd` are its options,
+    background; none in the foreground, where the user sees the process. `twistd` are its options,
     to be called while they are parsed; `port` tells servers of a kind apart.
 
     Ends the program with one line where a process runs whose id the file has, and where the file's
@@ -38,8 +38,8 @@ def choose_pid_file(twistd: Any, port: int | None = None) -> None:
 
 
 def _running(path: str) -> int | None:
-    """The process id in the file, where there is such a process; twistd itself takes a file of one
-    that is gone away."""
+    """Returns the process id in the file, where there is such a process; None otherwise. twistd
+    itself removes the file of a process that is gone."""
     with suppress(OSError, ValueError), open(path) as file:
         process = int(file.read())
         with suppress(PermissionError):

@@ -39,7 +39,7 @@ def check_ports(uses: Iterable[PortUse]) -> None:
 
 
 def is_open_to_all(bind_address: str) -> bool:
-    """Whether a server that listens there is reached at all addresses of its machine."""
+    """Returns whether a server that listens there is reached at all addresses of its machine."""
     return bind_address in ("", "0.0.0.0", "::")
 
 

@@ -117,8 +117,8 @@ class Appending:
         batch: Batch | None,
         in_queue: bool,
     ) -> list[ConsumeQueue]:
-        """The queues beside its own that the message gets into, each once; its properties say then
-        at which offset."""
+        """Returns the queues beside its own that the message gets into, each once; its properties
+        say then at which offset."""
         if batch is not None:
             if has_offsets(batch.common) or any(map(has_offsets, batch.properties)):
                 raise IllegalMessageError(
@@ -223,7 +223,7 @@ class Appending:
     def _batch_records(
         self, message: StoredMessage, batch: Batch, in_queue: bool
     ) -> tuple[bytes, list[int]]:
-        """The records of a batch, none larger than allowed, and their sizes."""
+        """Returns the records of a batch, none larger than allowed, and their sizes."""
         data, sizes = encode_batch_records(
             message, batch, in_queue=in_queue, crc_property=self._config.enabled_append_prop_crc
         )
@@ -253,8 +253,8 @@ class Appending:
         self._dispatching.read_from_log()
 
     def log_grew(self) -> None:
-        """The log got records that were not appended here; until they are dispatched next offsets
-        are not known."""
+        """Notes that the log got records that were not appended here; until they are dispatched
+        next offsets are not known."""
         self._raw_end = self._log.end_offset
         self._dispatching.read_from_log()
 
@@ -271,7 +271,8 @@ class Appending:
         return written
 
     def _take_back(self, end: int) -> None:
-        """The log lost what was buffered behind `end`: so do the queues' next offsets."""
+        """Takes the queues' next offsets back, since the log lost what was buffered behind
+        `end`."""
         for queue, offset in reversed(self._moved):
             queue.next_offset = offset
         self._moved.clear()
@@ -279,7 +280,7 @@ class Appending:
         self._dispatching.take_back(end)
 
     def cut(self, offset: int) -> None:
-        """The log and the queues end at `offset` now; nothing is buffered any more."""
+        """Notes that the log and the queues end at `offset` now; nothing is buffered any more."""
         self._moved.clear()
         # What is not dispatched yet is read from the log, and next offsets are not known before.
         self._raw_end = offset

@@ -128,8 +128,8 @@ class ConsumeQueue:
         return True
 
     def may_have(self, queue_offset: int, position: int) -> bool:
-        """Whether the message at `position` of the log can have that queue offset: the log behind
-        the queue's last message has room for all that are missing in front of it."""
+        """Returns whether the message at `position` of the log can have that queue offset: the log
+        behind the queue's last message has room for all that are missing in front of it."""
         expected = self.max_offset + len(self.pending)
         if queue_offset <= expected or expected == self._first_offset():
             return queue_offset >= 0
@@ -206,7 +206,7 @@ class ConsumeQueue:
             self.extension.drop_pending()
 
     def read(self, offset: int, count: int) -> bytes:
-        """Up to `count` units from `offset`, not past the end of their file."""
+        """Returns up to `count` units from `offset`, not past the end of their file."""
         count = min(count, self.max_offset - offset)
         if count <= 0 or offset < 0:
             return b""
@@ -221,7 +221,7 @@ class ConsumeQueue:
         return data
 
     def unit(self, offset: int) -> Unit | None:
-        """The unit at `offset`; None where none is readable."""
+        """Returns the unit at `offset`; None where none is readable."""
         if not self.min_offset <= offset < self.max_offset:
             return None
         data = self.read(offset, 1)
@@ -249,7 +249,7 @@ class ConsumeQueue:
         return repaired
 
     def end_at(self, position: int) -> int:
-        """The queue offset at which the queue would end if the log ended at `position`."""
+        """Returns the queue offset at which the queue would end if the log ended at `position`."""
         low, high = self.min_offset, self.max_offset
         while low < high:
             middle = (low + high) // 2

@@ -229,9 +229,9 @@ class Dispatching:
     def _until_one_begins_anew(
         self, entries: list[AnyDispatchEntry], position: int
     ) -> tuple[list[AnyDispatchEntry], int]:
-        """The entries in front of the first message of a topic that was deleted and made again, and
-        where the log goes on behind them; where that message comes first, its topic begins anew,
-        once the message is durable.
+        """Returns the entries in front of the first message of a topic that was deleted and made
+        again, and where the log goes on behind them; where that message comes first, its topic
+        begins anew, once the message is durable.
 
         A replica learns of that from the log alone, see `beginnings`. Whatever the role is now: it
         may be no replica's any more.

@@ -125,7 +125,7 @@ class UnsyncedHandles:
             self._close(start)
 
     def add(self, start: int, file: IFile) -> None:
-        """It is about to be written; behind `make_room`."""
+        """Adds a file that is about to be written; to be called behind `make_room`."""
         self._files[start] = file
 
     def sync(self, start: int) -> None:

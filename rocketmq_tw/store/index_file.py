@@ -141,7 +141,7 @@ def _slots_of(page: int) -> slice:
 
 
 def _on_disk(slots: array[int]) -> bytes:
-    """Big-endian."""
+    """Returns the bytes of `slots` on the disk: big-endian."""
     if byteorder == "big":
         return slots.tobytes()
     swapped = array("i", slots)

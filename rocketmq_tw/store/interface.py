@@ -98,7 +98,7 @@ class Arrived(Protocol):
     @property
     def tags_codes(self) -> Sequence[int]: ...
     def properties_of(self, number: int) -> bytes:
-        """The properties of one of them, counted from 0."""
+        """Returns the properties of one of them, counted from 0."""
         ...
 
 
@@ -162,7 +162,7 @@ class ILog(Interface):
     failure: str = Attribute("Why nothing can be written any more; empty while all is well.")
 
     def first_record(start: int) -> int:
-        """Where the first record of the file that starts at `start` stands."""
+        """Returns where the first record of the file stands that starts at `start`."""
 
     def load(*, clean: bool, safe: int = -1) -> None:
         """Finds the files; `clean`: nothing interrupted the last one who wrote; `safe`: a
@@ -174,7 +174,7 @@ class ILog(Interface):
         is written."""
 
     def peek(size: int, offset: int) -> bytes:
-        """What the files have, whatever is written; not past the end of a file."""
+        """Returns what the files have, whatever is written; not past the end of a file."""
 
     def write_again(since: int) -> None:
         """Makes durable what the files have from `since` on, also where a sync of the last process
@@ -185,8 +185,8 @@ class ILog(Interface):
         there. With `cut` what stands behind it is removed. Durable from `since` on."""
 
     def reserve(size: int) -> int:
-        """The offset at which a record of `size` bytes goes, perhaps in the next file. Raises
-        `IllegalMessageError` where it is too large for any."""
+        """Returns the offset at which a record of `size` bytes goes, perhaps in the next file.
+        Raises `IllegalMessageError` where it is too large for any."""
 
     def push_fitting(data: bytes) -> bool:
         """Buffers a record at the end; False where its file has no room for it, and `reserve` must
@@ -210,7 +210,8 @@ class ILog(Interface):
         """Makes what is written durable; returns the offset reached."""
 
     def read(size: int, offset: int) -> bytes:
-        """Up to `size` written bytes, not past the end of a file; empty where there are none."""
+        """Returns up to `size` written bytes, not past the end of a file; empty where there are
+        none."""
 
     def truncate_to(offset: int) -> None:
         """Drops everything at and behind `offset`; durable when it returns."""
@@ -270,7 +271,7 @@ class IMessageStore(Interface):
         large, disk full, not writable)."""
 
     def append_raw(offset: int, data: bytes) -> None:
-        """A replica's append: log bytes as they are at exactly the end; raises `StoreError`."""
+        """Appends a replica's log bytes, as they are, at exactly the end; raises `StoreError`."""
 
     def write_pending() -> int:
         """Writes all buffered appends with as few system calls as there are files touched;
@@ -292,28 +293,29 @@ class IMessageStore(Interface):
         max_bytes: int,
         wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
-        """Whole records from a queue offset on, up to `max_bytes` and `MOST_ANSWER_BYTES`; at least
-        one where one is there."""
+        """Returns whole records from a queue offset on, up to `max_bytes` and `MOST_ANSWER_BYTES`;
+        at least one where one is there."""
 
     def read_log(offset: int, size: int) -> bytes:
-        """Raw log bytes for replication; never past the end of a file."""
+        """Returns raw log bytes for replication; never past the end of a file."""
 
     def message_at(physical_offset: int) -> StoredMessage | None:
-        """The record that starts at an offset; None where none does."""
+        """Returns the record that starts at an offset; None where none does."""
 
     def record_at(physical_offset: int) -> bytes | None:
-        """The bytes of the record that starts at an offset; None where no sound one does."""
+        """Returns the bytes of the record that starts at an offset; None where no sound one
+        does."""
 
     def records(position: int) -> Iterator[RecordHead]:
-        """The heads of all whole records from `position` on, where one must start, in the order of
-        the log; to be used up before the log is cut or its files are removed."""
+        """Yields the heads of all whole records from `position` on, where one must start, in the
+        order of the log; to be used up before the log is cut or its files are removed."""
 
     def scan(position: int) -> RecordScan:
         """Reads heads as `records` does, and tells how far whole records and filled ends of files
         go."""
 
     def max_queue_offset(topic: str, queue_id: int) -> int:
-        """The offset that the next message of the queue gets; 0 where there is no queue."""
+        """Returns the offset that the next message of the queue gets; 0 where there is no queue."""
 
     def min_queue_offset(topic: str, queue_id: int) -> int:
         """The oldest offset still readable; 0 where there is no queue."""

@@ -127,7 +127,7 @@ def _hash_of_prefix(topic: str, key_start: bytes) -> int:
 
 
 def _units(text: str) -> bytes | array[int]:
-    """UTF-16 units."""
+    """Returns UTF-16 units."""
     if text.isascii():
         return text.encode()
     return array("H", text.encode(_UTF_16, "surrogatepass"))

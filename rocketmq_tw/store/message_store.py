@@ -336,12 +336,13 @@ class MessageStore(StoreReads):
     # A log that others write too
 
     def log_grew(self) -> None:
-        """The log got records that were not appended here: they are dispatched from there."""
+        """Notes that the log got records that were not appended here: they are dispatched from
+        there."""
         self._appending.log_grew()
 
     def log_shrank(self) -> None:
-        """The log dropped what was appended and not dispatched. Raises `NotWritableError`, and then
-        nothing can be stored before a restart."""
+        """Takes back what the log dropped that was appended and not dispatched. Raises
+        `NotWritableError`, and then nothing can be stored before a restart."""
         end = self._log.end_offset
         self._log_ended(end)
         for queue in self._queues:
@@ -357,7 +358,7 @@ class MessageStore(StoreReads):
         self._dispatching.cut(end)
 
     def log_began_anew(self) -> None:
-        """The log begins behind all that it had: readers find that removed."""
+        """Notes that the log begins behind all that it had: readers find that removed."""
         begin = self._log.min_offset
         self.log_shrank()
         self._dispatching.pass_over(begin)

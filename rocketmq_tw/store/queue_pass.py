@@ -267,7 +267,8 @@ class QueuePass:
         return True
 
     def _affordable(self, properties: list[bytes]) -> list[bytes]:
-        """Those that may still be asked: one at least of a read, so that it gets on."""
+        """Returns those that may still be asked about: at least one of a read, so that it gets
+        on."""
         size = sum(map(len, properties))
         if size > self._askable:
             fitting = bisect_right(list(accumulate(map(len, properties))), self._askable)

@@ -47,7 +47,7 @@ class QueueReader:
         max_bytes: int,
         wanted: MessageFilter,
     ) -> QueueRead:
-        """Whole records from `offset` on; see `IMessageStore.read_queue`."""
+        """Returns whole records from `offset` on; see `IMessageStore.read_queue`."""
         if queue is None:
             return self._nothing(GetStatus.NO_MATCHED_LOGIC_QUEUE, offset, 0, 0, 0)
         low, high = queue.min_offset, queue.max_offset

@@ -106,7 +106,8 @@ class QueueTable:
         return self._queues.get((topic, queue_id))
 
     def has(self, queue: ConsumeQueue) -> bool:
-        """Whether it is one of these: not removed, nor replaced by another of its name."""
+        """Returns whether a queue is one of these: not removed, nor replaced by another of its
+        name."""
         return self._queues.get((queue.topic, queue.queue_id)) is queue
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -129,7 +130,7 @@ class QueueTable:
         return self._of_topic.get(topic, ())
 
     def topics(self) -> list[str]:
-        """All topics that have queues."""
+        """Returns all topics that have queues."""
         return list(self._of_topic)
 
     def put(self, entries: Iterable[AnyDispatchEntry]) -> list[AnyDispatchEntry]:

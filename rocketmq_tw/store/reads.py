@@ -89,8 +89,8 @@ class StoreReads:
         return message if message.physical_offset == physical_offset else None
 
     def _one_record(self, position: int) -> bytes | None:
-        """As many bytes as the log says that a record at `position` has, sound or not; None where
-        there are not as many."""
+        """Returns the bytes of the record at `position`, sound or not, by the size that stands
+        there; None where the log does not have all of them."""
         if position < self._log.min_offset:
             return None
         data = self._log.read(_MOST_RECORDS, position)
@@ -160,7 +160,7 @@ class StoreReads:
         return self._log.directory
 
     def oldest_store_time(self) -> int:
-        """Store time of the oldest record of the log; -1 where there is none."""
+        """Returns the store time of the oldest record of the log; -1 where there is none."""
         log = self._log
         return time_search.log_store_time(log, log.first_record(log.min_offset))
 

@@ -38,12 +38,14 @@ class Pressure(Enum):
 
 
 def _forced_percent(config: MessageStoreConfig) -> int:
-    """Percent of a disk beyond which files are removed by force; kept in bounds as in stock."""
+    """Returns the percentage of a disk beyond which files are removed by force; kept in bounds as
+    in stock."""
     return min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
 
 
 def disk_pressure(config: MessageStoreConfig, usage: DiskUsage) -> Pressure:
-    """The pressure that stock's three ratios see; like stock, the upper two are kept in bounds."""
+    """Returns the pressure that stock's three ratios see; like stock, the upper two are kept in
+    bounds."""
     percent = 100 * usage.used / usage.total if usage.total > 0 else 0
     if percent > min(max(config.disk_space_warning_level_ratio, 35), 90):
         return Pressure.FULL
@@ -60,13 +62,14 @@ def worst_pressure(config: MessageStoreConfig, disks: Iterable[DiskUsage]) -> Pr
 
 
 def is_delete_hour(delete_when: str, now_ms: int) -> bool:
-    """Whether the local hour is one of `deleteWhen`, as in `04` or `04;16`."""
+    """Returns whether the local hour is one of `deleteWhen`, as in `04` or `04;16`."""
     hour = datetime.fromtimestamp(now_ms / 1000).hour
     return any(word.strip().isdigit() and int(word) == hour for word in delete_when.split(";"))
 
 
 def bytes_beyond_limit(config: MessageStoreConfig, disk: DiskUsage) -> int:
-    """How many bytes have to go from the disk of the log until nothing is removed by force."""
+    """Returns how many bytes have to go from the disk of the log until nothing is removed by
+    force."""
     return disk.used - disk.total * _forced_percent(config) // 100
 
 
@@ -251,8 +254,9 @@ class Retention:
 
 
 def _last_writes(log: ILog, done: int, most: int) -> list[int]:
-    """When each of the oldest files was written last, in milliseconds since 1970, oldest first: of
-    those that end at or before `done`, `most` of them at most, and never of the newest."""
+    """Returns when each of the oldest files was written last, in milliseconds since 1970, oldest
+    first: of those that end at or before `done`, `most` of them at most, and never of the
+    newest."""
     times: list[int] = []
     for _start, following in pairwise(log.file_starts):
         if following > done or len(times) == most:

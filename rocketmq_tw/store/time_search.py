@@ -8,7 +8,7 @@ from rocketmq_tw.store.interface import ILog
 
 
 def log_store_time(log: ILog, position: int) -> int:
-    """Store time of the record at a log offset; -1 where none is."""
+    """Returns the store time of the record at a log offset; -1 where none is."""
     data = log.read(STORE_TIMESTAMP_END, position)
     if position < log.min_offset or len(data) < STORE_TIMESTAMP_END:
         return -1
@@ -16,7 +16,7 @@ def log_store_time(log: ILog, position: int) -> int:
 
 
 def queue_store_time(log: ILog, queue: ConsumeQueue, offset: int) -> int:
-    """Store time of the message at a queue offset; -1 where none is."""
+    """Returns the store time of the message at a queue offset; -1 where none is."""
     unit = queue.unit(offset)
     if unit is None or unit.is_filler:
         return -1

@@ -199,8 +199,8 @@ class TopicRemoval:
             self._remove_all(topic)
 
     def begin_anew(self, queue: ConsumeQueue) -> None:
-        """It gets a first message again: removes what its topic had before, see `beginnings`.
-        Raises `OSError` as `remove`."""
+        """Removes what the topic of `queue` had before, as it gets a first message again; see
+        `beginnings`. Raises `OSError` as `remove`."""
         topic, of_topic = queue.topic, self._queues.of_topic(queue.topic)
         end, gone = former_part(queue, of_topic)
         self._note({topic: gone}, end)

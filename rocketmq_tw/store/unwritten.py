@@ -38,12 +38,12 @@ class Unwritten:
         self._queues: OrderedDict[UnitsInMemory, None] = OrderedDict()
 
     def add(self, queue: UnitsInMemory, units: int) -> None:
-        """The queue has so many more."""
+        """Counts so many more of a queue."""
         self._queues[queue] = None
         self.units += units
 
     def discard(self, queue: UnitsInMemory, units: int, *, are_last: bool) -> None:
-        """The queue has so many less, and none where they `are_last`."""
+        """Counts so many less of a queue, and none any more where they `are_last`."""
         if are_last:
             del self._queues[queue]
             self.failures.pop(queue, None)

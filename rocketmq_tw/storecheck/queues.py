@@ -205,7 +205,7 @@ class QueueCheck:
         return None
 
     def _ids_of(self, topic: str) -> list[int]:
-        """The queues of a topic that have a directory."""
+        """Returns the queues of a topic that have a directory."""
         if topic not in self._queue_ids:
             names = directories(f"{self._root}/consumequeue/{topic}")
             self._queue_ids[topic] = [int(name) for name in names if _is_queue_id(name)]

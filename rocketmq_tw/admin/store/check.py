@@ -60,7 +60,7 @@ class Checked:
         return lines
 
     def finding_lines(self, most: int) -> list[str]:
-        """Up to so many findings, each in a line, then how many more there are."""
+        """Returns up to so many findings, each in a line, then how many more there are."""
         lines = [finding.line for finding in self.told[:most]]
         more = self.findings.count - len(lines)
         return [*lines, f"and {more} more"] if more else lines

@@ -123,8 +123,8 @@ class EscapeBridge:
         return None
 
     def _to_try(self, topic: str, queues: Sequence[MessageQueue]) -> Sequence[MessageQueue]:
-        """The queues in the order to try them in: the first one stays the first, and then those
-        that the last put which failed did not come to."""
+        """Returns the queues in the order to try them in: the first one stays the first, and then
+        those that the last put which failed did not come to."""
         names = [queue.broker_name for queue in queues]
         second = self._second.get(topic)
         if second not in names[1:]:
@@ -133,7 +133,8 @@ class EscapeBridge:
         return [queues[0], *queues[at:], *queues[1:at]]
 
     def _near_queues(self, message: StoredMessage) -> Sequence[MessageQueue]:
-        """A queue of each master in this process that has the topic: no name server need tell."""
+        """Returns a queue of each master in this process that has the topic: no name server need
+        tell."""
         found = {}
         for name in self._other_masters():
             number = self._neighbours.write_queues(name, message.topic)
@@ -143,7 +144,8 @@ class EscapeBridge:
         return self._in_order(message.topic, found)
 
     async def _queues(self, message: StoredMessage) -> Sequence[MessageQueue]:
-        """A queue of each other broker that may take the message, the one to try first first."""
+        """Returns a queue of each other broker that may take the message, the one to try first
+        first."""
         topic, number = message.topic, max(message.queue_id, 0)
         route = await self._brokers.find_route(topic)
         found = self._others(topic, route, number)
@@ -155,7 +157,7 @@ class EscapeBridge:
         return self._in_order(topic, found)
 
     def _in_order(self, topic: str, found: Mapping[str, MessageQueue]) -> Sequence[MessageQueue]:
-        """The queues of brokers by name, masters of the same container first."""
+        """Returns the queues of brokers by name, masters of the same container first."""
         near, preferred = self._other_masters() & found.keys(), self._preferred.get(topic)
         names = self._turned(near, preferred) + self._turned(found.keys() - near, preferred)
         return [found[name] for name in names]

@@ -57,7 +57,7 @@ class MissingSlaves(WriteBehindTable):
             self._dirty = True
 
     def nobody_answers(self) -> None:
-        """No name server answers."""
+        """Notes that no name server answers."""
         self._since = None
 
     def waited_for(self, listed: Collection[int]) -> Set[int]:

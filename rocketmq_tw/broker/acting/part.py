@@ -179,7 +179,8 @@ class Acting(Part):
 
     @inlineCallbacks
     def _is_up_to_date(self) -> Generator[Deferred[Any], Any, bool]:
-        """Whether what other slaves did that may have acted counts here, so that this one may."""
+        """Fires with whether this broker has what other slaves did that may have acted, so that it
+        may act."""
         if self._away.was_away:
             others = self.living.members()
             others.pop(self._role.state.broker_id, None)

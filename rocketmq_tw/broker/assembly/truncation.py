@@ -56,7 +56,7 @@ class LogCut:
         self._observers.append(see)
 
     def need_messages_of(self, topic: str) -> None:
-        """`end_of`, `position` and `message` will be asked about `topic`."""
+        """Has `end_of`, `position` and `message` know of `topic`."""
         self._unqueued.setdefault(topic, {})
 
     def scan(self) -> Iterator[None]:

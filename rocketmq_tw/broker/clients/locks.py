@@ -170,7 +170,7 @@ class ClientLocks(Body):
 
 
 class LockTable(Body):
-    """All locks."""
+    """All locks of a broker, as its file has them."""
 
     locks: list[ClientLocks] = field(default_factory=list)
 

@@ -194,7 +194,8 @@ class ClusterMembership:
         return tell_all(links, RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT)
 
     def _permission(self) -> int:
-        """What clients may do with this broker: no sends go to a master that cannot store them."""
+        """Returns what clients may do with this broker: no sends go to a master that cannot store
+        them."""
         permitted = self._config.broker_permission
         is_unable = self._role.is_master and self._health.cannot_write
         return permitted & ~permissions.WRITE if is_unable else permitted

@@ -287,8 +287,8 @@ class RoleRegistration:
         self._send_all([link])
 
     def _send_changed(self) -> Deferred[None]:
-        """One registration of all that changed while the one before was made; fires once it is on
-        its way."""
+        """Sends one registration of all that changed while the one before was made; fires once it
+        is on its way."""
         changed, self._changed = self._changed, {}
         waiting, self._changed_waiting = self._changed_waiting, Waiters[None]()
 
@@ -320,8 +320,8 @@ class RoleRegistration:
     def _send_parts(
         self, topics: Mapping[str, TopicConfig], links: Links, sent: Deferred[None]
     ) -> Generator[Deferred[Any], Any, None]:
-        """In parts where there are many, or enableSplitRegistration wants them; `sent` fires once
-        all are on their way."""
+        """Sends the topics, in parts where there are many, or enableSplitRegistration wants them;
+        `sent` fires once all are on their way."""
         size = MAX_TOPICS
         if self._config.enable_split_registration:
             size = min(size, self._config.split_registration_size)
@@ -356,7 +356,7 @@ class RoleRegistration:
             )
 
     def _encode(self, topics: Mapping[str, TopicConfig]) -> Deferred[tuple[bytes, int]]:
-        """The body of a registration, with the version of now, and its checksum: made in a
+        """Returns the body of a registration, with the version of now, and its checksum: made in a
         thread."""
         table = self._topics.table(topics)
         table.topic_queue_mapping_info_map = self._mappings.shown(topics)
@@ -461,7 +461,8 @@ class RoleRegistration:
 
 
 def _as_permitted(topic: TopicConfig, permitted: int) -> TopicConfig:
-    """The topic as clients may use it: a broker without permission takes its topics' away."""
+    """Returns the topic as clients may use it: a broker without permission takes its topics'
+    away."""
     if permissions.is_readable(permitted) and permissions.is_writable(permitted):
         return topic
     return msgspec.structs.replace(topic, perm=topic.perm & permitted)

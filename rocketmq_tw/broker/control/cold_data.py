@@ -38,7 +38,7 @@ _threshold = integer(0, LONG[1])
 
 
 def _default(name: str) -> Any:
-    """The value that stock's broker has for a key without an effect here."""
+    """Returns the value that stock's broker has for a key without an effect here."""
     found = stock_default(["BrokerConfig"], name)
     assert found is not None, name
     return found[1]

@@ -109,9 +109,9 @@ class DelayOffsets(WriteBehindTable):
             self._dirty = True
 
     def rewind(self, store: IMessageStore, levels: DelayLevels, cut: LogCut) -> Iterator[None]:
-        """The steps that take them back to what the log of `store` says in front of `cut`; see
-        `DerivedOffsets`. What was delivered behind it waits again: one message of a level may come
-        twice, and none is missing."""
+        """Returns the steps that take the offsets back to what the log of `store` says in front of
+        `cut`; see `DerivedOffsets`. What was delivered behind it waits again: one message of a
+        level may come twice, and none is missing."""
         return _Rewind(self, store, levels, cut).steps()
 
     def _encoder(self) -> Callable[[], bytes]:

@@ -84,6 +84,7 @@ class GroupControllers:
 
 
 def _addresses_of(name: str) -> list[str]:
-    """All IP addresses behind `host:port`, sorted; blocks. Raises `OSError` or `ValueError`."""
+    """Returns all IP addresses behind `host:port`, sorted; blocks. Raises `OSError` or
+    `ValueError`."""
     host, port = split_address(name)
     return sorted(join_address(address, port) for address in look_up_host(host))

@@ -122,7 +122,7 @@ class ControllerFollower:
             self._join().addErrback(lambda failure: log.failure("joining the group", failure))
 
     def stop(self) -> None:
-        """Nothing that it asked for changes the role any more."""
+        """Ends: nothing that it asked for changes the role any more."""
         self._scope.end()
 
     def poll(self) -> Deferred[None]:
@@ -142,8 +142,8 @@ class ControllerFollower:
             )
 
     def told(self, master_epoch: int) -> None:
-        """A notification (1008) says that the group has a master of this epoch: asks a controller,
-        since any client may send one; at most one question at a time."""
+        """Takes a notification (1008) which says that the group has a master of this epoch: it asks
+        a controller, since any client may send one; at most one question at a time."""
         if master_epoch > self._epochs.heard or self._role.role is Role.ISOLATED:
             self._poll_when_told.request()
 
@@ -273,7 +273,7 @@ class ControllerFollower:
 
     @inlineCallbacks
     def _check_is_known(self, me: Identity, group: GroupState) -> Generator[Any, Any, None]:
-        """A slave that is not in sync registers once more, now and then: nothing else tells it that
+        """Registers a slave that is not in sync once more, now and then: nothing else tells it that
         an administrator took it out, and that it will never be in sync."""
         now = self._clock.seconds()
         if me.broker_id in group.in_sync.members or now < self._registered_until:
@@ -328,8 +328,8 @@ class ControllerFollower:
         return bool(self._candidacy.refusal) or group.master_epoch == self._epochs.given_up
 
     def _is_alone_in_sync(self, group: GroupState) -> bool:
-        """Whether this broker is the master in this epoch and the only one in sync: were it the
-        master no more, nobody could be elected, and no other one put in sync."""
+        """Returns whether this broker is the master in this epoch and the only one in sync: were it
+        the master no more, nobody could be elected, and no other one put in sync."""
         is_master = self._role.is_master and self._role.state.epoch == group.master_epoch
         return is_master and group.in_sync.members == {self.broker_id}
 
@@ -355,11 +355,11 @@ class ControllerFollower:
         return group._replace(master_id=None)
 
     def _is_this_one(self, group: GroupState) -> bool:
-        """Whether the controllers take this broker for the master."""
+        """Returns whether the controllers take this broker for the master."""
         return (group.master_id, group.master_address) == (self.broker_id, self._addresses.broker)
 
     def _is_former_self(self, group: GroupState) -> bool:
-        """Whether the master is the process that this broker was before."""
+        """Returns whether the master is the process that this broker was before."""
         return group.master_id == self.broker_id and self._epochs.is_former(group.master_epoch)
 
     def _change(self, group: GroupState) -> Deferred[None] | None:
@@ -399,7 +399,7 @@ class ControllerFollower:
         return result
 
     def _candidacy_changed(self) -> None:
-        """The controllers hear of it at once."""
+        """Tells the controllers at once."""
         self.beat()
         self.poll()
 
@@ -418,7 +418,8 @@ class ControllerFollower:
         return 0 if known is None else known.epoch
 
     def _attempt(self, work: Deferred[None]) -> Deferred[None]:
-        """`work`, which does not fail: a failure is logged, a repeated one only now and then."""
+        """Returns `work` so that it never fails: a failure is logged, a repeated one only now and
+        then."""
 
         def worked(_: object) -> None:
             self._failures = 0

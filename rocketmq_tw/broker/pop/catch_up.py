@@ -21,7 +21,7 @@ log = Logger()
 
 
 class PopCatchUp:
-    """Does so while `scope` lasts, the role's, by what the revive topic `topic` says."""
+    """Moves the groups by what the revive topic `topic` says; ends with `scope`, the role's."""
 
     def __init__(
         self, host: Host, writing: Writing, tables: Tables, topic: str, scope: Scope

@@ -56,8 +56,8 @@ class PopQueues:
             yield from of_retries
 
     def _existing(self, topic: str, group: str, versions: Sequence[int]) -> list[TopicConfig]:
-        """The retry topics of these versions that a group has: of both where `enableRetryTopicV2`
-        was changed, unless the first version is not wanted any more."""
+        """Returns the retry topics of these versions that a group has: of both where
+        `enableRetryTopicV2` was changed, unless the first version is not wanted any more."""
         config = self._config
         if config.enable_retry_topic_v2 and not config.retrieve_message_from_pop_retry_topic_v1:
             versions = (2,)

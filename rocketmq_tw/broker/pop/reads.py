@@ -204,8 +204,8 @@ class PopReads:
         popped.rest += max(read.max_offset - read.next_offset, 0)
 
     def _has_too_many(self, queue: PoppedQueue) -> bool:
-        """Whether too many messages of the queue are in flight; `in_flight` tells when they are
-        not any more."""
+        """Returns whether too many messages of the queue are in flight; `in_flight` tells when they
+        are not any more."""
         config = self._config
         most = config.pop_inflight_message_threshold
         if not config.enable_pop_message_threshold or self._in_flight.of(queue) <= most:

@@ -226,7 +226,8 @@ class ReviveQueues:
         return books.read_offset > before
 
     def _read_to_end(self, queue: ReviveQueue) -> None:
-        """Called when all of a revive queue was taken in, before anything of it is revived."""
+        """Does what is due when all of a revive queue was taken in, before anything of it is
+        revived."""
 
     def _take_in(self, books: PendingCheckPoints, head: RecordHead, body: bytes) -> None:
         point = decode_revive_message(head.properties, body)

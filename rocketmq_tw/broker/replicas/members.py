@@ -94,7 +94,7 @@ class HostNames:
 
 
 def _look_up(name: str) -> set[str]:
-    """The IP addresses behind the name of a host, none where it is not known; blocks."""
+    """Returns the IP addresses behind the name of a host, none where it is not known; blocks."""
     try:
         found = look_up_host(name)
     except (OSError, UnicodeError) as error:

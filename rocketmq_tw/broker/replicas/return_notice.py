@@ -1,4 +1,4 @@
-"""Who may tell a slave that its master is about to be back (906)."""
+"""The hosts that may tell a slave that its master is about to be back (906)."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class TableCopier:
         self._master = Master("", "")
 
     def keep_copying(self) -> Deferred[None]:
-        """`copy`, from time to time; never fails."""
+        """Copies as `copy` does, from time to time; never fails."""
         return self.copy().addErrback(_not_copied)
 
     def copy(self) -> Deferred[None]:

@@ -141,8 +141,8 @@ class StopWatch:
         self._give_up: Callable[[], None] = lambda: None
 
     def copied(self, address: str) -> None:
-        """All was copied from the master at `address`: it is asked, unless it was and has not
-        answered."""
+        """Takes that all was copied from the master at `address`: asks it, unless it was asked and
+        has not answered."""
         if self._scope.is_over or address == self._address:
             return
         self._give_up()

@@ -70,13 +70,13 @@ class Candidacy:
         return self._stands_full and self._role.is_master and bool(self._health.cannot_write)
 
     def nobody_leads(self) -> None:
-        """The group is seen without a master."""
+        """Notes that the group is seen without a master."""
         if self._is_only_full and not self._stands_full:
             self._patience_over.set_if_unset(ROOM_PATIENCE)
 
     def another_leads(self) -> None:
-        """The group is seen with another broker as its master, or with one that has room and waits
-        to be it."""
+        """Notes that the group is seen with another broker as its master, or with one that has room
+        and waits to be it."""
         self._patience_over.cancel()
         self._stands_full = False
         self._reconsider()
@@ -97,7 +97,7 @@ class Candidacy:
         self._reconsider()
 
     def succeeded(self) -> None:
-        """The broker is the master: the next failure is a first one again."""
+        """Notes that the broker is the master: the next failure is a first one again."""
         self._failure, self._pause = "", FIRST_PAUSE
         self._pause_over.cancel()
         self._reconsider()

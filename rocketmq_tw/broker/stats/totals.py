@@ -15,14 +15,14 @@ MAX_SERIES = 10_000
 
 
 class Window(Protocol):
-    """What has counted a key since it began."""
+    """A count of one key's messages and bytes from some time on."""
 
     messages: int
     size: int
 
 
 class Total(NamedTuple):
-    """Messages, and their bytes."""
+    """A number of messages, and their bytes."""
 
     messages: int = 0
     size: int = 0
@@ -33,7 +33,7 @@ class Total(NamedTuple):
 
 
 class Totals:
-    """Keeps what was settled, by key."""
+    """Keeps, by key, what windows had counted that are gone."""
 
     def __init__(self) -> None:
         self._settled: dict[str, Total] = {}

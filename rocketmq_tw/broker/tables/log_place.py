@@ -1,6 +1,6 @@
-"""As of which place of the log a table is that follows from what was stored: a broker that becomes
-the master, or is started again, knows by that which records the table does not count yet. A place
-of the log is the same on all members of a group, which the time of day is not.
+"""The place of the log as of which a table is known that follows from what was stored. A broker
+that becomes the master, or is started again, knows by it which records the table does not count
+yet. A place of the log is the same on all members of a group, which the time of day is not.
 """
 
 from __future__ import annotations

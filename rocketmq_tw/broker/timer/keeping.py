@@ -24,7 +24,8 @@ KEPT_MS = 15 * 60_000
 
 
 class TimerKeeper:
-    """Writes one after the other; what failed is written with the next one."""
+    """Writes the files of the timer, one write after the other; what failed is written with the
+    next one."""
 
     def __init__(self, host: Host, commit: Commit, books: TimerBooks) -> None:
         self._host = host

@@ -124,7 +124,8 @@ def when_taken_over(
 
 
 class TransactionRequests:
-    """Answers both requests while `work` lasts, the work of a master."""
+    """Answers decisions (37), and requests to check a half message again (323), while `work` lasts,
+    the work of a master."""
 
     def __init__(self, host: Host, store: IMessageStore, work: TransactionWork) -> None:
         self._config = host.config

@@ -46,15 +46,16 @@ log = Logger()
 
 
 class SettlingObserver(Protocol):
-    """Told of what becomes of half messages."""
+    """Hears what becomes of half messages."""
 
     def put_back(self, copy: StoredMessage) -> None:
-        """The log took `copy` at the end of the half messages' queue; it may not be written."""
+        """Hears that the log took `copy` at the end of the half messages' queue; it may not be
+        written."""
         ...
 
     def reopened(self, offset: int) -> None:
-        """The half message at `offset` is pending again: the log did not take what would have
-        settled it."""
+        """Hears that the half message at `offset` is pending again: the log did not take what would
+        have settled it."""
         ...
 
     def settled(self, half: Half, state: State) -> None:

@@ -217,8 +217,8 @@ class Commit:
         return self.settled()
 
     def confirmed(self) -> None:
-        """The store's dispatch limit has moved on: a master's readers see what it held back at
-        once, before senders are told that it is safe."""
+        """Fills the queues at once where the store's dispatch limit has moved on: a master's
+        readers see what it held back before senders are told that it is safe."""
         if not self._role.is_master:
             self._dispatcher.dispatch_later()
         elif not self._is_ending_turn:

@@ -97,7 +97,7 @@ class Stage(IntEnum):
 
 
 class Redirects:
-    """The table of one broker."""
+    """Knows which messages are special, and leads each of them where its redirect says."""
 
     def __init__(self) -> None:
         self._stages: dict[Stage, _ByProperty] = {}

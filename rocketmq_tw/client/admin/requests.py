@@ -70,7 +70,8 @@ class ServerRequests:
         return self._read(address, RemotingCommand.request(code, header), _body_reader(body_type))
 
     def _whole(self, address: str, code: int, body_type: type[B]) -> Deferred[B]:
-        """As `_body`, about a table that may fit no frame."""
+        """Fires with the body of an answer with a whole table, which comes in parts where it fits
+        no frame. Fails as `_read` does."""
         # What is there for servers is loaded with it, and most commands wait for no table.
         from rocketmq_tw.net.whole_tables import ask_for_whole
 

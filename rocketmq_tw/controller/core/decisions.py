@@ -120,8 +120,8 @@ def register_broker(
     life: BrokerLife,
     host: str = "",
 ) -> Decision:
-    """1003: takes a broker's address of today, and tells who the master is if that one lives. The
-    address of one who is alive is its own, unless the host that it was in sync at wants it back:
+    """1003: takes a broker's present address, and tells the master where that is alive. The address
+    of a broker that is alive stays, unless the host at which it was in sync asks for another one:
     `host` is the one that asks."""
     name, broker_id = request.broker_name, request.broker_id
     answer = RegisterBrokerToControllerResponseHeader(
@@ -265,8 +265,8 @@ def _no_master_elected(group: Group, request: ElectMasterRequestHeader) -> Decis
 
 
 def _former_set(group: Group, request: ElectMasterRequestHeader) -> tuple[ControllerEvent, ...]:
-    """The SyncStateSet of before, where the master never began its epoch: nothing was acknowledged
-    in it, so those members have all that was."""
+    """Returns the SyncStateSet of before, where the master never began its epoch: nothing was
+    acknowledged in it, so those members have all that was."""
     former = group.sync.former
     ends_own_epoch = request.master_epoch == group.sync.master_epoch
     if not (request.never_begun and ends_own_epoch and group.sync.master is not None and former):
@@ -292,8 +292,9 @@ def alter_sync_state_set(
     life: BrokerLife,
     speaks_for_master: Callable[[Group], bool] = lambda group: True,
 ) -> Decision:
-    """1001: takes the SyncStateSet that a master proposes. `speaks_for_master` tells whether who
-    asks is the master of a group: whoever is added without having all messages may be elected."""
+    """1001: takes the SyncStateSet that a master proposes. `speaks_for_master` tells whether the
+    request comes from the master of a group: nobody else may add a broker, which may be elected
+    then though it lacks messages."""
     group, wanted = state.group(request.broker_name), frozenset(asked.sync_state_set)
     if group is None:
         refused: tuple[int, str] | None = (

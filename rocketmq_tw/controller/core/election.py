@@ -30,8 +30,8 @@ class BrokerLife(Protocol):
         """Returns the `host:port` that a broker that is alive tells; empty for one that is not."""
 
     def speaks_from_elsewhere(self, cluster: str, name: str, broker_id: int) -> bool:
-        """Whether a broker that is alive is so by heartbeats of another host than before, which is
-        not the one that it is registered at."""
+        """Returns whether the heartbeats of a broker that is alive come from another host than
+        before, which is not the one that it is registered at."""
 
     def gone_ms(self, cluster: str, name: str, broker_id: int) -> int | None:
         """Returns for how many milliseconds a broker is gone; None where it is alive or was never

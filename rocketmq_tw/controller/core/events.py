@@ -13,7 +13,8 @@ _NUMBER = Struct(">H")
 
 
 class _Event(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
-    """`number` opens the bytes, `event_type` stands among the fields."""
+    """A change of the controllers' state. In the log `number` opens its bytes, and `event_type` is
+    one of its fields."""
 
     number: ClassVar[int]
     event_type: ClassVar[str]

@@ -68,7 +68,8 @@ _NUMBER_OF_TEXT: dict[Kind, Callable[[str], int | float]] = {
 
 
 class Compiler:
-    """Numbers the properties as it meets them: `names` has them in that order."""
+    """Makes closures of syntax trees. It numbers the properties as it meets them: `names` has them
+    in that order."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}

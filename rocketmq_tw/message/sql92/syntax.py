@@ -66,7 +66,7 @@ class Property(NamedTuple):
 
 
 class Nothing(NamedTuple):
-    """Minus something that is no number: never a value."""
+    """The negative of something that is no number: never a value."""
 
     operand: Node
 

@@ -178,7 +178,7 @@ class RegistrationRequests:
         header: RegisterBrokerRequestHeader,
         body: RegisterBrokerBody,
     ) -> tuple[RemotingCommand, Iterator[None]]:
-        """The answer, once the steps are made."""
+        """Returns the answer, to be sent once the steps are made."""
         new = Registration(
             cluster=header.cluster_name,
             broker_name=header.broker_name,
@@ -225,10 +225,10 @@ class RegistrationRequests:
         return request.response(header=answer, body=self._order_topics()), steps
 
     def _check_speaker(self, new: Registration, peer: IPeer) -> None:
-        """A living broker is spoken for from the host that registered it, from the address that it
-        has, and from this machine: who speaks for it says where its slaves find it, and takes it
-        along when its connection ends. Raises `RequestError` for others, where
-        `refuseTakenBrokerIds` is set."""
+        """Raises `RequestError`, where `refuseTakenBrokerIds` is set, for a registration of a
+        living broker that comes from another host than the one that registered it, the one of its
+        address, and this machine: it would say where its slaves find it, and the broker would go
+        with its connection."""
         live = self._table.at_address(new, self._now_ms())
         if live is None or live.owner is peer:
             return

@@ -144,7 +144,7 @@ class ClusterBrokers:
         return self._connections[number]
 
     def _asked(self, lane: int, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """A broker asks a client of a lane."""
+        """Passes on what a broker asks a client of a lane."""
         client = self._lanes.find(lane, addressee_of(request))
         if client is None:
             raise RequestError(

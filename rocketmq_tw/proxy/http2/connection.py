@@ -222,7 +222,7 @@ class Http2Connection(Protocol):
                     stream.handler.draining()
 
     def lose_connection(self) -> None:
-        """Closes; what is written still leaves, for `CLOSE_TIMEOUT`."""
+        """Closes the connection; what is written still leaves, for `CLOSE_TIMEOUT`."""
         if self.connected and not self._closing:
             transport: Any = self.transport
             self._closing = True

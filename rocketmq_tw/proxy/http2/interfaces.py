@@ -70,7 +70,7 @@ class IStreamHandler(Interface):
     """Takes the request of one stream. Not called any more after `closed`."""
 
     def received(data: bytes) -> None:
-        """A part of the request's body came."""
+        """Takes a part of the request's body."""
 
     def ended() -> None:
         """The client has sent all."""

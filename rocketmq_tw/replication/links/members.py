@@ -87,7 +87,7 @@ class RegisteredReplicas:
         return registered
 
     def has(self, host: str, broker_id: int | None) -> bool:
-        """Whether a connection from `host`, of a slave with this id where it says one, is a
+        """Returns whether a connection from `host`, of a slave with this id where it says one, is a
         member's."""
         if broker_id is None:
             return self.places(host) > 0

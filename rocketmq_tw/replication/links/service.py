@@ -362,11 +362,12 @@ class HAService(Factory, Generic[L]):
     # Who is a replica
 
     def id_of(self, link: L) -> int | None:
-        """The id that the slave of a link says it has; None in protocols without ids."""
+        """Returns the id that the slave of a link says it has; None in protocols without ids."""
         return None
 
     def judge(self, slave: SlaveConnection[L]) -> None:
-        """Finds out whether a slave counts: if it is registered, and while nobody knows who is."""
+        """Notes whether a slave counts: it does where it is a registered member of the group, or
+        where the members are not known."""
         link = slave.link
         if link.is_registered:
             return
@@ -401,7 +402,7 @@ class HAService(Factory, Generic[L]):
         self.acknowledged()
 
     def _set_counts(self, slave: SlaveConnection[L], counts: bool) -> None:
-        """A slave counts from now on, or does not any more; each call may change nothing."""
+        """Sets whether a slave counts from now on."""
         slave.link.counts = counts
 
     def _tick(self) -> None:

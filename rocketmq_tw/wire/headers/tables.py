@@ -7,7 +7,7 @@ from rocketmq_tw.wire.headers.base import Header, Long
 
 
 class TablePartRequestHeader(Header):
-    """Of ours in 21, 43, 201 and 402: who asks takes the table in parts. `part_from` is how many
+    """Our fields of 21, 43, 201 and 402, which ask for the table in parts. `part_from` is how many
     bytes came before, `part_of` what the answer with the first of them said."""
 
     part_from: Long | None = None

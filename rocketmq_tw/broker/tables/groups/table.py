@@ -76,7 +76,8 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
             raise self._unknown(group)
 
     def check_made(self, group: str) -> None:
-        """As `check_known`, and takes a light group, which is never in the table."""
+        """Raises `RequestError` for a group that is not in the table, unless it is a light one,
+        which never is."""
         if not (self._lmq and group.startswith(names.LMQ_PREFIX)):
             self.check_known(group)
 
