@@ -6,14 +6,15 @@ nor comes again.
 
 Two proxies before a broker and two name servers, all of them processes; with the event `master`
 before two brokers that a controller leads, of which the master is killed; with `local` two brokers
-with a proxy in the process of each. Producers try a send three times at most, at the proxies by
-turns; consumers receive and acknowledge at both, one has its messages renewed and keeps them for
-longer than they were hidden at first (`--longest-kept`), and one goes to the other proxy with its
-handles after each receive. Each kill falls at a random moment, the server is started again, and so
-on. The exit code is 1 where a promise was broken: a message that was sent and lost, that came again
-after its acknowledgement was answered with OK, or before the time was over for which it was hidden.
-While a broker is away sends may be refused, and what it had not written of acknowledgements may
-come again; that is counted.
+with a proxy in the process of each; with `broker-moves` before two brokers, one of which goes on
+with its store at another address, as a name server does with `namesrv-moves`. Producers try a send
+three times at most, at the proxies by turns; consumers receive and acknowledge at both, one has its
+messages renewed and keeps them for longer than they were hidden at first (`--longest-kept`), and
+one goes to the other proxy with its handles after each receive. Each kill falls at a random moment,
+the server is started again, and so on. The exit code is 1 where a promise was broken: a message
+that was sent and lost, that came again after its acknowledgement was answered with OK, or before
+the time was over for which it was hidden. While a broker is away sends may be refused, and what it
+had not written of acknowledgements may come again; that is counted.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketmq_tw.net.address import split_address
 from tests.support.cluster import OURS, make_broker, make_name_server
 from tests.support.controlled import ControlledGroup
 from tests.support.controllers import ControllerGroup
+from tests.support.ports import LOOPBACK
 from tests.support.processes import BrokerProcess, NameServerProcess, ServerProcess
 from tests.support.proxies import BrokerWithProxy, OurProxy
 from tests.support.proxy_load import RENEWED, RENEWED_KEYS, ProxyLoad
@@ -38,10 +41,13 @@ from tests.support.remoting import create_topic
 from tests.support.wait import wait_until
 
 PROXY, BROKER, NAME_SERVER, MASTER = "proxy", "broker", "namesrv", "master"
+BROKER_MOVES, NAME_SERVER_MOVES = "broker-moves", "namesrv-moves"
 #: Brokers with a proxy in their process; other events are of proxies by themselves.
 LOCAL = "local"
-EVENTS = (PROXY, BROKER, NAME_SERVER, MASTER, LOCAL)
+EVENTS = (PROXY, BROKER, NAME_SERVER, MASTER, LOCAL, BROKER_MOVES, NAME_SERVER_MOVES)
 NAME = "broker-a"
+#: Where a server may be.
+PLACES = (LOOPBACK, "127.0.0.2")
 TOPIC, GROUP = "Campaign", "campaign"
 QUEUES = 4
 #: Seconds of load between two kills.
@@ -98,7 +104,15 @@ def run(
         name_servers = [make_name_server(OURS, home / f"namesrv-{each}") for each in "ab"]
         for server in name_servers:
             stack.enter_context(server)
-        strikes: dict[str, Strike] = {NAME_SERVER: _restart(name_servers)}
+        strikes: dict[str, Strike] = {
+            NAME_SERVER: _restart(name_servers),
+            NAME_SERVER_MOVES: _move(name_servers),
+        }
+        # Who asks a name server knows all places where it may be.
+        names = ";".join(
+            f"{place}:{split_address(each.address)[1]}" for place in PLACES for each in name_servers
+        )
+        settings = {**_SETTINGS, "namesrvAddr": names}
         brokers: Sequence[BrokerProcess]
         local: list[BrokerWithProxy] = []
         if LOCAL in events:
@@ -108,7 +122,7 @@ def run(
                         f"broker-{each}",
                         home / f"local-{each}",
                         name_servers,
-                        settings=_SETTINGS,
+                        settings=settings,
                         proxy_keys=RENEWED_KEYS,
                     )
                 )
@@ -119,11 +133,14 @@ def run(
             group = _controlled_group(home, name_servers[0], stack)
             brokers, strikes[MASTER] = group.brokers, _kill_master(group)
         else:
-            settings = _SETTINGS
-            broker = make_broker(OURS, NAME, home / "broker", name_servers, settings=settings)
-            brokers = [stack.enter_context(broker)]
-        strikes[BROKER] = _restart(brokers)
-        names = ";".join(each.address for each in name_servers)
+            broker_names = [NAME, "broker-b"] if BROKER_MOVES in events else [NAME]
+            brokers = [
+                stack.enter_context(
+                    make_broker(OURS, name, home / name, name_servers, settings=settings)
+                )
+                for name in broker_names
+            ]
+        strikes[BROKER], strikes[BROKER_MOVES] = _restart(brokers), _move(brokers)
         places = [each.proxy_ports.grpc for each in local]
         if not local:
             proxies = [
@@ -131,7 +148,7 @@ def run(
                 for each in "ab"
             ]
             places, strikes[PROXY] = [each.address for each in proxies], _restart(proxies)
-        serving = local or brokers[:1]
+        serving = brokers[:1] if MASTER in events else brokers
         for server_with_topic in serving:
             create_topic(server_with_topic.address, TOPIC, QUEUES)
         wait_until(lambda: name_servers[0].routes(TOPIC, list(serving)), "the route")
@@ -168,9 +185,10 @@ def _wait_renewed(load: ProxyLoad) -> None:
 
 def _faults(load: ProxyLoad, events: Sequence[str]) -> list[str]:
     faults = load.faults()
-    if {BROKER, MASTER, LOCAL}.intersection(events):
+    if {BROKER, BROKER_MOVES, MASTER, LOCAL}.intersection(events):
         faults = [fault for fault in faults if "and lost" in fault]
-    if {BROKER, MASTER}.intersection(events):
+    if {BROKER, MASTER}.intersection(events) and BROKER_MOVES not in events:
+        # There is no other broker.
         return faults
     return faults + [f"a send that three tries did not help: {each}" for each in load.refused]
 
@@ -181,6 +199,19 @@ def _restart(servers: Sequence[ServerProcess]) -> Strike:
         victim.kill()
         victim.start()
         return victim.name
+
+    return strike
+
+
+def _move(servers: Sequence[ServerProcess]) -> Strike:
+    """A server that was stopped, or killed, goes on with its files at another address."""
+
+    def strike(chance: random.Random) -> str:
+        victim = chance.choice(servers)
+        chance.choice((victim.stop, victim.kill))()
+        victim.move(next(place for place in PLACES if place != victim.ip))
+        victim.start()
+        return f"{victim.name}, now at {victim.address}"
 
     return strike
 

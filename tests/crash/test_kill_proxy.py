@@ -1,19 +1,28 @@
-"""A moment of `tools/proxy_campaign.py`: proxies, a broker and name servers that are killed."""
+"""A moment of `tools/proxy_campaign.py`: proxies, a broker and name servers that are
+killed, or move."""
 
 from pathlib import Path
 
 from tools import proxy_campaign
-from tools.proxy_campaign import BROKER, LOCAL, NAME_SERVER, PROXY
+from tools.proxy_campaign import (
+    BROKER,
+    BROKER_MOVES,
+    LOCAL,
+    NAME_SERVER,
+    NAME_SERVER_MOVES,
+    PROXY,
+)
 
 
 def test_what_a_killed_proxy_said_holds(tmp_path: Path) -> None:
-    outcome = proxy_campaign.run(tmp_path, 3, events=[PROXY, PROXY, NAME_SERVER])
+    events = [PROXY, PROXY, NAME_SERVER, NAME_SERVER_MOVES]
+    outcome = proxy_campaign.run(tmp_path, 4, events=events)
     assert outcome.faults == []
     assert outcome.sent > 20
 
 
-def test_nothing_is_lost_where_a_broker_behind_proxies_is_killed(tmp_path: Path) -> None:
-    outcome = proxy_campaign.run(tmp_path, 1, events=[BROKER])
+def test_nothing_is_lost_where_brokers_behind_proxies_are_killed_and_move(tmp_path: Path) -> None:
+    outcome = proxy_campaign.run(tmp_path, 2, events=[BROKER, BROKER_MOVES])
     assert outcome.faults == []
 
 

@@ -81,6 +81,10 @@ class Seen:
     refusals: list[int] = field(default_factory=list)
 
 
+class NoRoute(Exception):
+    """A proxy knows no queue to receive from."""
+
+
 class ProxyLoad(Closing):
     """Threads that send and receive until they are stopped, at one proxy after the other."""
 
@@ -256,15 +260,18 @@ class ProxyLoad(Closing):
         client = BareClient(address, client_id)
         try:
             yield client
-        except (grpc.RpcError, grpc.FutureTimeoutError):
+        except (grpc.RpcError, grpc.FutureTimeoutError, NoRoute):
             self._receiving.wait(0.1)
         finally:
             client.close()
 
     def _consume(self, client: BareClient) -> list[MessageQueue]:
-        """Has a client be a consumer; returns the queues that it receives from."""
+        """Has a client be a consumer; returns the queues that it receives from. Raises `NoRoute`
+        at a proxy that has just started, and asks name servers that have, too."""
         client.consume(self._group, self._topic)
         queues: list[MessageQueue] = client.queues(self._topic)
+        if not queues:
+            raise NoRoute
         return queues
 
     def _receive(
