@@ -61,7 +61,18 @@ def _site(request: pytest.FixtureRequest, jvms: dict[str, JavaClients]) -> Site:
 
 #: All that a version of the clients can.
 site = pytest.fixture(
-    params=[("4.9.7", "before"), (NEWEST, "before"), (NEWEST, "inside")], name="site"
+    params=[("4.9.7", "before"), ("4.9.7", "inside"), (NEWEST, "before"), (NEWEST, "inside")],
+    name="site",
+)(_site)
+#: The same for what takes half a minute.
+slow_site = pytest.fixture(
+    params=[
+        ("4.9.7", "before"),
+        pytest.param(("4.9.7", "inside"), marks=pytest.mark.more),
+        (NEWEST, "before"),
+        (NEWEST, "inside"),
+    ],
+    name="slow_site",
 )(_site)
 #: What clients of 5.x can.
 newest = pytest.fixture(params=[(NEWEST, "before"), (NEWEST, "inside")], name="newest")(_site)
@@ -129,6 +140,28 @@ def test_members_behind_the_proxy_and_beside_it_share_queues(site: Site, names) 
         assert sorted(behind.bodies() + beside.bodies()) == [str(number) for number in range(8)]
 
 
+def test_a_broadcast_comes_to_each_member(site: Site, names) -> None:
+    topic, group = site.topic(names.topic), names.group
+    with (
+        site.java.consumer(site.address, group, {topic: "*"}, broadcast=True) as first,
+        site.java.consumer(site.address, group, {topic: "*"}, broadcast=True) as second,
+        site.java.producer(site.address) as producer,
+    ):
+
+        def are_assigned() -> bool:
+            queues = [
+                [queue for queue in consumer.assigned() if queue["topic"] == topic]
+                for consumer in (first, second)
+            ]
+            return [len(held) for held in queues] == [4, 4]
+
+        wait_until(are_assigned, "all queues for each")
+        bodies = [str(number) for number in range(8)]
+        producer.send(*_messages(topic, bodies))
+        for consumer in (first, second):
+            assert sorted(consumer.bodies(8)) == bodies
+
+
 def test_pulls_and_offsets(site: Site, names) -> None:
     topic = site.topic(names.topic, queues=1)
     with site.java.producer(site.address) as producer:
@@ -163,7 +196,8 @@ def test_transactions_and_what_the_broker_asks_about(site: Site, names) -> None:
         assert {message["body"] for message in producer.asked()} == {"asked"}
 
 
-def test_tools_see_and_ask_consumers_behind_the_proxy(site: Site, names) -> None:
+def test_tools_see_and_ask_consumers_behind_the_proxy(slow_site: Site, names) -> None:
+    site = slow_site
     topic, group = site.topic(names.topic, queues=1), names.group
     namesrv = site.cluster.namesrv
     with (
