@@ -94,6 +94,18 @@ def check_broker(brokers: IBrokers, name: str) -> None:
     )
 
 
+def no_route(brokers: IBrokers, topic: str) -> StatusError:
+    """Returns what a call fails with where name servers have no route of its topic:
+    TOPIC_NOT_FOUND, and what clients try again after (INTERNAL_SERVER_ERROR) while it is not known
+    which brokers there are."""
+    if brokers.are_told():
+        return StatusError(Code.TOPIC_NOT_FOUND, f"no broker has the topic {topic}: create it")
+    return StatusError(
+        Code.INTERNAL_SERVER_ERROR,
+        f"no name server has told yet which brokers there are, nor who has {topic}: try again",
+    )
+
+
 def check_topic(resource: Resource) -> str:
     """Returns the name of a client's topic, without its namespace; raises `StatusError`
     (ILLEGAL_TOPIC)."""

@@ -18,7 +18,13 @@ from rocketmq_tw.client.errors import check_success
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import check_broker, check_group, check_topic, client_id_of
+from rocketmq_tw.proxy.messaging.checks import (
+    check_broker,
+    check_group,
+    check_topic,
+    client_id_of,
+    no_route,
+)
 from rocketmq_tw.proxy.messaging.messages import milliseconds
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
@@ -102,9 +108,7 @@ class Offsets:
         """Raises `StatusError` where the route has no such queue: brokers answer for any."""
         route = await self._brokers.route(queue.topic)
         if route is None:
-            raise StatusError(
-                Code.TOPIC_NOT_FOUND, f"no broker has the topic {queue.topic}: create it"
-            )
+            raise no_route(self._brokers, queue.topic)
         count = max(
             (
                 max(data.read_queue_nums, data.write_queue_nums)

@@ -13,7 +13,7 @@ from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
+from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of, no_route
 from rocketmq_tw.proxy.messaging.delivery import Delivery, Receiver
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.messages import duration_ms
@@ -136,7 +136,7 @@ class Receiving:
         that the client wants alone, where it has the topic."""
         route = await self._brokers.route(topic)
         if route is None:
-            raise StatusError(Code.TOPIC_NOT_FOUND, f"no broker has the topic {topic}: create it")
+            raise no_route(self._brokers, topic)
         names = readable_brokers(route)
         if not names:
             raise StatusError(

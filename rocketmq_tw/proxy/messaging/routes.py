@@ -15,7 +15,7 @@ from rocketmq_tw.message.types import (
 )
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic
+from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, no_route
 from rocketmq_tw.proxy.messaging.endpoints import endpoints_for
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
@@ -128,9 +128,7 @@ class RouteQueries:
     async def _route(self, topic: str) -> TopicRouteData:
         route = await self._brokers.route(topic)
         if route is None:
-            raise StatusError(
-                Code.TOPIC_NOT_FOUND, f"no broker has the topic {topic}: create it first"
-            )
+            raise no_route(self._brokers, topic)
         return route
 
 

@@ -21,7 +21,7 @@ from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import TopicTypes
+from rocketmq_tw.proxy.messaging.checks import TopicTypes, no_route
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.outgoing import Outgoing, OutgoingMessages
 from rocketmq_tw.proxy.messaging.queues import WriteQueues
@@ -110,9 +110,7 @@ class Sends:
             routes = self._brokers.refresh_route if anew else self._brokers.route
             route = await routes(topic)
             if route is None:
-                raise StatusError(
-                    Code.TOPIC_NOT_FOUND, f"the topic {topic} is not there: create it first"
-                )
+                raise no_route(self._brokers, topic)
             queues = self._queues.of(topic, route)
             if queues:
                 return queues

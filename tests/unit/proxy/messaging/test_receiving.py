@@ -572,6 +572,14 @@ class TestBrokers:
 
 
 class TestRefusals:
+    def test_a_topic_before_name_servers_tell_of_brokers(self) -> None:
+        world = ReceivingWorld()
+        world.brokers.told = False
+        queue = pb.MessageQueue(topic=pb.Resource(name="Missing"))
+        status = world.receive(message_queue=queue).status
+        assert status.code == Code.INTERNAL_SERVER_ERROR
+        assert "try again" in status.message
+
     @pytest.mark.parametrize(
         ("fields", "code"),
         [

@@ -235,6 +235,13 @@ class TestRefusals:
         assert status.code == Code.TOPIC_NOT_FOUND
         assert "Missing" in status.message
 
+    def test_a_topic_before_name_servers_tell_of_brokers(self) -> None:
+        world = World()
+        world.brokers.told = False
+        status = world.route("Missing").status
+        assert status.code == Code.INTERNAL_SERVER_ERROR
+        assert "try again" in status.message
+
     @pytest.mark.parametrize("topic", ["", "a b", "t" * 200, "TBW102", "rmq_sys_wheel_timer"])
     def test_illegal_topics(self, topic: str) -> None:
         assert World().route(topic).status.code == Code.ILLEGAL_TOPIC

@@ -287,6 +287,10 @@ def test_the_deadline_of_the_call_bounds_all_tries() -> None:
 def test_topics_without_queues() -> None:
     proxy = Proxy()
     assert proxy.send(message(topic="Nowhere")).status.code == Code.TOPIC_NOT_FOUND
+    proxy.brokers.told = False
+    status = proxy.send(message(topic="Nowhere")).status
+    assert status.code == Code.INTERNAL_SERVER_ERROR and "try again" in status.message
+    proxy.brokers.told = True
     proxy.brokers.add_topic("ReadOnly", {"a": 4}, perm=4)
     assert proxy.send(message(topic="ReadOnly")).status.code == Code.FORBIDDEN
     proxy.brokers.route_error = RequestError(ResponseCode.SYSTEM_ERROR, "no name server answers")
