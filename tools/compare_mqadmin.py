@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.java_client import JavaClients
 from tests.support.mqadmin_cases import CASES, NEW
-from tests.support.mqadmin_comparison import compare, page
+from tests.support.mqadmin_comparison import compare, page, report
 
 
 def main() -> int:
@@ -35,13 +35,7 @@ def main() -> int:
             outcomes = list(compare(java, Path(home), cases))
         finally:
             java.close()
-    for outcome in outcomes:
-        if outcome.difference:
-            print(f"{outcome}\n    why: {outcome.case.unlike or '?'}")
-    wrong = [outcome for outcome in outcomes if not outcome.is_as_expected]
-    equal = sum(not outcome.difference for outcome in outcomes)
-    print(f"{len(outcomes)} calls, {equal} equal, {len(wrong)} not as their cases say")
-    return 1 if wrong else 0
+    return 1 if report(outcomes) else 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 run.
 
 A request has `$name` where a site says the value (`tests/support/dashboard_site.py`). Paths and
-parameters as in its source of July 2026 (apache/rocketmq-dashboard, 770822bb).
+parameters as in its source of July 2026.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ import attrs
 from tests.support.mqadmin_cases import NEW, NOT_COMPARED_KEYS, Case
 
 Json = dict[str, Any]
+
+#: Of apache/rocketmq-dashboard.
+COMMIT = "770822bbc812bfd0c2a94aa0128ab6f59b50d076"
 
 
 @attrs.frozen
@@ -37,17 +40,22 @@ class RestCall(Case):
     def command(self) -> str:
         return self.request
 
-    def parameters(self, values: Mapping[str, str]) -> Json:
-        """What is in query and body, with the values of a site; a list stands under the empty
-        name."""
-        _, target, body = (*self.line.split(" ", 2), "")[:3]
-        _, _, query = target.partition("?")
+    def query(self, values: Mapping[str, str]) -> dict[str, str]:
+        """What is in the query, with the values of a site."""
+        _, _, query = self.line.split(" ", 2)[1].partition("?")
         pairs = (pair.split("=", 1) for pair in query.split("&") if pair)
-        found: Json = {name: Template(value).substitute(values) for name, value in pairs}
-        if body:
-            sent = json.loads(Template(body).substitute(values))
-            found |= sent if isinstance(sent, dict) else {"": sent}
-        return found
+        return {name: Template(value).substitute(values) for name, value in pairs}
+
+    def body(self, values: Mapping[str, str]) -> Any:
+        """What is in the body, with the values of a site; None where there is none."""
+        _, _, *body = self.line.split(" ", 2)
+        return json.loads(Template(body[0]).substitute(values)) if body else None
+
+    def parameters(self, values: Mapping[str, str]) -> Json:
+        """What is in query and body; a list stands under the empty name."""
+        body = self.body(values)
+        named = body if isinstance(body, dict) else {} if body is None else {"": body}
+        return {**self.query(values), **named}
 
 
 def _query(target: str, parameters: Mapping[str, str]) -> str:
@@ -127,34 +135,34 @@ def _dead(message: str, **more: str) -> Json:
 
 
 _TOPIC_AS_GROUP = (
-    "-},",
+    "-}",
     '-"topic-a": {',
-    '-"diffTotal": 4,',
-    '-"lastTimestamp": 0,',
+    '-"diffTotal": 4',
+    '-"lastTimestamp": 0',
     '-"queueStatInfoList": [',
     "-{",
-    '-"brokerName": "broker-a",',
-    '-"brokerOffset": 2,',
-    '-"clientInfo": null,',
-    '-"consumerOffset": 0,',
-    '-"lastTimestamp": 0,',
+    '-"brokerName": "broker-a"',
+    '-"brokerOffset": 2',
+    '-"clientInfo": null',
+    '-"consumerOffset": 0',
+    '-"lastTimestamp": 0',
     '-"queueId": 0',
-    "-},",
+    "-}",
     "-{",
-    '-"brokerName": "broker-a",',
-    '-"brokerOffset": 2,',
-    '-"clientInfo": null,',
-    '-"consumerOffset": 0,',
-    '-"lastTimestamp": 0,',
+    '-"brokerName": "broker-a"',
+    '-"brokerOffset": 2',
+    '-"clientInfo": null',
+    '-"consumerOffset": 0',
+    '-"lastTimestamp": 0',
     '-"queueId": 1',
     "-}",
-    "-],",
+    "-]",
     '-"topic": "topic-a"',
 )
 _TRACK = (
-    "-},",
+    "-}",
     "-{",
-    '-"consumerGroup": "topic-a",',
+    '-"consumerGroup": "topic-a"',
     '-"exceptionDesc": "org.apache.rocketmq.client.exception.MQClientException: CODE: 17'
     " DESC: REMARK",
     '-"trackType": "UNKNOWN"',
@@ -167,7 +175,7 @@ CASES: list[RestCall] = [
     _like(
         exact=False,
         unlike="ours tells of two figures more",
-        differs=('+"getTransferedTps": N', '+"halfMessagesWaiting": "N",'),
+        differs=('+"getTransferedTps": N', '+"halfMessagesWaiting": "N"'),
     ).get("/cluster/list.query"),
     _like(more_is_fine=True, without=NOT_COMPARED_KEYS).get(
         "/cluster/brokerConfig.query", brokerAddr="$address"
@@ -182,7 +190,7 @@ CASES: list[RestCall] = [
     _same.get("/topic/stats.query", topic="missing"),
     _same.get("/topic/route.query", topic="$topic"),
     _same.get("/topic/route.query", topic="missing"),
-    _topic_as_group(unordered=True, differs=('-"topic-a",',)).get(
+    _topic_as_group(unordered=True, differs=('-"topic-a"',)).get(
         "/topic/queryTopicConsumerInfo.query", topic="$topic"
     ),
     _same.get("/topic/queryTopicConsumerInfo.query", topic="missing"),
@@ -222,8 +230,18 @@ CASES: list[RestCall] = [
     _same.get("/consumer/queryTopicByConsumer.query", consumerGroup="missing", address="$address"),
     _same.get("/consumer/consumerConnection.query", consumerGroup="$group", address="$address"),
     _same.get("/consumer/consumerConnection.query", consumerGroup="missing", address="$address"),
-    _figures.get("/consumer/consumerRunningInfo.query", consumerGroup="$group", clientId="$client"),
-    _figures.get("/consumer/consumerRunningInfo.query", consumerGroup="$group", clientId="other"),
+    _figures.get(
+        "/consumer/consumerRunningInfo.query",
+        consumerGroup="$group",
+        clientId="$client",
+        jstack="false",
+    ),
+    _figures.get(
+        "/consumer/consumerRunningInfo.query",
+        consumerGroup="$group",
+        clientId="other",
+        jstack="false",
+    ),
     _same.send("/consumer/createOrUpdate.do", _group("made-group")),
     _same.send("/consumer/createOrUpdate.do", _group("made-group", consumeMessageOrderly=True)),
     _same.get("/consumer/examineSubscriptionGroupConfig.query", consumerGroup="made-group"),
@@ -295,9 +313,9 @@ CASES: list[RestCall] = [
     _same.send("/dlqMessage/batchResendDlqMessage.do", [_dead("$unique_id")]),
     _same.send("/dlqMessage/batchResendDlqMessage.do", [_dead(_NO_ID)]),
     # its curves
-    _figures.get("/dashboard/broker.query"),
-    _figures.get("/dashboard/topic.query"),
-    _figures.get("/dashboard/topic.query", topicName="$topic"),
+    _figures.get("/dashboard/broker.query", date="$today"),
+    _figures.get("/dashboard/topic.query", date="$today"),
+    _figures.get("/dashboard/topic.query", date="$today", topicName="$topic"),
     _figures.get("/dashboard/topicCurrent.query"),
     # what changes the topics that the others ask about
     _same.send(

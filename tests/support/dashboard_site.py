@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -15,6 +17,8 @@ from tests.support.wait import wait_until
 DEAD = "dead-group"
 #: What clients tell of a message that one group reads and traces.
 TRACED = {"Pub", "SubBefore", "SubAfter"}
+
+_COMMA = re.compile(",$", re.MULTILINE)
 
 
 class DashboardSite(Site):
@@ -34,7 +38,7 @@ class DashboardSite(Site):
             )
             puller = ends.enter_context(java.puller(namesrv))
             puller.wait_drained(f"%DLQ%{DEAD}", MESSAGES)
-            self._values["dead"] = DEAD
+            self._values |= {"dead": DEAD, "today": time.strftime("%Y-%m-%d")}
             self._dashboard = ends.enter_context(java.dashboard(namesrv))
             wait_until(self._is_complete, "traces and offsets of all members", interval=0.5)
             yield self
@@ -54,12 +58,16 @@ class DashboardSite(Site):
         return left == {TOPIC: 0, f"%RETRY%{group}": 0}
 
     def _data(self, line: str) -> list[Json]:
-        data: list[Json] = json.loads(self.run(RestCall(line)))["data"]
+        data: list[Json] = self._told(RestCall(line))["data"]
         return data
 
     def run(self, case: Case) -> str:
-        """The body of the dashboard's answer, or what mqadmin prints."""
+        """The body of the dashboard's answer, without commas behind lines, of which the last of a
+        list has none; or what mqadmin prints."""
         if not isinstance(case, RestCall):
             return super().run(case)
-        answer = self._dashboard.answer(case.request, case.parameters(self._values))
-        return json.dumps(answer, indent=1, sort_keys=True)
+        text = json.dumps(self._told(case), indent=1, sort_keys=True)
+        return _COMMA.sub("", text)
+
+    def _told(self, call: RestCall) -> Json:
+        return self._dashboard.answer(call.request, call.parameters(self._values))

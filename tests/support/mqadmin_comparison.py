@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -59,6 +59,10 @@ _TOPIC_AS_GROUP = re.compile(rf"MessageTrack \[consumerGroup={TOPIC},.*?\)\]\n?"
 _TOPIC_AS_GROUP_ROW = re.compile(rf"\b{TOPIC}\s+{TOPIC}\b")
 
 
+#: Makes the site for a JVM with clients, a kind of server and a directory.
+MakeSite = Callable[[JavaClients, str, Path], Site]
+
+
 @attrs.frozen
 class Outcome:
     """How the answers to one call compare: the lines in which they differ, as a diff has them, and
@@ -72,7 +76,7 @@ class Outcome:
     def is_as_expected(self) -> bool:
         """Whether both answers are equal, or ours differs and is what its case says."""
         if self.case.differs:
-            return tuple(self.difference) == self.case.differs
+            return sorted(self.difference) == sorted(self.case.differs)
         if not self.case.unlike:
             return not self.difference
         return bool(self.difference) and self._is_as_said
@@ -90,7 +94,7 @@ class Outcome:
 
 
 def compare(
-    java: JavaClients, home: Path, cases: Sequence[Case] = CASES, site: type[Site] = Site
+    java: JavaClients, home: Path, cases: Sequence[Case] = CASES, site: MakeSite = Site
 ) -> Iterator[Outcome]:
     """Runs each call of the tools of `java` on sites of ours and of stock's servers, in files below
     `home`."""
@@ -98,6 +102,18 @@ def compare(
     answers = {kind: _answers(site(java, kind, home), chosen) for kind in (STOCK, OURS)}
     for case, stock, ours in zip(chosen, answers[STOCK], answers[OURS], strict=True):
         yield Outcome(case, difference(case, stock, ours), ours)
+
+
+def report(outcomes: Sequence[Outcome]) -> int:
+    """Prints where answers differ, why they may, and how many do; returns how many are not as their
+    cases say."""
+    for outcome in outcomes:
+        if outcome.difference:
+            print(f"{outcome}\n    why: {outcome.case.unlike or '?'}")
+    wrong = sum(not outcome.is_as_expected for outcome in outcomes)
+    equal = sum(not outcome.difference for outcome in outcomes)
+    print(f"{len(outcomes)} calls, {equal} equal, {wrong} not as their cases say")
+    return wrong
 
 
 def _answers(site: Site, cases: Sequence[Case]) -> list[str]:
