@@ -44,6 +44,10 @@ class NameServers:
         """Fires with the route of a topic; None where it has none."""
         return Deferred.fromCoroutine(self._route(topic))
 
+    def pass_over(self, address: str) -> None:
+        """Asks the one behind `address` first from now on."""
+        self._current = (self.addresses.index(address) + 1) % len(self.addresses)
+
     async def _ask(self, make: Callable[[], RemotingCommand]) -> tuple[str, RemotingCommand]:
         reasons = []
         for step in range(len(self.addresses)):

@@ -82,10 +82,7 @@ class KnownBrokers:
 
     async def _ask(self) -> None:
         try:
-            _, answer = await self._names.ask(
-                lambda: RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
-            )
-            info = decode_body(ClusterInfo, answer.body)
+            info = await self._cluster_info()
         except (ClientError, WireError) as error:
             # Those that are known stay in use: they may well be there.
             self.log.warn("the brokers of the cluster: {error}", error=error)
@@ -93,6 +90,19 @@ class KnownBrokers:
         # One that has just started knows of none.
         self.is_told = self.is_told or bool(info.broker_addr_table)
         self._brokers = {**self._kept(info.broker_addr_table), **info.broker_addr_table}
+
+    async def _cluster_info(self) -> ClusterInfo:
+        """Returns what a name server knows. One that knows no broker has just started, perhaps, and
+        the next ones are asked, for routes as well from then on."""
+        for _ in self._names.addresses:
+            address, answer = await self._names.ask(
+                lambda: RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+            )
+            info = decode_body(ClusterInfo, answer.body)
+            if info.broker_addr_table:
+                break
+            self._names.pass_over(address)
+        return info
 
     def _kept(self, found: Mapping[str, BrokerData]) -> dict[str, BrokerData]:
         """Returns the known brokers that stay in use where a name server has those of `found`."""

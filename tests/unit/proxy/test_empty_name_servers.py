@@ -10,12 +10,16 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from rocketmq_tw.client.errors import NoRouteError
+from rocketmq_tw.client.name_servers import NameServers
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
 from rocketmq_tw.proxy.cluster.topic_routes import TopicRoutes
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.name_server import NameServerInMemory
+from tests.support.network import MemoryNetwork
+from tests.support.wait import result_of
 
 #: Seconds within which brokers register again.
 REGISTRATION = 30
@@ -37,6 +41,9 @@ class Names:
         table = {"broker-a": self.broker} if self.knows else {}
         body = encode_body(ClusterInfo(broker_addr_table=table))
         return succeed((self.addresses[0], make().response(body=body)))
+
+    def pass_over(self, address: str) -> None:
+        """There is no other one."""
 
     def route(self, topic: str) -> Deferred[TopicRouteData | None]:
         if self.is_down:
@@ -77,6 +84,22 @@ def test_an_empty_name_server_takes_no_broker_away() -> None:
     world.names.knows = False
     world.pass_time(REGISTRATION + 10)
     assert list(world.brokers.names()) == ["broker-a"]
+
+
+def test_a_name_server_that_knows_brokers_is_asked_in_place_of_an_empty_one() -> None:
+    """A proxy that starts finds them, and the routes, though it asks the empty one first."""
+    clock, names = Clock(), NameServerInMemory(Clock())
+    names.register("10.0.0.2:10911", "broker-a", "T", 4)
+    network = MemoryNetwork(clock)
+    network.serve("10.0.0.1:9876", NameServerInMemory(clock).handlers)
+    network.serve("10.0.0.3:9876", names.handlers)
+    asking = NameServers(network.client(), "10.0.0.1:9876;10.0.0.3:9876")
+    brokers = KnownBrokers(clock, asking)
+    brokers.start()
+    clock.pump([0.1] * 10)
+    assert list(brokers.names()) == ["broker-a"]
+    assert result_of(clock, asking.route("T")) is not None
+    brokers.stop()
 
 
 def test_name_servers_that_were_down_for_long_take_nothing_away() -> None:
