@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
@@ -174,15 +174,17 @@ class Call:
 
     # IStreamHandler
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes) -> Iterator[None]:
         if self._scope.is_over:
             return
         try:
             for message in self._reader.feed(data):
                 self._received_message(message)
-            if not self._scope.is_over:
-                held = self._reader.buffered + len(self._message or b"")
-                self._stream.hold(_REQUEST, self._opened + held)
+                yield
+                if self._scope.is_over:
+                    return
+            held = self._reader.buffered + len(self._message or b"")
+            self._stream.hold(_REQUEST, self._opened + held)
         except GrpcError as error:
             self.finish(error)
         except MemoryRefused:

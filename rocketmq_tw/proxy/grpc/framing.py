@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from struct import Struct
 
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
@@ -38,27 +39,26 @@ class MessageReader:
         """Bytes held of a message that is not complete."""
         return len(self._held)
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Returns the messages that are complete; raises `GrpcError`."""
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yields the messages that are complete, each of them unpacked when it is asked for; raises
+        `GrpcError`."""
         held = self._held
         if held:
             held += data
             if len(held) < PREFIX_LENGTH or len(held) < PREFIX_LENGTH + self._length(held, 0):
-                return []
+                return
             data = bytes(held)
             held.clear()
-        messages = []
         start, end = 0, len(data)
         while end - start >= PREFIX_LENGTH:
             after = start + PREFIX_LENGTH + self._length(data, start)
             if after > end:
                 break
             message = data[start + PREFIX_LENGTH : after]
-            messages.append(self._decompressed(message) if data[start] else message)
+            yield self._decompressed(message) if data[start] else message
             start = after
         if start < end:
             held += data[start:]
-        return messages
 
     def _length(self, data: bytes | bytearray, start: int) -> int:
         flag, length = _PREFIX.unpack_from(data, start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -111,8 +112,9 @@ def _http_refusal(metadata: dict[str, Any]) -> HeaderList | None:
 class _Refused:
     """Takes what comes of a stream that was refused."""
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes) -> Iterator[None]:
         """The client had sent it before it heard of that."""
+        return iter(())
 
     def ended(self) -> None:
         """It is answered already."""

@@ -8,7 +8,7 @@ what it is sent.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from twisted.internet.interfaces import IPushProducer, ITCPTransport
@@ -19,7 +19,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.net.connection import ConnectionObserver
 from rocketmq_tw.net.haproxy import Forwarded, ends_of
-from rocketmq_tw.net.limits import SHARE, ServerResources
+from rocketmq_tw.net.limits import LONG_ROUND, SHARE, ServerResources
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import CLOSE_TIMEOUT
 from rocketmq_tw.proxy.http2.engine import Http2Engine
@@ -96,6 +96,8 @@ class Http2Connection(Protocol):
         #: and their bytes; nothing is read meanwhile.
         self._later: deque[Http2Frame] = deque()
         self._later_size = 0
+        #: What is left of the data that came last; it is carried out before the next frame.
+        self._steps: Iterator[None] | None = None
         self._waits = False
         #: The transport's buffer is full, since when.
         self.is_full = False
@@ -310,14 +312,18 @@ class Http2Connection(Protocol):
             )
 
     def _carry_out(self) -> None:
-        """Carries out the frames that came; a few of them where the reactor is late, and none while
-        the client does not take what it is sent: each may be answered."""
+        """Carries out the frames that came, as long as the connection's time lasts; a few of them
+        where the reactor is late, and none while the client does not take what it is sent: each may
+        be answered."""
         later = self._later
-        share = len(later)
-        if share > SHARE and self._turns.is_late():
-            share = SHARE
+        share, seconds = len(later), LONG_ROUND
+        if self._turns.is_late():
+            share, seconds = min(share, SHARE), LONG_ROUND / SHARE
+        until = self._clock.seconds() + seconds
         try:
-            while share and not self._closing and not self.is_full:
+            while not self._closing and not self.is_full:
+                if not self._go_through(until) or not share:
+                    break
                 share -= 1
                 frame = later.popleft()
                 self._later_size -= len(frame.data)
@@ -326,15 +332,29 @@ class Http2Connection(Protocol):
             self._end(error.code, str(error))
         if self._closing:
             self._drop_later()
-        elif later and not self.is_full:
+        elif (later or self._steps is not None) and not self.is_full:
             self._waits = True
             self.transport.pauseProducing()  # type: ignore[union-attr]
             self._turns.wait(self)
         self._count_frames()
 
+    def _go_through(self, until: float) -> bool:
+        """Carries out what data brought, one message of many after the other; returns whether all
+        of it is done before the clock shows `until`."""
+        steps, now = self._steps, self._clock.seconds
+        if steps is not None:
+            for _ in steps:
+                if self._closing or now() >= until:
+                    break
+            else:
+                self._steps = None
+            self.flush()
+        return now() < until
+
     def _drop_later(self) -> None:
         self._later.clear()
         self._later_size = 0
+        self._steps = None
 
     def _catch_up(self) -> None:
         """Goes on with what waited until the client takes more."""
@@ -405,11 +425,7 @@ class Http2Connection(Protocol):
         elif stream.unacknowledged >= _WINDOW_STEP:
             self.engine.increment_flow_control_window(stream.unacknowledged, stream_id)
             stream.unacknowledged = 0
-        if data and stream.handler is not None:
-            stream.handler.received(data)
-        # The handler may have ended the stream.
-        if ended and stream.handler is not None:
-            stream.handler.ended()
+        self._steps = _steps_of(stream, data, ended=ended)
 
     def request_ended(self, stream_id: int) -> None:
         stream = self._streams.get(stream_id)
@@ -433,7 +449,7 @@ class Http2Connection(Protocol):
             if stream is not None:
                 stream.go_on()
 
-    def settings_changed(self) -> None:
+    def all_windows_grew(self) -> None:
         self._waiting.update(self._blocked)
         self._blocked.clear()
         self._send_waiting()
@@ -488,3 +504,12 @@ class Http2Connection(Protocol):
         if not self._closing:
             self.log.warn("closing {address}: {reason}", address=self.address, reason=reason)
             self.lose_connection()
+
+
+def _steps_of(stream: Http2Stream, data: bytes, *, ended: bool) -> Iterator[None]:
+    """Hands data of a stream on to its handler, whose steps these are."""
+    if data and stream.handler is not None:
+        yield from stream.handler.received(data)
+    # The handler may have ended the stream.
+    if ended and stream.handler is not None:
+        stream.handler.ended()

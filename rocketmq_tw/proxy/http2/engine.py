@@ -67,8 +67,8 @@ class IEngineEvents(Protocol):
     def window_grew(self, stream_id: int) -> None:
         """The client takes more of a stream; of all together where it is 0."""
 
-    def settings_changed(self) -> None:
-        """The windows of all streams may be others."""
+    def all_windows_grew(self) -> None:
+        """The windows of all streams have grown."""
 
 
 class _Stream:
@@ -314,7 +314,8 @@ class Http2Engine:
                 if stream.outbound > _MOST_WINDOW:
                     raise _overflow("windows of streams are too large")
         self._send(FrameType.SETTINGS, ACK, 0)
-        self._events.settings_changed()
+        if grown > 0:
+            self._events.all_windows_grew()
 
     def _check_over(self, frame: Http2Frame) -> None:
         """Raises `Http2Error` where a frame's stream is none that was open before."""

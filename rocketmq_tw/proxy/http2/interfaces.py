@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 
 from zope.interface import Attribute, Interface
@@ -69,8 +69,9 @@ class IStream(Interface):
 class IStreamHandler(Interface):
     """Takes the request of one stream. Not called any more after `closed`."""
 
-    def received(data: bytes) -> None:
-        """Takes a part of the request's body."""
+    def received(data: bytes) -> Iterator[None]:
+        """Takes a part of the request's body, in steps: others may be served between two of
+        them, while nothing more comes of the stream."""
 
     def ended() -> None:
         """The client has sent all."""

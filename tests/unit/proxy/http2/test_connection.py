@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from google.protobuf.wrappers_pb2 import BytesValue
@@ -25,12 +26,14 @@ from hyperframe.frame import (
 )
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.net.limits import LONG_ROUND
 from rocketmq_tw.proxy.grpc.interfaces import BothStreams, GrpcStatus, ICall, ServerStream, Unary
 from rocketmq_tw.proxy.grpc.server import GrpcConfig
 from rocketmq_tw.proxy.http2.frames import PREFACE
 from rocketmq_tw.proxy.http2.limits import Http2Limits
 from tests.support.http2 import GrpcInMemory, Http2Client, framed
 from tests.support.memory_server import RawClient
+from tests.unit.net.test_request_turns import Rounds
 
 ECHO, LATER, MUCH, CHAT = "/t/Echo", "/t/Later", "/t/Much", "/t/Chat"
 MIB = 1024 * 1024
@@ -249,6 +252,117 @@ def test_a_connection_with_many_frames_takes_turns(
     server.settle(200)
     assert {each.status for each in responses} == {0}
     assert server.used == 0
+
+
+def chat_in_one_frame(server: GrpcInMemory, *messages: bytes) -> Any:
+    """A client, and the answers of a CHAT whose messages the server reads in one piece."""
+    client = server.connect()
+    chat, response = client.open(CHAT)
+    server.settle()
+    client.corked = True
+    client.send(chat, b"".join(messages))
+    server.receive(client.h2.data_to_send())
+    client.corked = False
+    return response
+
+
+def test_messages_of_one_frame_take_turns(service: Service) -> None:
+    rounds = Rounds()
+    heard: list[int] = []
+
+    def slow(call: ICall) -> Callable[[BytesValue], None]:
+        def hear(message: BytesValue) -> None:
+            rounds.rightNow += 0.012
+            heard.append(int(message.value))
+
+        return hear
+
+    service.methods[CHAT] = BothStreams(BytesValue, slow)
+    server = GrpcInMemory(service.methods, clock=rounds)
+    other = server.connect()
+    chat_in_one_frame(server, *[framed(value(b"%d" % number)) for number in range(186)])
+    assert len(heard) == 2
+    response = other.call(ECHO, value(b"hello"))
+    took = [rounds.round() for _ in range(8)]
+    assert max(took) <= 2 * LONG_ROUND and response.status == 0
+    assert len(heard) < 40
+    while rounds.calls and len(heard) < 186:
+        assert rounds.round() <= 2 * LONG_ROUND
+    assert heard == list(range(186))
+    assert server.used < MIB
+
+
+def test_frames_that_take_long_take_turns(service: Service) -> None:
+    rounds = Rounds()
+
+    def slow(request: BytesValue, call: ICall) -> BytesValue:
+        rounds.rightNow += 0.05
+        return request
+
+    service.methods[ECHO] = Unary(BytesValue, slow)
+    server = GrpcInMemory(service.methods, clock=rounds)
+    client = server.connect()
+    client.corked = True
+    responses = [client.call(ECHO, value(b"%d" % number)) for number in range(100)]
+    server.receive(client.h2.data_to_send())
+    client.corked = False
+    assert rounds.rightNow < 0.1
+    for _ in range(300):
+        assert rounds.round() < 0.1
+    assert {each.status for each in responses} == {0}
+
+
+def test_a_call_that_is_over_hears_nothing_more_of_a_frame(service: Service) -> None:
+    heard: list[bytes] = []
+
+    def once(call: ICall) -> Callable[[BytesValue], None]:
+        def hear(message: BytesValue) -> None:
+            heard.append(message.value)
+            call.finish()
+
+        return hear
+
+    service.methods[CHAT] = BothStreams(BytesValue, once)
+    server = served(service)
+    # What stands behind is not even looked at.
+    response = chat_in_one_frame(server, framed(value(b"a")), framed(value(b"b")), b"\xff" * 5)
+    server.settle()
+    assert heard == [b"a"] and response.status == 0
+
+
+def test_a_connection_that_is_lost_drops_what_is_left_of_a_frame(service: Service) -> None:
+    rounds = Rounds()
+    heard: list[bytes] = []
+
+    def slow(call: ICall) -> Callable[[BytesValue], None]:
+        def hear(message: BytesValue) -> None:
+            rounds.rightNow += 0.05
+            heard.append(message.value)
+
+        return hear
+
+    service.methods[CHAT] = BothStreams(BytesValue, slow)
+    server = GrpcInMemory(service.methods, clock=rounds)
+    chat_in_one_frame(server, *[framed(value(b"x"))] * 10)
+    server.network.ends("10.0.0.9")[-1].abortConnection()
+    server.settle()
+    assert len(heard) < 5 and server.used == 0
+
+
+def test_settings_that_open_no_window_wake_no_stream(service: Service) -> None:
+    server = served(service)
+    client = server.connect()
+    client.takes = False
+    client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    client.flush()
+    server.settle()
+    client.call(ECHO, value(b"hello"))
+    server.settle()
+    (stream,) = server.made[0]._streams.values()
+    woken: list[None] = []
+    server.made[0]._blocked[1] = cast(Any, SimpleNamespace(go_on=lambda: woken.append(None)))
+    server.receive(SettingsFrame(0, {SettingCodes.INITIAL_WINDOW_SIZE: 0}).serialize())
+    assert woken == [] and stream.queued
 
 
 # Slow readers
