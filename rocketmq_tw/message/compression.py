@@ -21,7 +21,9 @@ DEFAULT_BODY_LIMIT = 40 * 1024 * 1024
 #: What a gzip body begins with whose header is the ten bytes that it must have.
 _PLAIN_GZIP = b"\x1f\x8b\x08\x00"
 _GZIP_HEADER = 10
-#: Bytes that are unpacked at once where they are only looked at.
+#: Members of a gzip body: tools that pack blocks by themselves make one for each 64 KiB.
+MOST_MEMBERS = 256
+#: Bytes that are read or unpacked at once.
 _STEP = 256 * 1024
 #: Has zlib read the frame of gzip.
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -103,21 +105,29 @@ def gzip_to_zlib(body: bytes, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
         renamed = _with_zlib_frame(body, limit)
         if renamed is not None:
             return renamed
-    unpacked = bytearray()
-    packed = body
     try:
-        while packed:
-            # One member after the other.
-            decoder = zlib.decompressobj(_GZIP_WINDOW)
-            unpacked += decoder.decompress(packed, limit + 1 - len(unpacked))
-            if len(unpacked) > limit:
-                raise ValueError(f"a gzip body that unpacks to more than {limit} bytes")
-            if not decoder.eof:
-                raise ValueError(f"a gzip body that is cut off after {len(body)} bytes")
-            packed = decoder.unused_data
+        return zlib.compress(_unpack_members(body, limit), 5)
     except zlib.error as error:
         raise ValueError(f"a gzip body that cannot be read: {error}") from error
-    return zlib.compress(unpacked, 5)
+
+
+def _unpack_members(body: bytes, limit: int) -> bytearray:
+    """Returns what the members of a gzip body hold, one behind the other."""
+    unpacked, packed, start = bytearray(), memoryview(body), 0
+    for _ in range(MOST_MEMBERS):
+        decoder = zlib.decompressobj(_GZIP_WINDOW)
+        while not decoder.eof:
+            # No more at once: what stands behind a member is copied.
+            part = packed[start : start + _STEP]
+            if not part:
+                raise ValueError(f"a gzip body that is cut off after {len(body)} bytes")
+            unpacked += decoder.decompress(part, limit + 1 - len(unpacked))
+            if len(unpacked) > limit:
+                raise ValueError(f"a gzip body that unpacks to more than {limit} bytes")
+            start += len(part) - len(decoder.unused_data)
+        if start == len(body):
+            return unpacked
+    raise ValueError(f"a gzip body of more than {MOST_MEMBERS} members: pack it as a whole")
 
 
 def _with_zlib_frame(body: bytes, limit: int) -> bytes | None:

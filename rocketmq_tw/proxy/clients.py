@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rocketmq_tw.net.networks import is_same_host
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
@@ -75,7 +76,7 @@ class ProxyClient:
     def is_from_host_of(self, call: ICall) -> bool:
         """Returns whether a call comes from the host that the client told its settings from. The
         port differs where a load balancer makes connections of its own."""
-        return call.address.rpartition(":")[0] == self.address.rpartition(":")[0]
+        return is_same_host(call.address, self.address)
 
     def tell(self, command: pb.TelemetryCommand) -> bool:
         """Sends a command over the client's stream; returns False where it has none."""

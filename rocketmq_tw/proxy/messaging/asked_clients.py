@@ -88,7 +88,7 @@ class AskedClients:
             stored = decode_record(request.body)
 
             async def verify(nonce: str) -> TelemetryCommand:
-                message = message_of(await self._unpacking.unpacked(stored, client.client_id))
+                message = message_of(await self._unpacking.unpacked(stored, client.address))
                 return TelemetryCommand(
                     verify_message_command=VerifyMessageCommand(nonce=nonce, message=message)
                 )

@@ -96,7 +96,7 @@ class OrphanQuestions:
                 await when_ready(client.stream)
             if not client.has_stream:
                 raise _no_stream(client)
-            shown = await self._unpacking.unpacked(half, client.client_id)
+            shown = await self._unpacking.unpacked(half, client.address)
             _tell(client, shown, properties, told_id)
 
         self._waiting[client] += 1

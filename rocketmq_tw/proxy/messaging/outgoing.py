@@ -21,6 +21,7 @@ from rocketmq_tw.message.compression import (
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE, message_type
 from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.grpc.interfaces import LARGEST_UNPACKED, RequestLimits
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_topic
 from rocketmq_tw.proxy.messaging.messages import milliseconds, properties_of
@@ -63,7 +64,7 @@ class Outgoing(NamedTuple):
 
 
 class OutgoingMessages:
-    """Checks and prepares messages. Packed bodies are read in a thread, one at a time, clients by
+    """Checks and prepares messages. Packed bodies are read in a thread, one at a time, hosts by
     turns: they may unpack to much."""
 
     def __init__(self, config: ProxyConfig, now_ms: Callable[[], int], in_thread: InThread) -> None:
@@ -196,7 +197,7 @@ class OutgoingMessages:
             )
         try:
             read: Deferred[bytes] = self._unpacking.run(
-                client, lambda: self._in_thread(lambda: _read(body))
+                host_of(client), lambda: self._in_thread(lambda: _read(body))
             )
             return await read
         except ValueError as error:

@@ -13,13 +13,14 @@ from rocketmq_tw.message.compression import (
     decompress,
 )
 from rocketmq_tw.message.model import COMPRESSED, StoredMessage
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.messaging.messages import MOST_UNPACKED, READ_BY_CLIENTS
 from rocketmq_tw.runtime.fairness import SerialTurns
 from rocketmq_tw.runtime.threads import InThread
 
 
 class Unpacking:
-    """Unpacks bodies, large ones in a thread, one at a time, clients by turns: 1 KB may unpack to
+    """Unpacks bodies, large ones in a thread, one at a time, hosts by turns: 1 KB may unpack to
     40 MiB."""
 
     def __init__(self, config: ProxyConfig, in_thread: InThread) -> None:
@@ -29,8 +30,8 @@ class Unpacking:
         most = 2 * config.max_message_size or DEFAULT_BODY_LIMIT
         self._most = max(min(most, DEFAULT_BODY_LIMIT), MOST_UNPACKED)
 
-    async def unpacked(self, stored: StoredMessage, client: str) -> StoredMessage:
-        """Returns a message with its body unpacked, where it is `client`'s turn; as it is where
+    async def unpacked(self, stored: StoredMessage, address: str) -> StoredMessage:
+        """Returns a message with its body unpacked for a client at `address`; as it is where
         clients read it so, and where it is damaged or unpacks to more than twice
         `maxMessageSize`."""
         body = stored.body
@@ -42,7 +43,8 @@ class Unpacking:
                 content = decompress(body, kind, MOST_UNPACKED)
             except BodyTooLarge:
                 large: Deferred[bytes] = self._turns.run(
-                    client, lambda: self._in_thread(lambda: decompress(body, kind, self._most))
+                    host_of(address),
+                    lambda: self._in_thread(lambda: decompress(body, kind, self._most)),
                 )
                 content = await large
         except ValueError:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.message.compression import (
+    MOST_MEMBERS,
     CompressionType,
     compress,
     compression_flag,
@@ -76,6 +77,16 @@ def test_gzip_becomes_zlib(body: bytes) -> None:
         assert found == gzip.decompress(packed)
     # One that needs no packing is not packed again.
     assert len(gzip_to_zlib(gzip.compress(body, 9))) == len(gzip.compress(body, 9)) - 12
+
+
+def test_gzip_of_many_members() -> None:
+    """Nobody packs a body so, and a decoder for each 20 bytes takes the thread for seconds."""
+    block = random.Random(1).randbytes(64 * 1024)
+    packed = gzip.compress(block) * MOST_MEMBERS
+    assert zlib.decompress(gzip_to_zlib(packed)) == block * MOST_MEMBERS
+    for too_many in (packed + gzip.compress(b""), gzip.compress(b"") * 200_000):
+        with pytest.raises(ValueError, match="more than 256 members"):
+            gzip_to_zlib(too_many)
 
 
 @pytest.mark.parametrize("body", BODIES, ids=len)

@@ -472,7 +472,7 @@ def test_a_gzip_body_is_stored_as_all_consumers_read_it() -> None:
         assert decompress(stored_body, CompressionType.ZLIB) == body
 
 
-def test_packed_bodies_of_one_client_do_not_hold_up_those_of_others() -> None:
+def test_packed_bodies_of_one_host_do_not_hold_up_those_of_others() -> None:
     unpacked: list[tuple[Callable[[], Any], Deferred[Any]]] = []
 
     def in_thread(job: Callable[[], Any]) -> Deferred[Any]:
@@ -490,7 +490,7 @@ def test_packed_bodies_of_one_client_do_not_hold_up_those_of_others() -> None:
         answer.addCallback(lambda _: ended.append(body))
 
     for number in range(3):
-        send("10.0.0.1:1", b"greedy %d" % number)
+        send(f"10.0.0.1:{number + 1}", b"greedy %d" % number)
     send("10.0.0.2:1", b"other")
     while len(ended) < 4:
         job, done = unpacked[-1]

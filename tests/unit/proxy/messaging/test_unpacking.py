@@ -58,11 +58,11 @@ def test_a_small_body_is_unpacked_at_once(kind: CompressionType) -> None:
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_large_bodies_are_unpacked_in_a_thread_clients_by_turns(kind: CompressionType) -> None:
+def test_large_bodies_are_unpacked_in_a_thread_hosts_by_turns(kind: CompressionType) -> None:
     threads = Threads()
     unpacking = Unpacking(ProxyConfig(), threads)
     ended = []
-    for client, size in (("a", 2), ("a", 3), ("a", 4), ("b", 5)):
+    for client, size in (("a:1", 2), ("a:2", 3), ("a:3", 4), ("b:1", 5)):
         stored = packed(bytes(size * MIB), kind)
         begin(unpacking, stored, client).addCallback(lambda found: ended.append(found.body))
     for number in range(1, 5):
