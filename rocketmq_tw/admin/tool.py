@@ -111,11 +111,14 @@ def run_reactor(name_servers: str, work: Work[T], tls: TlsConfig | None) -> T:
 
     outcome: list[Any] = []
     was_stopped = False
+    working: Deferred[Any]
 
     def stopped() -> None:
         nonlocal was_stopped
-        # What is under way fails then, as its connections end.
         was_stopped = not outcome
+        if was_stopped:
+            # Before its connections end, which it would tell as failures.
+            working.cancel()
 
     async def connected(reactor: Any) -> T:
         remoting = RemotingClient(reactor, tls=tls)
@@ -125,8 +128,10 @@ def run_reactor(name_servers: str, work: Work[T], tls: TlsConfig | None) -> T:
             await remoting.close()
 
     def main(reactor: Any) -> Deferred[Any]:
+        nonlocal working
         reactor.addSystemEventTrigger("before", "shutdown", stopped)
-        return Deferred.fromCoroutine(connected(reactor)).addBoth(outcome.append)
+        working = Deferred.fromCoroutine(connected(reactor))
+        return working.addBoth(outcome.append)
 
     # The status that it exits with knows nothing of the outcome.
     with suppress(SystemExit):

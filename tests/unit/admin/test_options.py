@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -239,25 +240,42 @@ def test_bytes_that_are_no_text_are_refused(world, arguments: list[str]) -> None
     assert r"b'\xff' is no UTF-8" in outcome.err
 
 
-def test_ctrl_c_ends_with_a_status_of_its_own() -> None:
-    call = ["topicList", "-n", "127.0.0.1:1", "--watch", "1"]
+def interruptible(*arguments: str) -> subprocess.Popen[str]:
+    """rmqadmin with `--watch`, which Ctrl-C ends."""
+    call = [*arguments, "--watch", "1"]
     # A background job of a shell ignores SIGINT, and so would what it starts.
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
         f" from rocketmq_tw.admin.main import main; main({call!r})"
     )
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
-    with subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": path},
         stderr=subprocess.PIPE,
         text=True,
-    ) as process:
+    )
+
+
+def test_ctrl_c_ends_with_a_status_of_its_own() -> None:
+    with interruptible("topicList", "-n", "127.0.0.1:1") as process:
         assert process.stderr is not None
         assert "no name server answers" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT) == 130
         assert "nothing is changed" not in process.stderr.read()
+
+
+def test_ctrl_c_is_no_failure_of_what_is_waited_for() -> None:
+    silent = socket.create_server(("127.0.0.1", 0))
+    silent.settimeout(LIMIT)
+    address = f"127.0.0.1:{silent.getsockname()[1]}"
+    with silent, interruptible("topicList", "-n", address) as process, silent.accept()[0] as asked:
+        assert asked.recv(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
 
 
 def test_output_that_cannot_be_written_is_told() -> None:
