@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from twisted.logger import globalLogBeginner
+
 from rocketmq_tw.broker.broker import Broker
 from tests.support.sim.broker_hours import BrokerHours
 from tests.support.sim.controller_hours import ControllerHours
@@ -33,6 +35,8 @@ def main() -> None:
     parser.add_argument("--hours", type=int, default=100)
     parser.add_argument("--only", nargs="+", default=list(WORLDS), choices=list(WORLDS))
     options = parser.parse_args()
+    # Twisted keeps events, with what logged them, until logging begins.
+    globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
     found = False
     for name in options.only:
         began = time.process_time()
