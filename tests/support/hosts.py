@@ -31,7 +31,7 @@ def can_enter_own_network() -> bool:
     tools = ("unshare", "nsenter", "ip")
     if not all(map(shutil.which, tools)):
         return False
-    tried = subprocess.run([*_unshare(), "true"], capture_output=True, check=False)
+    tried = subprocess.run(in_own_network(["true"]), capture_output=True, check=False)
     return tried.returncode == 0
 
 
@@ -43,13 +43,17 @@ def enter_own_network(module: str, arguments: Sequence[str]) -> None:
         os.mkdir(_NAMED)
         _command("ip", "link", "set", "lo", "up")
         return
-    own = [*_unshare(), sys.executable, "-m", module, *arguments]
+    own = in_own_network([sys.executable, "-m", module, *arguments])
     os.execvpe(own[0], own, os.environ | {_INSIDE: "1"})
 
 
-def _unshare() -> list[str]:
-    names = ("user", "map-root-user", "net", "mount", "pid", "fork", "kill-child", "mount-proc")
-    return ["unshare", *(f"--{name}" for name in names)]
+def in_own_network(command: Sequence[str], *, alone: bool = True) -> list[str]:
+    """The command with mounts, processes and, where it is `alone`, a network of its own; all that
+    it starts ends with it."""
+    names = ["user", "map-root-user", "mount", "pid", "fork", "kill-child", "mount-proc"]
+    if alone:
+        names.append("net")
+    return ["unshare", *(f"--{name}" for name in names), *command]
 
 
 class Host:

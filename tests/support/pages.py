@@ -12,7 +12,8 @@ from tests.support.jars import PROJECT
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
 _LOOP = re.compile(r"for (\w+) in (\S+); do (.*?) & done$")
-_INLINE = re.compile(r"`((?:rmqadmin|rmqspark|twistd|make|python -m) [^`]*)`")
+_ITEM = re.compile(r" *(?:[-*]|\d+\.) +")
+_INLINE = re.compile(r"`((?:\.venv/bin/)?(?:rmqadmin|rmqspark|twistd|make|python -m) [^`]*)`")
 
 
 class Block(NamedTuple):
@@ -25,12 +26,14 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in their order; indented ones that belong to a list's text are none."""
+    """The blocks of a page, in their order, with those that stand below an item of a list."""
     found: list[Block] = []
     fence: str | None = None
     taken: list[str] = []
     lines = page.read_text().splitlines()
-    in_list = False
+    #: Where the text of the list's item begins, 0 outside of lists.
+    column = 0
+    blank = True
     for number, line in enumerate([*lines, ""], 1):
         if fence is not None:
             if line.startswith("```"):
@@ -39,8 +42,8 @@ def blocks(page: Path) -> list[Block]:
                 fence, taken = None, []
             else:
                 taken.append(line)
-        elif line.startswith("    ") and not in_list:
-            taken.append(line[4:])
+        elif line.startswith(" " * (column + 4)) and (taken or blank or not column):
+            taken.append(line[column + 4 :])
         else:
             if taken:
                 start = number - len(taken)
@@ -48,20 +51,38 @@ def blocks(page: Path) -> list[Block]:
                 taken = []
             if line.startswith("```"):
                 fence = line[3:].strip()
-            if line.strip():
-                listed = re.match(r"(-|\d+\.) ", line) is not None
-                in_list = listed or (in_list and line.startswith(" "))
+            if item := _ITEM.match(line):
+                column = item.end()
+            elif line.strip() and not line.startswith(" "):
+                column = 0
+        blank = not line.strip()
     return found
 
 
-def commands(block: Block) -> Iterator[str]:
-    """The commands of a block of a shell, one a line, without what starts them in the background;
-    what they print in examples is left out."""
+def block(page: str, start: str) -> Block:
+    """The block of a page of docs, or of README, that begins with this text; raises `LookupError`
+    unless there is one."""
+    path = PROJECT / page if page == "README.md" else PROJECT / "docs" / page
+    found = [each for each in blocks(path) if each.text.startswith(start)]
+    if len(found) != 1:
+        raise LookupError(f"{page} has {len(found)} blocks that begin with {start!r}")
+    return found[0]
+
+
+def typed(block: Block) -> list[str]:
+    """The lines of a block of a shell as they are typed; what they print in examples is left
+    out."""
     text = block.text.replace("\\\n", " ")
     lines = text.splitlines()
     if any(line.startswith("$ ") for line in lines):
         lines = [line[2:] for line in lines if line.startswith("$ ")]
-    for line in lines:
+    return [line for line in lines if line]
+
+
+def commands(block: Block) -> Iterator[str]:
+    """The commands of a block of a shell, one a line, without comments and what starts them in the
+    background."""
+    for line in typed(block):
         if loop := _LOOP.match(line):
             for path in sorted(PROJECT.glob(loop[2])):
                 yield loop[3].replace(f"${loop[1]}", str(path.relative_to(PROJECT)))
