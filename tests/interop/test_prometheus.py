@@ -1,19 +1,28 @@
-"""What stock's broker tells Prometheus comes from ours too, under the same names and labels
-(docs/monitoring.md)."""
+"""What stock's broker tells Prometheus comes from ours too, under the same names and labels; and
+Prometheus itself, as docs/monitoring.md starts it, has the dashboard's values from it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+import shlex
+import shutil
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.cluster import OURS, make_broker, make_name_server
+from tests.support.jars import PROJECT
 from tests.support.java_client import JavaClients
 from tests.support.mqadmin_cases import NEW
+from tests.support.pages import block, typed
 from tests.support.ports import ReservedPort
+from tests.support.terminal import INTERRUPTED, Terminal
 from tests.support.wait import PeerFailed, wait_until
 
 TOPIC, GROUP = "Orders", "billing"
@@ -99,3 +108,107 @@ def test_a_broker_tells_prometheus_what_stocks_does(
     wanted = {figure for figure in stock if not figure[0].startswith(_LEFT_OUT)}
     assert len(wanted) > 30
     assert told_under_load(java, OURS, tmp_path / "ours", wanted) >= wanted
+
+
+#: Sends and consumes until it is ended.
+APPLICATION = """
+from twisted.internet.task import deferLater, react
+
+from rocketmq_tw.client.message import Message
+from rocketmq_tw.client.producer import Producer
+from rocketmq_tw.client.push import PushConsumer
+
+
+async def main(reactor):
+    consumer = PushConsumer(reactor, ["127.0.0.1:9876"], "billing", lambda message: None)
+    consumer.subscribe("Orders", "*")
+    await consumer.start()
+    producer = Producer(reactor, ["127.0.0.1:9876"], "shop")
+    await producer.start()
+    while True:
+        await producer.send(Message("Orders", b"hello"))
+        await deferLater(reactor, 0.2)
+
+
+react(main)
+"""
+#: Of the dashboard, what has a value only where topics have transactions.
+OF_TRANSACTIONS = {"Half messages"}
+
+
+class Prometheus:
+    """Asks the one that docs/monitoring.md starts at a terminal."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def ask(self, what: str, **parameters: str) -> Any:
+        url = f"http://127.0.0.1:9090/api/v1/{what}?{urlencode(parameters)}"
+        program = f"from urllib.request import urlopen; print(urlopen({url!r}).read().decode())"
+        return json.loads(self._terminal.type(shlex.join(["python", "-c", program])))["data"]
+
+    def health(self) -> list[str]:
+        return [target["health"] for target in self.ask("targets")["activeTargets"]]
+
+    def rules(self) -> list[str]:
+        """How each rule is doing."""
+        return [rule["health"] for group in self.ask("rules")["groups"] for rule in group["rules"]]
+
+    def alerts(self) -> set[tuple[str, str]]:
+        """The alerts that wait or fire, and which of both."""
+        return {
+            (each["labels"]["alertname"], each["state"]) for each in self.ask("alerts")["alerts"]
+        }
+
+    def values(self, expression: str) -> list[float]:
+        found = self.ask("query", query=expression)["result"]
+        return [float(each["value"][1]) for each in found]
+
+
+def panels() -> Iterator[tuple[str, str]]:
+    """The title and each question of the dashboard's panels."""
+    board = json.loads((PROJECT / "etc" / "grafana" / "rocketmq.json").read_text())
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"]
+
+
+@pytest.mark.more
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("promtool", "prometheus"))),
+    reason="no promtool or no prometheus here: Debian's package prometheus has both",
+)
+def test_the_page_with_prometheus(tmp_path: Path) -> None:
+    keys = block("monitoring.md", "metricsExporterType").text
+    check, start = typed(block("monitoring.md", "promtool"))
+    with Terminal(tmp_path / "home") as terminal:
+        (terminal.checkout / "broker.properties").write_text(keys)
+        terminal.begin("twistd -n --pidfile= rmq-namesrv")
+        broker = terminal.begin(
+            "twistd -n --pidfile= rmq-broker -c broker.properties -n 127.0.0.1:9876"
+        )
+        terminal.type_until("rmqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t Orders")
+        terminal.begin(shlex.join(["python", "-c", APPLICATION]))
+        assert "SUCCESS: 5 rules found" in terminal.type(check)
+        terminal.begin(start)
+        prometheus = Prometheus(terminal)
+        wait_until(lambda: prometheus.health() == ["up"], "the broker to be up", interval=1)
+
+        def shown() -> dict[str, list[float]]:
+            found = {each: prometheus.values(each[1]) for each in panels()}
+            empty = {title for (title, _), values in found.items() if not values}
+            if not empty <= OF_TRANSACTIONS:
+                raise PeerFailed(f"no values of {empty}")
+            return {f"{title}: {question}": values for (title, question), values in found.items()}
+
+        for question, values in wait_until(shown, "the panels' values", interval=3).items():
+            print(question, values)
+        # Rules are asked once a minute.
+        wait_until(lambda: prometheus.rules() == ["ok"] * 5, "all rules to be asked", interval=3)
+        assert prometheus.alerts() == set()
+        terminal.interrupt(broker, status=INTERRUPTED)
+        wait_until(
+            lambda: prometheus.alerts() == {("RocketMQServerGone", "firing")},
+            "the alert of a server that is gone",
+            interval=5,
+        )
