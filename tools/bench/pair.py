@@ -103,6 +103,8 @@ class Side:
 
     def close(self) -> None:
         self._broker.stop()
+        # Its threads would keep the process.
+        self._reactor.fireSystemEvent("shutdown")
 
 
 class Producer:
