@@ -193,6 +193,30 @@ def test_controllers_that_were_started_anew(terminal: Terminal) -> None:
 
 
 @pytest.mark.more
+def test_the_containers_of_compose(terminal: Terminal) -> None:
+    """The lines are typed as they stand, before a program that is no Docker (`compose.py`)."""
+    if not terminal.has_namespaces:
+        pytest.skip("this machine lets nobody have hosts of his own")
+    terminal.own("/etc", copied=True)
+    terminal.own("/var/lib")
+    terminal.type('docker() { python -m tests.support.compose "$@"; }')
+    up, show, elect = typed(block("operating.md", "docker compose"))
+    terminal.begin(up)
+
+    def master() -> int:
+        (group,) = json.loads(terminal.type(f"{show} --output json"))["brokerSets"]
+        members = {each["address"]: each["brokerId"] for each in group["replicas"]}
+        if len(members) < 2 or not group["masterAddress"]:
+            raise PeerFailed(f"in sync: {members}")
+        return int(members[group["masterAddress"]])
+
+    assert wait_until(master, "both brokers to be in sync", interval=1) == 1
+    terminal.type(elect)
+    wait_until(lambda: master() == 2, "the other one to lead", interval=1)
+    assert {"broker-a 0 10911", "broker-b 0 10911"} <= registered_in(terminal.said)
+
+
+@pytest.mark.more
 @pytest.mark.skipif(shutil.which("systemctl") is None, reason="no systemctl here")
 def test_the_units_of_systemd(tmp_path: Path) -> None:
     """They are installed and enabled as the page says; what systemd would start is started here,
