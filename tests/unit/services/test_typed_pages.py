@@ -1,7 +1,6 @@
 """Every command of README and docs can be typed: programs, options, files and targets are there.
 
-What the commands do is shown by `tests/interop/test_newcomer.py`, and for whole procedures by the
-tests that follow their page."""
+What they do is shown by the tests that `test_pages_are_run.py` names."""
 
 from __future__ import annotations
 
