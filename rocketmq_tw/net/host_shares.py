@@ -11,6 +11,8 @@ class HostShares:
 
     def __init__(self, hosts: Iterable[str] = ()) -> None:
         self._shares = Counter(hosts)
+        #: What all hosts have together.
+        self.total = self._shares.total()
 
     def of(self, host: str) -> int:
         """Returns how much a host has."""
@@ -19,12 +21,21 @@ class HostShares:
     def add(self, host: str, amount: int = 1) -> None:
         """Counts so much more of a host."""
         self._shares[host] += amount
+        self.total += amount
 
     def remove(self, host: str, amount: int = 1) -> None:
         """Counts so much less of a host, which has it."""
         self._shares[host] -= amount
+        self.total -= amount
         if not self._shares[host]:
             del self._shares[host]
+
+    def has_room(self, host: str, amount: int, limit: int) -> bool:
+        """Returns whether a host may have so much more where all together have `limit`: whatever it
+        has up to there, and of half as much again no more than it leaves to others, so that there
+        always is something for those that have nothing."""
+        after = self.total + amount
+        return after <= limit or self.of(host) + amount <= limit * 3 // 2 - after
 
     def largest(self) -> str | None:
         """Returns the host that has most; None where none has anything."""

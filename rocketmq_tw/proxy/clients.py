@@ -12,14 +12,16 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rocketmq_tw.net.networks import is_same_host
+from rocketmq_tw.net.host_shares import HostShares
+from rocketmq_tw.net.networks import host_of, is_same_host
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.command import RemotingCommand
 
-#: Clients of one proxy, whose settings stay in memory.
+#: Clients of one proxy, whose settings stay in memory. Of these and of the bytes below, hosts that
+#: have little may have some of half as much again.
 MAX_CLIENTS = 50_000
 #: Bytes that the settings of one client may take, and those of all.
 MAX_SETTINGS_BYTES = 256 * 1024
@@ -131,7 +133,9 @@ class ProxyClients:
         self._hand_on = hand_on
         self._silence = silence
         self._clients: dict[str, ProxyClient] = {}
-        self._settings_bytes = 0
+        #: The clients, and the bytes of their settings.
+        self._hosts = HostShares()
+        self._bytes = HostShares()
         #: Told of each client that has told its settings.
         self.settled: Listeners[ProxyClient] = Listeners("a client told its settings")
         #: Told of each client that is gone.
@@ -164,15 +168,17 @@ class ProxyClients:
                 f"a client {client_id} is connected from another host: give each an id of its own",
             )
         size = settings_size(settings)
-        former = 0 if client is None else client.settings_size
-        self._check_room(client is None, size - former)
+        self._check_room(client, call, size)
         if client is None:
             language = call.metadata.get("x-mq-language", "")
             client = ProxyClient(client_id, call.address, language, self._hand_on)
-            self._clients[client_id] = client
-        self._settings_bytes += size - former
+        else:
+            self._discard(client)
+        self._clients[client_id] = client
         client.address = call.address
         client.settings, client.settings_size = settings, size
+        self._hosts.add(host_of(client.address))
+        self._bytes.add(host_of(client.address), size)
         client.group, client.topics = group, topics
         client.heard_at = self._seconds()
         self._take_stream(client, call)
@@ -185,10 +191,10 @@ class ProxyClients:
 
     def remove(self, client_id: str) -> ProxyClient | None:
         """Forgets a client, which is gone; returns it."""
-        client = self._clients.pop(client_id, None)
+        client = self._clients.get(client_id)
         if client is None:
             return None
-        self._settings_bytes -= client.settings_size
+        self._discard(client)
         self.gone.tell(client)
         return client
 
@@ -207,13 +213,23 @@ class ProxyClients:
             if number % _STEP == 0:
                 yield
 
-    def _check_room(self, is_new: bool, grown: int) -> None:
-        if is_new and len(self._clients) >= MAX_CLIENTS:
+    def _check_room(self, client: ProxyClient | None, call: ICall, size: int) -> None:
+        """Raises `GrpcError` where there is no room for a client with settings of `size` bytes.
+        Once all is taken, hosts that have little may go on."""
+        host = host_of(call.address)
+        if client is None and not self._hosts.has_room(host, 1, MAX_CLIENTS):
             reason = f"this proxy has {MAX_CLIENTS} clients: use another one"
             raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, reason)
-        if grown > 0 and self._settings_bytes + grown > MAX_ALL_SETTINGS_BYTES:
+        grown = size - (0 if client is None else client.settings_size)
+        if grown > 0 and not self._bytes.has_room(host, grown, MAX_ALL_SETTINGS_BYTES):
             reason = "no room for the settings of further clients: use another proxy"
             raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, reason)
+
+    def _discard(self, client: ProxyClient) -> None:
+        """Counts a client no more."""
+        del self._clients[client.client_id]
+        self._hosts.remove(host_of(client.address))
+        self._bytes.remove(host_of(client.address), client.settings_size)
 
     def _take_stream(self, client: ProxyClient, call: ICall) -> None:
         if client.stream is call:

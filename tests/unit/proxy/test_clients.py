@@ -118,6 +118,41 @@ def test_settings_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     book.settle("b", Stream(), "g" * 40)
 
 
+def come(book: Book, host: str, size: int) -> int:
+    """Has clients of a host come with settings of `size` bytes until one is refused; returns how
+    many came."""
+    for number in range(1000):
+        stream = Stream()
+        stream.address = f"{host}:{number + 1}"
+        try:
+            book.settle(f"{host}-{number}", stream, "g" * size)
+        except GrpcError as error:
+            assert error.status is GrpcStatus.RESOURCE_EXHAUSTED
+            return number
+    raise AssertionError("there is no limit")
+
+
+def test_settings_of_one_host_do_not_take_the_room_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ALL_SETTINGS_BYTES", 40_000)
+    book = Book()
+    greedy = come(book, "10.0.0.1", 4000)
+    assert greedy == 9
+    # Half as much again is for others.
+    assert come(book, "10.0.0.2", 4000) == 2
+    assert come(book, "10.0.0.3", 4000) == 1
+    for client in book.clients:
+        book.clients.remove(client.client_id)
+    assert come(book, "10.0.0.2", 4000) == greedy
+
+
+def test_clients_of_one_host_do_not_take_the_place_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CLIENTS", 40)
+    book = Book()
+    assert [come(book, f"10.0.0.{host}", 1) for host in (1, 2, 3)] == [40, 10, 5]
+    # One that comes again is there already.
+    book.settle("10.0.0.1-0", Stream())
+
+
 def test_settings_count_with_what_they_take_in_memory() -> None:
     topics = pb.Settings()
     for _ in range(1000):
