@@ -98,7 +98,9 @@ def test_controllers(terminal: Terminal) -> None:
     assert "127.0.0.1:9877" in said
 
 
+@pytest.mark.more
 def test_masters_and_their_slaves(terminal: Terminal) -> None:
+    """The same files run in `test_deployments.py`, with other ports."""
     for line in typed(block("replication.md", "twistd -n rmq-namesrv &\nfor f in etc/2m-2s-sync")):
         terminal.type(line)
     wait_for(
