@@ -97,7 +97,7 @@ class Proxy:
                 now_ms,
             ),
             Acknowledging(popped, claims, self.clients, config),
-            InvisibleDurations(popped, claims, self.clients, config),
+            InvisibleDurations(claims, config),
             DeadLetters(reactor, self.clients, popped, renewal),
             Pulling(brokers, self.clients, unpacking, expressions, reactor, config),
             Offsets(brokers, self.clients),

@@ -46,6 +46,8 @@ class RealBroker(PlayedBrokers):
     def __init__(self, broker: BrokerInMemory) -> None:
         super().__init__()
         self._broker = broker
+        #: Codes of requests that are carried out, and whose answers do not come.
+        self.unheard: set[int] = set()
 
     def answers_itself(self, code: int) -> None:
         """Has the broker answer a request for which the test had an answer."""
@@ -58,10 +60,10 @@ class RealBroker(PlayedBrokers):
         timeout: float,
         client: IProxyClient | None = None,
     ) -> Deferred[RemotingCommand]:
-        self.asked.append(Asked(broker_name, request, timeout, client))
         scripted = self._answers.get(request.code)
         if broker_name in self.gone or scripted is not None:
             return super().ask(broker_name, request, timeout, client)
+        self.asked.append(Asked(broker_name, request, timeout, client))
         later: Deferred[RemotingCommand] = Deferred()
         too_late = RequestTimeout(f"{broker_name}:10911", request.code, timeout)
 
@@ -71,14 +73,16 @@ class RealBroker(PlayedBrokers):
 
         self._broker.clock.callLater(timeout, end)
 
+        comes = request.code not in self.unheard
+
         class Peer(FakePeer):
             def reply(self, response: RemotingCommand) -> None:
                 super().reply(response)
-                if not later.called:
+                if comes and not later.called:
                     later.callback(response)
 
         answer = self._broker.request(request, Peer())
-        if answer is not None and not later.called:
+        if comes and answer is not None and not later.called:
             later.callback(answer)
         return later
 
@@ -160,7 +164,7 @@ class ReceivingWorld:
                 now_ms,
             ).methods(),
             **Acknowledging(popped, claims, self.clients, self.config).methods(),
-            **InvisibleDurations(popped, claims, self.clients, self.config).methods(),
+            **InvisibleDurations(claims, self.config).methods(),
             **Pulling(
                 self.brokers, self.clients, unpacking, expressions, self.clock, self.config
             ).methods(),

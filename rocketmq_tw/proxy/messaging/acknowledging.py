@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from twisted.internet.defer import Deferred, gatherResults
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods, RequestLimits
 from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
-from rocketmq_tw.proxy.messaging.claims import Claim, Claims
+from rocketmq_tw.proxy.messaging.claims import Claim, Claims, handle_of
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.popped import PopClient, can_be_batched
-from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, overall, status_of
+from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
+from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, overall, status, status_of
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     AckMessageRequest,
     AckMessageResponse,
@@ -50,24 +50,16 @@ class Acknowledging:
 
     async def ack(self, request: AckMessageRequest, call: ICall) -> AckMessageResponse:
         """Answers with a status for each entry, in their order."""
-        client = self._clients.get(client_id_of(call))
         topic, group = check_topic(request.topic), check_group(request.group)
         count = len(request.entries)
         if not 0 < count <= MAX_ENTRIES:
             raise StatusError(
                 Code.BAD_REQUEST, f"{count} entries: acknowledge 1 to {MAX_ENTRIES} messages"
             )
-        entries: list[Status | Claim] = []
-        for entry in request.entries:
-            try:
-                entries.append(await self._claims.claim(topic, group, entry.receipt_handle))
-            except StatusError as error:
-                entries.append(status_of(error))
-        work = _Acknowledgement(self._popped, topic, group, client)
-        if self._config.enable_batch_ack:
-            await work.batches(entries)
-        await work.rest(entries)
-        statuses = [found for found in entries if isinstance(found, Status)]
+        work = _Acknowledgement(
+            self._popped, self._claims, self._clients, topic, group, call, self._config
+        )
+        statuses = await work.statuses([entry.receipt_handle for entry in request.entries])
         return AckMessageResponse(
             status=overall(statuses),
             entries=[
@@ -80,59 +72,122 @@ class Acknowledging:
 
 
 class _Acknowledgement:
-    """The acknowledgement of messages of one topic: it puts a status in the place of each claim."""
+    """The acknowledgement of messages of one topic. Each is claimed just before its broker is
+    asked: what is claimed is not renewed."""
 
     def __init__(
-        self, popped: PopClient, topic: str, group: str, client: IProxyClient | None
+        self,
+        popped: PopClient,
+        claims: Claims,
+        clients: ProxyClients,
+        topic: str,
+        group: str,
+        call: ICall,
+        config: ProxyConfig,
     ) -> None:
         self._popped = popped
+        self._claims = claims
+        self._client_id = client_id_of(call)
+        self._client = clients.get(self._client_id)
         self._topic = topic
         self._group = group
-        self._client = client
+        self._call = call
+        self._batches = config.enable_batch_ack
+        #: What became of each message, by its place in the request.
+        self._found: dict[int, Status] = {}
 
-    async def batches(self, entries: list[Status | Claim]) -> None:
-        """Asks each broker once for all of its messages that lie close together, and leaves those
-        of brokers that do not take all of theirs: they are asked for one by one."""
-        for indexes in _of_one_broker(entries):
-            claims = [entry for i in indexes if isinstance(entry := entries[i], Claim)]
-            handles = [claim.handle for claim in claims]
+    async def statuses(self, texts: Sequence[str]) -> list[Status]:
+        """Returns what became of the message of each handle."""
+        handles: dict[int, ReceiptHandle] = {}
+        for index, text in enumerate(texts):
             try:
-                await self._popped.acknowledge_all(self._topic, self._group, handles, self._client)
+                handles[index] = handle_of(text)
+            except StatusError as error:
+                self._found[index] = status_of(error)
+        if self._batches:
+            for some in _of_one_broker(handles):
+                if not self._call.is_over:
+                    await self._batch(some)
+        await self._rest([(i, handles[i]) for i in handles if i not in self._found])
+        return [self._found[index] for index in range(len(texts))]
+
+    async def _batch(self, handles: Mapping[int, ReceiptHandle]) -> None:
+        """Asks a broker once for all of its messages that lie close together. Where it does not
+        take all of them, they are asked for one by one."""
+        waiting = [Deferred.fromCoroutine(self._claim(*item)) for item in handles.items()]
+        claims = [claim for claim in await gatherResults(waiting) if claim is not None]
+        batch = []
+        for index, claim in claims:
+            # It waited for the other claims.
+            if can_be_batched(claim.handle) and not claim.is_late:
+                batch.append((index, claim))
+            else:
+                claim.give_back()
+        if len(batch) > 1:
+            acknowledged = [claim.handle for _, claim in batch]
+            try:
+                await self._popped.acknowledge_all(
+                    self._topic, self._group, acknowledged, self._client
+                )
             except (StatusError, RequestError, RemotingError):
-                continue
-            for claim in claims:
-                claim.done()
-            for index in indexes:
-                entries[index] = ok()
+                pass
+            else:
+                for index, claim in batch:
+                    claim.done()
+                    self._found[index] = ok()
+                return
+        for _, claim in batch:
+            claim.give_back()
 
-    async def rest(self, entries: list[Status | Claim]) -> None:
-        """Asks brokers for one message after the other, a few at a time."""
-        claims = [(i, entry) for i, entry in enumerate(entries) if isinstance(entry, Claim)]
-        if len(claims) == 1:
-            # As most clients ask: what waits for several costs as much as the request itself.
-            ((index, claim),) = claims
-            entries[index] = await self._one(claim)
-            return
-        for start in range(0, len(claims), _AT_ONCE):
-            some = claims[start : start + _AT_ONCE]
-            waiting = [Deferred.fromCoroutine(self._one(claim)) for _, claim in some]
-            for (index, _), found in zip(some, await gatherResults(waiting), strict=True):
-                entries[index] = found
-
-    async def _one(self, claim: Claim) -> Status:
+    async def _claim(self, index: int, handle: ReceiptHandle) -> tuple[int, Claim] | None:
         try:
-            await self._popped.acknowledge(self._topic, self._group, claim.handle, self._client)
+            return index, await self._sure_claim(handle)
+        except Exception as error:
+            self._found[index] = status_of(error)
+            return None
+
+    async def _sure_claim(self, handle: ReceiptHandle) -> Claim:
+        claim = await self._claims.claim(self._client_id, self._topic, self._group, handle)
+        try:
+            await claim.make_sure()
         except Exception as error:
             claim.failed(error)
-            return status_of(error)
-        claim.done()
-        return ok()
+            raise
+        return claim
+
+    async def _rest(self, handles: Sequence[tuple[int, ReceiptHandle]]) -> None:
+        """Asks brokers for one message after the other, a few at a time, until the caller is
+        gone."""
+        if len(handles) == 1:
+            # As most clients ask: what waits for several costs as much as the request itself.
+            await self._one(*handles[0])
+            return
+        for start in range(0, len(handles), _AT_ONCE):
+            some = handles[start : start + _AT_ONCE]
+            if self._call.is_over:
+                for index, _ in some:
+                    self._found[index] = status(Code.REQUEST_TIMEOUT, "the call ended before")
+            else:
+                await gatherResults([Deferred.fromCoroutine(self._one(*item)) for item in some])
+
+    async def _one(self, index: int, handle: ReceiptHandle) -> None:
+        try:
+            claim = await self._sure_claim(handle)
+            try:
+                await self._popped.acknowledge(self._topic, self._group, claim.handle, self._client)
+            except Exception as error:
+                claim.failed(error)
+                raise
+        except Exception as error:
+            self._found[index] = status_of(error)
+        else:
+            claim.done()
+            self._found[index] = ok()
 
 
-def _of_one_broker(entries: Sequence[Status | Claim]) -> Iterable[list[int]]:
-    """Yields the indexes of messages that one request can acknowledge: two or more."""
-    brokers: dict[str, list[int]] = {}
-    for index, entry in enumerate(entries):
-        if isinstance(entry, Claim) and can_be_batched(entry.handle):
-            brokers.setdefault(entry.handle.info.broker_name, []).append(index)
-    return [indexes for indexes in brokers.values() if len(indexes) > 1]
+def _of_one_broker(handles: Mapping[int, ReceiptHandle]) -> Iterable[dict[int, ReceiptHandle]]:
+    """Yields the messages of each broker that has two or more of them."""
+    brokers: dict[str, dict[int, ReceiptHandle]] = {}
+    for index, handle in handles.items():
+        brokers.setdefault(handle.info.broker_name, {})[index] = handle
+    return [some for some in brokers.values() if len(some) > 1]

@@ -5,37 +5,65 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle, parse_receipt_handle
-from rocketmq_tw.proxy.messaging.renewal import Renewal, RenewedMessage
+from rocketmq_tw.proxy.messaging.renewal import Renewal
+from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.runtime.clock import wall_clock_ms
 
 
-class Claim:
-    """A message that a client asks something for, which is renewed only afterwards. `handle` is
-    what brokers accept for it; either `done` or `failed` ends the claim."""
+def handle_of(text: str) -> ReceiptHandle:
+    """Returns what a client's receipt handle says; raises `StatusError` (INVALID_RECEIPT_HANDLE)
+    where it is none."""
+    try:
+        return parse_receipt_handle(text)
+    except ValueError as error:
+        raise StatusError(Code.INVALID_RECEIPT_HANDLE, str(error)) from None
 
-    def __init__(
-        self, handle: ReceiptHandle, renewal: Renewal, renewed: RenewedMessage | None
-    ) -> None:
-        self.handle = handle
+
+class Claim:
+    """A message that a client asks something for, which is renewed only afterwards. `done`,
+    `failed`, `give_back` or a `hide` that succeeds ends the claim."""
+
+    def __init__(self, renewal: Renewal, message: RenewedMessage) -> None:
         self._renewal = renewal
-        self._renewed = renewed
+        self._message = message
+
+    @property
+    def handle(self) -> ReceiptHandle:
+        """What brokers accept for the message."""
+        return self._message.handle
+
+    @property
+    def is_late(self) -> bool:
+        """Whether others may have the message by now."""
+        return self._renewal.is_late(self._message)
+
+    async def make_sure(self) -> None:
+        """Has an acknowledgement, which follows at once, not come to nothing; raises as
+        `Renewal.make_sure` does where it would."""
+        await self._renewal.make_sure(self._message)
+
+    async def hide(self, invisible_ms: int) -> ReceiptHandle:
+        """Hides the message for a time from now on, and returns its handle from now on; raises as
+        `PopClient.hide` does."""
+        return await self._renewal.change(self._message, invisible_ms)
 
     def done(self) -> None:
         """Notes that the client has no more to do with the message."""
-        if self._renewed is not None:
-            self._renewal.settle(self._renewed)
+        self._renewal.settle(self._message)
 
     def failed(self, error: BaseException) -> None:
         """Notes that it came to nothing: the client may try it again, unless no such message was
         popped."""
-        if self._renewed is None:
-            return
         if isinstance(error, StatusError) and error.code == Code.INVALID_RECEIPT_HANDLE:
-            self._renewal.settle(self._renewed)
+            self._renewal.void(self._message)
         else:
-            self._renewal.give_back(self._renewed)
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Notes that nothing was asked for."""
+        self._renewal.give_back(self._message)
 
 
 class Claims:
@@ -45,27 +73,24 @@ class Claims:
         self._renewal = renewal
         self._now_ms = now_ms
 
-    async def claim(self, topic: str, group: str, text: str) -> Claim:
-        """Returns the message of a handle; raises `StatusError` (INVALID_RECEIPT_HANDLE) where the
-        handle is none, or others may have the message by now."""
-        try:
-            handle = parse_receipt_handle(text)
-        except ValueError as error:
-            raise StatusError(Code.INVALID_RECEIPT_HANDLE, str(error)) from None
-        renewed = await self._renewal.claim(group, topic, handle)
-        if renewed is not None:
-            return Claim(renewed.handle, self._renewal, renewed)
+    async def claim(self, client_id: str, topic: str, group: str, handle: ReceiptHandle) -> Claim:
+        """Returns the message of a client's handle; raises `StatusError` (INVALID_RECEIPT_HANDLE)
+        where others may have the message by now."""
+        message = await self._renewal.claim(group, topic, handle)
+        if message is not None:
+            return Claim(self._renewal, message)
         if self._renewal.was_left(group, topic, handle):
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,
-                "the client had gone, or its receive was cut off, so the message is delivered once"
-                " more",
+                "the message is delivered once more: its client had gone, its receive was cut off,"
+                " or its time was changed",
             )
-        late = self._now_ms() - handle.visible_at
-        if late >= 0:
+        left_ms = handle.visible_at - self._now_ms()
+        if left_ms <= 0:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,
-                f"the receipt handle expired {late} ms ago, the message is delivered once more: ask"
-                " for a longer invisible duration",
+                f"the receipt handle expired {-left_ms} ms ago, the message is delivered once more:"
+                " ask for a longer invisible duration",
             )
-        return Claim(handle, self._renewal, None)
+        message = self._renewal.unrenewed(client_id, group, topic, handle, left_ms)
+        return Claim(self._renewal, message)

@@ -7,9 +7,10 @@ from twisted.internet.interfaces import IReactorTime
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
+from rocketmq_tw.proxy.messaging.claims import handle_of
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.popped import PopClient
-from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle, parse_receipt_handle
+from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -72,10 +73,7 @@ class DeadLetters:
 
 def _handle(text: str) -> ReceiptHandle:
     """Returns what a receipt handle says; raises `StatusError` where it names no message."""
-    try:
-        handle = parse_receipt_handle(text)
-    except ValueError as error:
-        raise StatusError(Code.INVALID_RECEIPT_HANDLE, str(error)) from None
+    handle = handle_of(text)
     if handle.log_offset < 0:
         raise StatusError(
             Code.INVALID_RECEIPT_HANDLE,

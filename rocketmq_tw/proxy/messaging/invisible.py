@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from rocketmq_tw.config.proxy import ProxyConfig
-from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
-from rocketmq_tw.proxy.messaging.claims import Claims
+from rocketmq_tw.proxy.messaging.claims import Claims, handle_of
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.polling import check_invisible_ms
-from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.statuses import ok
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     ChangeInvisibleDurationRequest,
@@ -21,12 +19,8 @@ class InvisibleDurations:
     """Answers changes of invisible durations: the message is renewed no more, and has a new receipt
     handle."""
 
-    def __init__(
-        self, popped: PopClient, claims: Claims, clients: ProxyClients, config: ProxyConfig
-    ) -> None:
-        self._popped = popped
+    def __init__(self, claims: Claims, config: ProxyConfig) -> None:
         self._claims = claims
-        self._clients = clients
         self._config = config
 
     def methods(self) -> Methods:
@@ -41,14 +35,14 @@ class InvisibleDurations:
         self, request: ChangeInvisibleDurationRequest, call: ICall
     ) -> ChangeInvisibleDurationResponse:
         """Answers with the message's receipt handle from now on."""
-        client = self._clients.get(client_id_of(call))
+        client_id = client_id_of(call)
         topic, group = check_topic(request.topic), check_group(request.group)
         duration = check_invisible_ms(request.invisible_duration, 0, self._config)
-        claim = await self._claims.claim(topic, group, request.receipt_handle)
+        handle = handle_of(request.receipt_handle)
+        claim = await self._claims.claim(client_id, topic, group, handle)
         try:
-            changed = await self._popped.hide(topic, group, claim.handle, duration, client)
+            changed = await claim.hide(duration)
         except Exception as error:
             claim.failed(error)
             raise
-        claim.done()
         return ChangeInvisibleDurationResponse(status=ok(), receipt_handle=str(changed))

@@ -23,6 +23,9 @@ class Left(Protocol):
 
 L = TypeVar("L", bound=Left)
 
+#: Messages that are forgotten at a time, more than are taken in.
+_MOST_AT_ONCE = 16
+
 
 class LeftMessages(Generic[L]):
     """Remembers messages as long as the handles of their clients."""
@@ -36,15 +39,16 @@ class LeftMessages(Generic[L]):
 
     def add(self, message: L, now: int) -> None:
         """Takes in a message, where its client's handle is not over."""
-        self._forget_over(now)
-        if message.handle_ends > now:
+        self.forget_over(now)
+        if message.handle_ends > now and not self._is_kept(message):
             self._messages[message.place] = message
             self._ends.push(message.handle_ends, message)
 
     def get(self, place: Hashable, now: int) -> L | None:
         """Returns the message at a place; None where none was left there."""
-        self._forget_over(now)
-        return self._messages.get(place)
+        self.forget_over(now)
+        message = self._messages.get(place)
+        return message if message is not None and message.handle_ends > now else None
 
     def discard(self, message: L) -> None:
         """Forgets a message."""
@@ -54,6 +58,10 @@ class LeftMessages(Generic[L]):
     def _is_kept(self, message: L) -> bool:
         return self._messages.get(message.place) is message
 
-    def _forget_over(self, now: int) -> None:
-        while (message := self._ends.take(now)) is not None:
+    def forget_over(self, now: int) -> None:
+        """Forgets some of the messages whose handles are over."""
+        for _ in range(_MOST_AT_ONCE):
+            message = self._ends.take(now)
+            if message is None:
+                break
             self.discard(message)

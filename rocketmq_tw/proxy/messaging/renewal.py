@@ -7,11 +7,12 @@ that brokers accept now is found here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -22,16 +23,17 @@ from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.messaging.backoff import retry_delay_ms
 from rocketmq_tw.proxy.messaging.broker_turns import BrokerTurns
+from rocketmq_tw.proxy.messaging.hiding import Hiding, is_for_good
 from rocketmq_tw.proxy.messaging.left_messages import LeftMessages
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
+from rocketmq_tw.proxy.messaging.renewed_message import Place, RenewedMessage, place_of
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.lazy_heap import LazyHeap
-from rocketmq_tw.runtime.waiters import Waiters
-from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.runtime.slices import Slices, every
 
 _log = Logger()
 
@@ -47,88 +49,10 @@ _MOST_UNDER_WAY = 128
 STOP_SECONDS = 10.0
 #: Messages that one turn of the reactor looks at.
 _MOST_IN_TURN = 500
-
-
-class _Place(NamedTuple):
-    """Where a message is; a group has one delivery of it at a time."""
-
-    group: str
-    topic: str
-    broker_name: str
-    kind: str
-    queue_id: int
-    offset: int
-
-
-def _place(group: str, topic: str, handle: ReceiptHandle) -> _Place:
-    info = handle.info
-    return _Place(group, topic, info.broker_name, info.kind, info.queue_id, info.offset)
-
-
-class RenewedMessage:
-    """A message that is kept hidden. `handle` is what brokers accept for it now."""
-
-    __slots__ = (
-        "_waiting",
-        "claims",
-        "client_id",
-        "due",
-        "failures",
-        "handle",
-        "handle_ends",
-        "hidden_until",
-        "is_busy",
-        "is_left",
-        "is_queued",
-        "place",
-        "popped",
-        "received_at",
-        "renewals",
-        "retries",
-    )
-
-    def __init__(
-        self, place: _Place, handle: ReceiptHandle, client_id: str, retries: int, now: int
-    ) -> None:
-        self.place = place
-        self.handle = handle
-        self.client_id = client_id
-        #: How often the message was delivered before.
-        self.retries = retries
-        #: What the client's handle says of the pop.
-        self.popped = handle.info
-        #: In ms of the clock: when it was received, and when it is renewed next.
-        self.received_at = self.due = now
-        #: In ms of the clock: when the client's handle is over, and until when it is hidden.
-        self.handle_ends = self.hidden_until = now + handle.info.invisible_time
-        self.renewals = 0
-        self.failures = 0
-        #: Requests of the client about the message that are under way.
-        self.claims = 0
-        #: Whether its client is gone, so that it comes back unless a claim settles it.
-        self.is_left = False
-        self.is_busy = False
-        self.is_queued = False
-        self._waiting: Waiters[None] | None = None
-
-    def is_of(self, handle: ReceiptHandle) -> bool:
-        """Returns whether a client has this handle, or had it, for this delivery of the message."""
-        return self.popped.pop_time == handle.info.pop_time
-
-    def when_idle(self) -> Deferred[None]:
-        """Fires once the broker has answered what it was asked about the message."""
-        if not self.is_busy:
-            return succeed(None)
-        if self._waiting is None:
-            self._waiting = Waiters()
-        return self._waiting.wait()
-
-    def set_idle(self) -> None:
-        """Notes that nothing is asked about the message any more."""
-        self.is_busy = False
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.fire(None)
+#: Later than all times, in ms.
+_NEVER = 1 << 62
+#: Messages that are not renewed and remembered since a change of their time got no answer.
+_MOST_DOUBTED = 10_000
 
 
 class Renewal:
@@ -144,31 +68,36 @@ class Renewal:
         config: ProxyConfig,
     ) -> None:
         self._clock = clock
-        self._popped = popped
+        self._hiding = Hiding(clock, popped, clients)
         self._clients = clients
         self._metadata = metadata
         self._config = config
-        self._messages: dict[_Place, RenewedMessage] = {}
-        self._of_client: dict[str, dict[_Place, RenewedMessage]] = {}
+        self._messages: dict[Place, RenewedMessage] = {}
+        self._of_client: dict[str, dict[Place, RenewedMessage]] = {}
         self._of_handle: dict[ExtraInfo, RenewedMessage] = {}
         self._due = LazyHeap[RenewedMessage](self._is_renewed)
         #: Those that nobody works on any more, though their handles are not over.
         self._left = LeftMessages[RenewedMessage]()
         #: How many of them brokers are to be asked about: they come back.
         self._released = 0
+        #: Those about which a broker is to be asked once more.
+        self._refused = LazyHeap[RenewedMessage](lambda message: message.is_left)
         self._turns = BrokerTurns[Callable[[], None]](_MOST_UNDER_WAY)
         self._alarm = Alarm(clock, self._go_on)
-        self._idle = Waiters[None]()
+        self._in_slices = Slices(clock)
         self._is_stopped = False
+        #: Fires once all have come back after the stop; there is none until all were left.
+        self._all_back: Deferred[None] | None = None
         #: Brokers that did not answer since the stop began: they are not asked again.
         self._out_of_reach: set[str] = set()
         clients.gone.add(self._client_gone)
 
     def __len__(self) -> int:
-        return len(self._messages) + self._released
+        return len(self._messages) + self._released + len(self._refused)
 
     def room(self, client_id: str) -> int:
         """Returns how many messages more of a client can be renewed."""
+        self._left.forget_over(self._now())
         of_client = len(self._of_client.get(client_id, ()))
         room = MAX_RENEWED - len(self) - len(self._left)
         return max(0, min(MAX_OF_CLIENT - of_client, room))
@@ -179,10 +108,12 @@ class Renewal:
         """Keeps a message hidden from now on; `retries` is how often it was delivered before."""
         if self._is_stopped:
             return
-        place = _place(group, topic, handle)
+        place = place_of(group, topic, handle)
         former = self._messages.get(place)
         if former is not None:
+            former.hidden_until = self._now()
             self._forget(former)
+            self._left.add(former, self._now())
         message = RenewedMessage(place, handle, client_id, retries, self._now())
         self._messages[place] = message
         self._of_client.setdefault(client_id, {})[place] = message
@@ -204,7 +135,7 @@ class Renewal:
         # Its handle changes with the answer.
         while message.is_busy:
             await message.when_idle()
-        if message.hidden_until <= self._now():
+        if self.is_late(message):
             # Others may have it by now.
             message.claims -= 1
             return None
@@ -214,6 +145,43 @@ class Renewal:
         """Returns whether a client's handle stands for no message any more, although it is not
         over: the message has come back."""
         return self._find_left(group, topic, handle) is not None
+
+    def unrenewed(
+        self, client_id: str, group: str, topic: str, handle: ReceiptHandle, left_ms: int
+    ) -> RenewedMessage:
+        """Returns a claim of a message that is not renewed, whose handle is over in `left_ms`."""
+        message = RenewedMessage(place_of(group, topic, handle), handle, client_id, 0, self._now())
+        message.handle_ends = message.hidden_until = self._now() + left_ms
+        message.claims = 1
+        return message
+
+    def is_late(self, message: RenewedMessage) -> bool:
+        """Returns whether the time for which a message is hidden is over."""
+        return message.hidden_until <= self._now()
+
+    async def make_sure(self, message: RenewedMessage) -> None:
+        """Has brokers accept the handle of a claimed message; raises `StatusError`
+        (INVALID_RECEIPT_HANDLE) where they do not, or others may have the message, and what
+        `PopClient.hide` fails with."""
+        if message.is_uncertain:
+            await self._hiding.make_sure(message)
+        if self.is_late(message):
+            raise StatusError(
+                Code.INVALID_RECEIPT_HANDLE,
+                "the message came back before its acknowledgement came to its turn: acknowledge"
+                " fewer at once",
+            )
+
+    async def change(self, message: RenewedMessage, invisible_ms: int) -> ReceiptHandle:
+        """Hides a claimed message for the time that its client wants, and ends the claim and the
+        renewals; returns the handle from now on. Where it fails, as `PopClient.hide` does, the
+        claim goes on."""
+        await self._hiding.change(message, invisible_ms)
+        message.claims -= 1
+        message.is_left = False
+        if self._is_renewed(message):
+            self._give_up(message)
+        return message.handle
 
     def settle(self, message: RenewedMessage) -> None:
         """Ends a claim and the renewals with it: the client is done with the message."""
@@ -227,8 +195,17 @@ class Renewal:
         message.claims -= 1
         if self._is_renewed(message):
             self._enqueue(message)
-        elif message.claims == 0 and message.is_left:
-            self._release(message)
+        elif message.is_left:
+            if message.claims == 0:
+                self._release(message)
+        elif message.is_uncertain and len(self._left) < _MOST_DOUBTED:
+            self._left.add(message, self._now())
+
+    def void(self, message: RenewedMessage) -> None:
+        """Ends a claim, and the renewals with it, since brokers do not know the handle."""
+        message.claims -= 1
+        message.is_left = False
+        self._give_up(message)
 
     def bring_back(self, group: str, topic: str, handle: ReceiptHandle) -> None:
         """Has a message come back soon whose client has not got it; one that it is asking about has
@@ -245,11 +222,11 @@ class Renewal:
     def _find(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
         """Returns the message of a client's handle; None where it is not renewed, or delivered once
         more."""
-        message = self._messages.get(_place(group, topic, handle))
+        message = self._messages.get(place_of(group, topic, handle))
         return message if message is not None and message.is_of(handle) else None
 
     def _find_left(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
-        message = self._left.get(_place(group, topic, handle), self._now())
+        message = self._left.get(place_of(group, topic, handle), self._now())
         return message if message is not None and message.is_of(handle) else None
 
     def _check_received(self, group: str, topic: str, handle: ReceiptHandle) -> None:
@@ -267,9 +244,16 @@ class Renewal:
 
     def _client_gone(self, client: IProxyClient) -> None:
         """Has the messages of a client come back."""
-        for message in self._of_client.pop(client.client_id, {}).values():
-            self._drop(message)
-            self._leave(message)
+        messages = self._of_client.pop(client.client_id, {}).values()
+        self._in_slices.unwatched(self._leave_all(messages), "having messages come back")
+
+    def _leave_all(self, messages: Iterable[RenewedMessage]) -> Iterator[None]:
+        for number, message in enumerate(messages):
+            if self._is_renewed(message):
+                self._drop(message)
+                self._leave(message)
+            if every(number):
+                yield
 
     def stop(self) -> Deferred[None]:
         """Ends all renewals; fires once brokers have been asked for that, after `STOP_SECONDS` at
@@ -277,28 +261,51 @@ class Renewal:
         only. What was not stays hidden to the end of its time, since its client may acknowledge it
         at another proxy."""
         self._is_stopped = True
-        of_client, self._of_client = self._of_client, {}
-        self._messages.clear()
-        self._of_handle.clear()
-        self._due = LazyHeap(self._is_renewed)
         self._alarm.cancel()
-        for messages in of_client.values():
-            for message in messages.values():
-                if message.renewals:
-                    self._leave(message)
-        self._go_on()
-        if not self._turns:
-            return succeed(None)
-        limit = Alarm(self._clock, self._give_up)
+        all_back: Deferred[None] = Deferred()
+        limit = Alarm(self._clock, lambda: self._stop_waiting(all_back))
         limit.set(STOP_SECONDS)
-        return self._idle.wait().addCallback(lambda _: limit.cancel())
+        of_client, self._of_client = self._of_client, {}
 
-    def _give_up(self) -> None:
+        def all_left(_: object) -> None:
+            self._all_back = all_back
+            self._go_on()
+
+        messages = chain.from_iterable(each.values() for each in of_client.values())
+        left = self._in_slices(self._end_all(messages, all_back))
+        left.addErrback(lambda failure: _log.failure("ending renewals", failure=failure))
+        left.addCallback(all_left)
+        return all_back.addCallback(lambda _: limit.cancel())
+
+    def _end_all(
+        self, messages: Iterable[RenewedMessage], all_back: Deferred[None]
+    ) -> Iterator[None]:
+        for number, message in enumerate(messages):
+            if all_back.called:
+                return
+            if message.is_busy:
+                self._end_later(message)
+            else:
+                self._end(message)
+            if every(number):
+                yield
+
+    def _end_later(self, message: RenewedMessage) -> None:
+        # Its handle changes with the answer.
+        message.when_idle().addCallback(lambda _: self._end(message))
+
+    def _end(self, message: RenewedMessage) -> None:
+        if self._is_renewed(message):
+            self._drop(message)
+            if message.has_another_handle:
+                self._leave(message)
+
+    def _stop_waiting(self, all_back: Deferred[None]) -> None:
         """Leaves the messages that have not come back yet to the end of their time."""
         _log.warn("{number} messages come back later: brokers are slow", number=len(self))
         self._turns.clear()
         self._released = 0
-        self._idle.fire(None)
+        all_back.callback(None)
 
     def _is_renewed(self, message: RenewedMessage) -> bool:
         return self._messages.get(message.place) is message
@@ -306,10 +313,18 @@ class Renewal:
     def _forget(self, message: RenewedMessage) -> None:
         if self._is_renewed(message):
             self._drop(message)
-            of_client = self._of_client[message.client_id]
-            del of_client[message.place]
-            if not of_client:
-                del self._of_client[message.client_id]
+            # Those of a client that is gone are not there any more.
+            of_client = self._of_client.get(message.client_id, {})
+            if of_client.get(message.place) is message:
+                del of_client[message.place]
+                if not of_client:
+                    del self._of_client[message.client_id]
+
+    def _give_up(self, message: RenewedMessage) -> None:
+        """Renews a message no more; brokers would say OK to its client's handle, which is void."""
+        self._forget(message)
+        if message.is_uncertain or message.has_another_handle:
+            self._left.add(message, self._now())
 
     def _drop(self, message: RenewedMessage) -> None:
         del self._messages[message.place]
@@ -325,7 +340,8 @@ class Renewal:
         self._enqueue(message)
 
     def _enqueue(self, message: RenewedMessage) -> None:
-        if not (message.is_queued or message.is_busy or message.claims):
+        is_idle = not (message.is_queued or message.is_busy or message.claims)
+        if is_idle and not self._is_stopped:
             message.is_queued = True
             self._due.push(message.due, message)
             self._alarm.set_no_later(max(message.due - self._now(), 0) / 1000)
@@ -333,6 +349,8 @@ class Renewal:
     def _leave(self, message: RenewedMessage) -> None:
         """Has a message come back, at once or when a claim comes to nothing."""
         message.is_left = True
+        message.is_queued = False
+        message.failures = 0
         self._left.add(message, self._now())
         if not message.claims:
             self._release(message)
@@ -351,14 +369,7 @@ class Renewal:
 
     def _go_on(self) -> None:
         """Asks brokers about what is due, a bounded number at a time."""
-        now = self._now()
-        for _ in range(_MOST_IN_TURN):
-            message = self._due.take(now)
-            if message is None:
-                break
-            if self._is_renewed(message):
-                begin = partial(self._begin_renewal, message)
-                self._turns.add(message.place.broker_name, begin, urgent=True)
+        self._take_due()
         for _ in range(_MOST_IN_TURN):
             begin_next = self._turns.next()
             if begin_next is None:
@@ -366,17 +377,47 @@ class Renewal:
             begin_next()
         else:
             self._alarm.set_no_later(0)
-        if self._due.front is not None:
-            self._alarm.set_no_later(max(self._due.front - now, 0) / 1000)
-        if self._is_stopped and not self._turns:
-            self._idle.fire(None)
+        self._set_alarm()
+        all_back = self._all_back
+        is_over = not self._turns and not len(self._refused)
+        if all_back is not None and is_over and not all_back.called:
+            all_back.callback(None)
+
+    def _take_due(self) -> None:
+        now = self._now()
+        if not self._is_stopped:
+            for _ in range(_MOST_IN_TURN):
+                message = self._due.take(now)
+                if message is None:
+                    break
+                if self._is_renewed(message):
+                    begin = partial(self._begin_renewal, message)
+                    self._turns.add(message.place.broker_name, begin, urgent=True)
+        for _ in range(_MOST_IN_TURN):
+            # A proxy that stops has no time to wait.
+            message = self._refused.take(_NEVER if self._is_stopped else now)
+            if message is None:
+                break
+            message.is_queued = False
+            if message.is_left and not message.claims:
+                self._release(message)
+
+    def _set_alarm(self) -> None:
+        due, refused = self._due.front, self._refused.front
+        if self._is_stopped:
+            if refused is not None:
+                self._alarm.set_no_later(0)
+            return
+        for front in (due, refused):
+            if front is not None:
+                self._alarm.set_no_later(max(front - self._now(), 0) / 1000)
 
     def _begin_renewal(self, message: RenewedMessage) -> None:
         message.is_queued = False
         is_wanted = self._is_renewed(message) and not message.claims
-        if is_wanted and message.hidden_until <= self._now():
+        if is_wanted and self.is_late(message):
             # Brokers did not answer in time, or this process stood still: others may have it.
-            self._forget(message)
+            self._give_up(message)
             is_wanted = False
         self._do(message, self._renew if is_wanted else None)
 
@@ -402,66 +443,57 @@ class Renewal:
         while message.is_busy:
             await message.when_idle()
         # What its client asks about meanwhile comes back when that comes to nothing.
-        is_wanted = message.hidden_until > self._now() and not message.claims
-        if is_wanted and message.place.broker_name not in self._out_of_reach:
-            message.is_busy = True
-            try:
-                await self._hide(message, self._config.invisible_time_millis_when_clear)
-            finally:
-                message.set_idle()
+        is_wanted = message.is_left and not message.claims
+        broker_name = message.place.broker_name
+        if not is_wanted or self.is_late(message) or broker_name in self._out_of_reach:
+            return
+        error = await self._hiding.hide(message, self._config.invisible_time_millis_when_clear)
+        if error is None or is_for_good(error):
+            return
+        if not self._is_stopped:
+            self._bring_back_later(message)
+        elif isinstance(error, RemotingError):
+            self._out_of_reach.add(broker_name)
+
+    def _bring_back_later(self, message: RenewedMessage) -> None:
+        """Has a broker asked once more for a message that it did not bring back, each time after
+        twice as long, until the message comes back by itself."""
+        wait_ms = self._config.renew_schedule_period_millis << message.failures - 1
+        message.due = self._now() + wait_ms
+        if message.due < message.hidden_until and not message.is_queued:
+            message.is_queued = True
+            self._refused.push(message.due, message)
+            self._alarm.set_no_later(wait_ms / 1000)
 
     async def _renew(self, message: RenewedMessage) -> None:
         """Hides a message for longer; queues it for its next renewal, or gives it up."""
         config = self._config
-        hidden_ms = None
-        message.is_busy = True
-        try:
-            client = self._clients.get(message.client_id)
-            if client is None:
-                # It never said who it is, or is gone since.
-                await self._hide(message, config.invisible_time_millis_when_clear)
-            elif not client.has_stream:
-                # It may go on at another proxy, where only the handle that it has counts.
-                hidden_ms = config.renew_ahead_time_millis + config.renew_schedule_period_millis
-            elif self._now() - message.received_at >= config.renew_max_time_millis:
-                place = message.place
-                group = await self._metadata.group_or_none(place.group, [place.topic])
-                await self._hide(message, retry_delay_ms(group, message.retries))
-            else:
-                step = STEPS[min(message.renewals, len(STEPS) - 1)]
-                hidden_ms = await self._hide(message, step)
-        finally:
-            message.set_idle()
-            if hidden_ms is None:
-                self._forget(message)
-        if hidden_ms is not None and self._is_renewed(message):
-            self._queue(message, hidden_ms)
-
-    async def _hide(self, message: RenewedMessage, invisible_ms: int) -> int | None:
-        """Hides a message for a time. Returns how long it is hidden in ms, less where the broker is
-        to be asked again soon; None where no broker can do it."""
-        place, config = message.place, self._config
+        soon_ms = config.renew_ahead_time_millis + config.renew_schedule_period_millis
         client = self._clients.get(message.client_id)
-        try:
-            message.handle = await self._popped.hide(
-                place.topic, place.group, message.handle, invisible_ms, client
-            )
-        except RemotingError as error:
-            if self._is_stopped:
-                self._out_of_reach.add(place.broker_name)
-            message.failures += 1
-            _log.warn(
-                "a message stays hidden no longer for now, {place}: {error}",
-                place=place,
-                error=error,
-            )
-            if message.failures >= config.max_renew_retry_times:
-                return None
-            return config.renew_ahead_time_millis + config.renew_schedule_period_millis
-        except (StatusError, RequestError) as error:
-            _log.info("a message is renewed no more, {place}: {error}", place=place, error=error)
-            return None
-        message.hidden_until = self._now() + invisible_ms
-        message.renewals += 1
-        message.failures = 0
-        return invisible_ms
+        if client is None or not client.has_stream:
+            # It may go on at another proxy, where only the handle that it has counts.
+            self._queue(message, soon_ms)
+            return
+        is_last = self._now() - message.received_at >= config.renew_max_time_millis
+        hidden_ms = STEPS[min(message.renewals, len(STEPS) - 1)]
+        if is_last:
+            place = message.place
+            group = await self._metadata.group_or_none(place.group, [place.topic])
+            hidden_ms = retry_delay_ms(group, message.retries)
+            if message.claims or not self._is_renewed(message):
+                return
+        error = await self._hiding.hide(message, hidden_ms)
+        if not self._is_renewed(message):
+            return
+        if error is not None and not is_for_good(error):
+            if message.failures < config.max_renew_retry_times:
+                self._queue(message, soon_ms)
+            else:
+                # Until then its client may be done with it.
+                message.due = message.hidden_until
+                self._enqueue(message)
+        elif error is not None or is_last:
+            self._give_up(message)
+        else:
+            message.renewals += 1
+            self._queue(message, hidden_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.messaging.acknowledging import MAX_ENTRIES
@@ -352,6 +353,202 @@ class TestRenewedMessages:
         for _ in range(10):
             world.pass_time(10)
             assert other.receive(**SOON).messages == []
+
+
+HIDE = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+
+
+def renewing(**config: Any) -> tuple[ReceivingWorld, Any]:
+    """A world, and a message that is renewed after 50 and 100 s."""
+    world = ReceivingWorld(**config)
+    world.send(b"slow")
+    (message,) = world.receive(auto_renew=True).messages
+    return world, message
+
+
+class TestRefusedRenewals:
+    @pytest.mark.parametrize("seconds", [45, 95])
+    @pytest.mark.parametrize(
+        "code",
+        [
+            ResponseCode.SYSTEM_BUSY,
+            ResponseCode.FLOW_CONTROL,
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            ResponseCode.SYSTEM_ERROR,
+        ],
+    )
+    def test_one_that_passes_costs_nothing(self, code: int, seconds: int) -> None:
+        world, message = renewing()
+        world.pass_time(seconds)
+        world.brokers.answer(HIDE, lambda request: request.response(code, "not now"))
+        world.pass_time(7)
+        world.brokers.answers_itself(HIDE)
+        world.pass_time(100)
+        assert len(world.renewal) == 1
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    @pytest.mark.parametrize("seconds", [45, 95])
+    def test_the_message_is_its_clients_until_its_time_is_over(self, seconds: int) -> None:
+        world, message = renewing(renew_ahead_time_millis=20_000)
+        world.pass_time(seconds - 10)
+        world.brokers.answer(
+            HIDE, lambda request: request.response(ResponseCode.SYSTEM_BUSY, "busy")
+        )
+        world.pass_time(20)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+
+class TestAnswersThatDoNotCome:
+    """A broker has carried out what it was asked, and voided the handle: it says OK to an
+    acknowledgement with it, and the message comes again."""
+
+    @pytest.mark.parametrize("seconds", [45, 95])
+    def test_a_renewal(self, seconds: int) -> None:
+        world, message = renewing()
+        world.pass_time(seconds)
+        world.brokers.unheard.add(HIDE)
+        world.pass_time(8.5)
+        world.brokers.unheard.clear()
+        for _ in range(2):
+            assert world.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
+        world.pass_time(seconds * 3)
+        assert world.receive(**SOON).bodies == [b"slow"]
+
+    @pytest.mark.parametrize("seconds", [14, 60])
+    def test_the_next_renewal_finds_that_the_handle_is_void(self, seconds: int) -> None:
+        world, message = renewing()
+        world.pass_time(45)
+        world.brokers.unheard.add(HIDE)
+        world.pass_time(8.5)
+        world.brokers.unheard.clear()
+        world.pass_time(seconds - 8.5)
+        assert len(world.renewal) == 0
+        assert world.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
+
+    @pytest.mark.parametrize("seconds", [45, 95])
+    def test_a_renewal_that_did_not_come_to_the_broker(self, seconds: int) -> None:
+        world, message = renewing()
+        world.pass_time(seconds)
+        world.brokers.answer(HIDE, RequestTimeout("a:1", HIDE, 3))
+        world.pass_time(8.5)
+        world.brokers.answers_itself(HIDE)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    def test_an_acknowledgement_waits_until_the_broker_answers(self) -> None:
+        world, message = renewing()
+        world.pass_time(45)
+        world.brokers.answer(HIDE, RequestTimeout("a:1", HIDE, 3))
+        world.pass_time(8)
+        assert world.ack(message).status.code == Code.PROXY_TIMEOUT
+        world.brokers.answers_itself(HIDE)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    def test_a_renewal_of_a_fifo_group_leaves_the_handle_good(self) -> None:
+        world, message = renewing(is_fifo=True)
+        world.pass_time(45)
+        world.brokers.unheard.add(HIDE)
+        world.pass_time(8.5)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    @pytest.mark.parametrize("batches", [False, True])
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_a_change(self, renews: bool, batches: bool) -> None:
+        world = ReceivingWorld(enable_batch_ack=batches)
+        world.send(b"changed")
+        world.send(b"other")
+        message, other = world.receive(auto_renew=renews).messages
+        world.brokers.unheard.add(HIDE)
+        assert world.change(handle_of(message), 40).status.code == Code.PROXY_TIMEOUT
+        world.brokers.unheard.clear()
+        for _ in range(2):
+            codes = [entry.status.code for entry in world.ack(message, other).entries]
+            assert codes == [Code.INVALID_RECEIPT_HANDLE, Code.OK]
+        world.pass_time(50)
+        assert world.receive(**SOON).bodies == [b"changed"]
+
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_a_change_that_did_not_come_to_the_broker(self, renews: bool) -> None:
+        world = ReceivingWorld()
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=renews).messages
+        world.brokers.answer(HIDE, RequestTimeout("a:1", HIDE, 3))
+        assert world.change(handle_of(message), 40).status.code == Code.PROXY_TIMEOUT
+        world.brokers.answers_itself(HIDE)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    def test_a_change_of_which_the_client_did_not_hear(self) -> None:
+        world, message = renewing()
+        assert world.change(handle_of(message), 40).status.code == Code.OK
+        assert world.change(handle_of(message), 20).status.code == Code.OK
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    def test_a_message_of_a_client_that_went_comes_back(self) -> None:
+        world, message = renewing()
+        world.brokers.unheard.add(HIDE)
+        world.clients.remove("client")
+        world.pass_time(0.5)
+        world.brokers.unheard.clear()
+        assert world.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
+        assert world.receive(**SOON).bodies == [b"slow"]
+
+
+class TestLongRequests:
+    """To a broker that hangs, which has each round of requests take 3 s."""
+
+    def with_hanging_broker(self, **fields: Any) -> tuple[ReceivingWorld, list[Any]]:
+        world = ReceivingWorld()
+        for number in range(96):
+            world.send(b"%d" % number)
+        messages: list[Any] = []
+        while len(messages) < 96:
+            messages += world.receive(**fields).messages
+        code = RequestCode.ACK_MESSAGE
+
+        def late(request: RemotingCommand) -> Deferred[RemotingCommand]:
+            answer: Deferred[RemotingCommand] = Deferred()
+            world.clock.callLater(3, answer.errback, RequestTimeout("a:1", code, 3))
+            return answer
+
+        world.brokers.answer(code, late)
+        return world, messages
+
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_brokers_are_not_asked_about_what_others_may_have(self, renews: bool) -> None:
+        world, messages = self.with_hanging_broker(auto_renew=renews)
+        if renews:
+            # So that nothing is renewed meanwhile.
+            world.client.stream = None
+        world.pass_time(55 if renews else 25)
+        codes = [entry.status.code for entry in world.ack(*messages).entries]
+        assert codes == [Code.PROXY_TIMEOUT] * 64 + [Code.INVALID_RECEIPT_HANDLE] * 32
+        assert len(asked(world)) == 64
+
+    def test_what_waits_for_its_turn_is_renewed(self) -> None:
+        world, messages = self.with_hanging_broker(auto_renew=True)
+        world.pass_time(45)
+        codes = [entry.status.code for entry in world.ack(*messages, *messages).entries]
+        assert codes == [Code.PROXY_TIMEOUT] * 192
+
+    def test_brokers_are_not_asked_for_a_caller_that_is_gone(self) -> None:
+        world, messages = self.with_hanging_broker()
+        call = world.call()
+        world.clock.callLater(1, call.finish)
+        world.ack(*messages, call=call)
+        assert len(asked(world)) == 32
 
 
 class TestChange:

@@ -331,11 +331,64 @@ class TestClientsThatAreGone:
         assert [ms for _, ms in world.hides()] == [1000]
 
     def test_a_client_that_never_told_its_settings_gets_no_second_minute(self) -> None:
+        """Behind a balancer it may have told them to another proxy."""
         world = World()
-        world.add(client_id="unknown")
-        world.clock.advance(50)
+        handle = world.add(client_id="unknown")
+        world.clock.pump([1] * 59)
+        (message,) = world.claim(handle)
+        assert message is not None and message.handle == handle
+        world.renewal.give_back(message)
+        world.clock.pump([1] * 6)
+        assert world.hides() == []
+        assert len(world.renewal) == 0
+
+    def test_a_broker_that_is_away_is_asked_again(self) -> None:
+        world = World()
+        world.add()
+        world.clock.pump([1] * 1500)
+        world.hides()
+        world.brokers.gone.add("broker-a")
+        world.lose_client()
+        world.clock.pump([1] * 8)
+        assert len(world.hides()) == 2
+        world.brokers.gone.clear()
+        world.clock.pump([1] * 10)
         assert [ms for _, ms in world.hides()] == [1000]
         assert len(world.renewal) == 0
+        world.clock.pump([1] * 3600)
+        assert world.hides() == []
+
+    def test_a_broker_that_stays_away_is_asked_a_few_times(self) -> None:
+        world = World()
+        world.add()
+        world.clock.pump([1] * 1500)
+        world.hides()
+        world.brokers.gone.add("broker-a")
+        world.lose_client()
+        world.clock.pump([1] * 3600)
+        assert 5 < len(world.hides()) < 12
+        assert len(world.renewal) == 0
+        assert world.clock.getDelayedCalls() == []
+
+    def test_many_are_left_a_few_in_each_turn(self) -> None:
+        world = World()
+        handles = [handle_of(offset) for offset in range(1000)]
+        for handle in handles:
+            world.add(handle)
+        world.lose_client()
+        assert world.renewal.renews("G", "T", handles[-1])
+        (claimed,) = world.claim(handles[-1])
+        (settled,) = world.claim(handles[-2])
+        assert claimed is not None and settled is not None
+        world.renewal.settle(settled)
+        world.clients.join(world.client)
+        world.add(handle_of(1000))
+        world.clock.pump([0.01] * 40)
+        assert len(world.hides()) == 998
+        world.renewal.give_back(claimed)
+        world.clock.pump([0] * 2)
+        assert len(world.hides()) == 1
+        assert len(world.renewal) == 1
 
 
 class TestBrokersThatHang:
@@ -378,6 +431,51 @@ class TestStop:
         world.clock.pump([0] * 20)
         assert stopped == [None]
         assert [ms for _, ms in world.hides()] == [1000] * 300
+        assert world.clock.getDelayedCalls() == []
+
+    def test_a_message_whose_first_renewal_is_under_way_comes_back(self) -> None:
+        world = World()
+        world.add()
+        answer = world.held()
+        world.clock.advance(50)
+        stopped: list[None] = []
+        world.renewal.stop().addCallback(stopped.append)
+        world.hides()
+        answer()
+        world.clock.pump([0] * 5)
+        assert world.hides() == [(f"7 {EPOCH + 50_000} 60000 3 0 broker-a 0 7", 1000)]
+        assert stopped == [None]
+        assert world.clock.getDelayedCalls() == []
+
+    def test_one_whose_first_renewal_comes_to_nothing_is_left_to_its_client(self) -> None:
+        world = World()
+        world.add()
+        late: Deferred[RemotingCommand] = Deferred()
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, lambda request: late)
+        world.clock.advance(50)
+        stopped: list[None] = []
+        world.renewal.stop().addCallback(stopped.append)
+        late.errback(RequestTimeout("a:1", RequestCode.CHANGE_MESSAGE_INVISIBLETIME, 3))
+        world.clock.pump([0] * 5)
+        assert len(world.hides()) == 1
+        assert stopped == [None]
+        assert world.clock.getDelayedCalls() == []
+
+    def test_messages_that_could_not_come_back_yet_are_tried_once_more(self) -> None:
+        world = World()
+        for offset in range(3):
+            world.add(handle_of(offset))
+        world.clock.pump([1] * 200)
+        world.brokers.gone.add("broker-a")
+        world.lose_client()
+        world.clock.pump([1] * 2)
+        world.hides()
+        world.brokers.gone.clear()
+        stopped: list[None] = []
+        world.renewal.stop().addCallback(stopped.append)
+        world.clock.pump([0] * 5)
+        assert [ms for _, ms in world.hides()] == [1000] * 3
+        assert stopped == [None]
         assert world.clock.getDelayedCalls() == []
 
     def test_a_broker_that_hangs_does_not_hold_it_up(self) -> None:

@@ -1,0 +1,105 @@
+"""Messages that clients have in hand are hidden for another time, and what becomes of their handles
+where a broker's answer does not come."""
+
+from __future__ import annotations
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.net.errors import ConnectError, RemotingError
+from rocketmq_tw.proxy.clients import ProxyClients
+from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage
+from rocketmq_tw.proxy.messaging.statuses import StatusError
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code
+from rocketmq_tw.wire.errors import RequestError
+
+#: What brokers refuse for good: they have no such message, or are none of this cluster.
+_FOR_GOOD = frozenset({Code.INVALID_RECEIPT_HANDLE, Code.BAD_REQUEST})
+#: What they refuse before they have done anything.
+_NOT_DONE = _FOR_GOOD | {Code.TOO_MANY_REQUESTS}
+#: For so long at least a message is hidden that is about to be acknowledged, in ms.
+_SURE_MS = 10_000
+
+_log = Logger()
+
+#: What hiding a message fails with.
+HidingError = StatusError | RequestError | RemotingError
+
+
+def is_for_good(error: HidingError) -> bool:
+    """Returns whether it makes no sense to ask for it once more."""
+    return isinstance(error, StatusError) and error.code in _FOR_GOOD
+
+
+def may_be_done(error: BaseException) -> bool:
+    """Returns whether the message may be hidden all the same."""
+    if isinstance(error, StatusError):
+        return error.code not in _NOT_DONE
+    return not isinstance(error, ConnectError)
+
+
+class Hiding:
+    """Hides messages, each under a new handle: brokers void the one before, and say OK to an
+    acknowledgement with it, which comes to nothing."""
+
+    def __init__(self, clock: IReactorTime, popped: PopClient, clients: ProxyClients) -> None:
+        self._clock = clock
+        self._popped = popped
+        self._clients = clients
+
+    async def hide(self, message: RenewedMessage, invisible_ms: int) -> HidingError | None:
+        """Hides a message from now on, while nothing else is asked about it; returns what it failed
+        with, which is logged."""
+        message.is_busy = True
+        try:
+            await self._hide(message, invisible_ms)
+        except (StatusError, RequestError, RemotingError) as error:
+            message.failures += 1
+            if is_for_good(error):
+                _log.info("{place} is hidden no more: {error}", place=message.place, error=error)
+            else:
+                _log.warn("{place} is not hidden now: {error}", place=message.place, error=error)
+            return error
+        finally:
+            message.set_idle()
+        message.failures = 0
+        return None
+
+    async def change(self, message: RenewedMessage, invisible_ms: int) -> None:
+        """Hides a message as its client asks for; raises as `PopClient.hide` does."""
+        while message.is_busy:
+            await message.when_idle()
+        message.is_busy = True
+        try:
+            await self._hide(message, invisible_ms)
+        finally:
+            message.set_idle()
+
+    async def make_sure(self, message: RenewedMessage) -> None:
+        """Returns once it is known which handle the message has; raises as `PopClient.hide` does,
+        `StatusError` (INVALID_RECEIPT_HANDLE) where it has one that nobody knows."""
+        while message.is_uncertain:
+            if message.is_busy:
+                await message.when_idle()
+            else:
+                await self.change(message, max(message.hidden_until - self._now(), _SURE_MS))
+
+    async def _hide(self, message: RenewedMessage, invisible_ms: int) -> None:
+        place = message.place
+        client = self._clients.get(message.client_id)
+        try:
+            handle = await self._popped.hide(
+                place.topic, place.group, message.handle, invisible_ms, client
+            )
+        except Exception as error:
+            # In order, a message keeps its handle.
+            if may_be_done(error) and not message.popped.is_orderly:
+                message.is_uncertain = True
+            raise
+        message.handle = handle
+        message.hidden_until = self._now() + invisible_ms
+        message.is_uncertain = False
+
+    def _now(self) -> int:
+        return int(self._clock.seconds() * 1000)

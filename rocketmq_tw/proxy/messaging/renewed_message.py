@@ -1,0 +1,104 @@
+"""A message that is kept hidden while its client works on it: where it is, and what is known of
+it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred, succeed
+
+from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
+from rocketmq_tw.runtime.waiters import Waiters
+
+
+class Place(NamedTuple):
+    """Where a message is; a group has one delivery of it at a time."""
+
+    group: str
+    topic: str
+    broker_name: str
+    kind: str
+    queue_id: int
+    offset: int
+
+
+def place_of(group: str, topic: str, handle: ReceiptHandle) -> Place:
+    """Returns where the message is that `group` received from `topic` with a handle."""
+    info = handle.info
+    return Place(group, topic, info.broker_name, info.kind, info.queue_id, info.offset)
+
+
+class RenewedMessage:
+    """A message that is kept hidden. `handle` is what brokers accept for it now, as far as that is
+    known."""
+
+    __slots__ = (
+        "_waiting",
+        "claims",
+        "client_id",
+        "due",
+        "failures",
+        "handle",
+        "handle_ends",
+        "hidden_until",
+        "is_busy",
+        "is_left",
+        "is_queued",
+        "is_uncertain",
+        "place",
+        "popped",
+        "received_at",
+        "renewals",
+        "retries",
+    )
+
+    def __init__(
+        self, place: Place, handle: ReceiptHandle, client_id: str, retries: int, now: int
+    ) -> None:
+        self.place = place
+        self.handle = handle
+        self.client_id = client_id
+        #: How often the message was delivered before.
+        self.retries = retries
+        #: What the client's handle says of the pop.
+        self.popped = handle.info
+        #: In ms of the clock: when it was received, and when it is renewed next.
+        self.received_at = self.due = now
+        #: In ms of the clock: when the client's handle is over, and until when it is hidden.
+        self.handle_ends = self.hidden_until = now + handle.info.invisible_time
+        self.renewals = 0
+        #: How often it was not hidden, one time after the other.
+        self.failures = 0
+        #: Requests of the client about the message that are under way.
+        self.claims = 0
+        #: Whether its client is gone, so that it comes back unless a claim settles it.
+        self.is_left = False
+        #: Whether a broker may have hidden it without that its answer came: `handle` is void then.
+        self.is_uncertain = False
+        self.is_busy = False
+        self.is_queued = False
+        self._waiting: Waiters[None] | None = None
+
+    @property
+    def has_another_handle(self) -> bool:
+        """Whether brokers accept another handle than the client's."""
+        return self.handle.info != self.popped
+
+    def is_of(self, handle: ReceiptHandle) -> bool:
+        """Returns whether a client has this handle, or had it, for this delivery of the message."""
+        return self.popped.pop_time == handle.info.pop_time
+
+    def when_idle(self) -> Deferred[None]:
+        """Fires once the broker has answered what it was asked about the message."""
+        if not self.is_busy:
+            return succeed(None)
+        if self._waiting is None:
+            self._waiting = Waiters()
+        return self._waiting.wait()
+
+    def set_idle(self) -> None:
+        """Notes that nothing is asked about the message any more."""
+        self.is_busy = False
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.fire(None)
