@@ -15,6 +15,7 @@ from rocketmq_tw.message.model import COMPRESSED, StoredMessage
 from rocketmq_tw.message.properties import POP_CK, TAGS
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
+from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
 from rocketmq_tw.proxy.messaging.expressions import WantedMessages
 from rocketmq_tw.proxy.messaging.messages import message_of, stored_size, timestamp_of
@@ -42,6 +43,10 @@ class Receiver(NamedTuple):
     #: Whether its messages are hidden until the client is done with them.
     renews: bool
 
+    def has_gone(self, clients: ProxyClients) -> bool:
+        """Returns whether the client was connected when it began to receive, and is no more."""
+        return self.client is not None and clients.get(self.client_id) is None
+
 
 class Delivery:
     """Answers receives. `now_ms` is the time of day."""
@@ -49,12 +54,14 @@ class Delivery:
     def __init__(
         self,
         clock: IReactorTime,
+        clients: ProxyClients,
         popped: PopClient,
         renewal: Renewal,
         unpacking: Unpacking,
         now_ms: Callable[[], int],
     ) -> None:
         self._clock = clock
+        self._clients = clients
         self._popped = popped
         self._renewal = renewal
         self._unpacking = unpacking
@@ -65,6 +72,13 @@ class Delivery:
         answer = _Answer(
             call, receiver, [message for message in messages if self._is_for(receiver, message)]
         )
+        if answer.renews and receiver.has_gone(self._clients):
+            # Nobody would see to it that they come back before their time is over.
+            answer.renews = False
+            self._cut(answer)
+            reason = "the client has gone"
+            call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))
+            return
         if not answer.left:
             reason = "no message matches the filter" if messages else "no new message"
             call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))

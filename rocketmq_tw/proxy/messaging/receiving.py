@@ -68,7 +68,7 @@ class Receiving:
         self._clock = clock
         self._config = config
         self._now_ms = now_ms
-        self._delivery = Delivery(clock, self._popped, renewal, unpacking, now_ms)
+        self._delivery = Delivery(clock, clients, self._popped, renewal, unpacking, now_ms)
         self._turns = count()
 
     def methods(self) -> Methods:

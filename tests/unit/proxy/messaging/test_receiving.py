@@ -278,6 +278,28 @@ class TestRenewal:
         world.pass_time(5)
         assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"left"]
 
+    def test_it_comes_back_when_the_client_went_before_it_came(self) -> None:
+        world = ReceivingWorld()
+        call, done = world.begin(auto_renew=True, long_polling_timeout={"seconds": 10})
+        world.pass_time(1)
+        world.clients.remove("client")
+        world.send(b"left")
+        world.until(done)
+        assert received(call).status.code == Code.MESSAGE_NOT_FOUND
+        assert len(world.renewal) == 0
+        world.pass_time(5)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"left"]
+
+    def test_a_client_that_told_its_settings_to_another_proxy(self) -> None:
+        world = ReceivingWorld()
+        world.clients.remove("client")
+        world.send(b"one")
+        (message,) = world.receive(auto_renew=True).messages
+        world.pass_time(55)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(100)
+        assert world.receive(long_polling_timeout={"seconds": 5}).messages == []
+
     def test_the_change_of_its_invisible_duration_ends_it(self) -> None:
         world = ReceivingWorld()
         world.send(b"later")
