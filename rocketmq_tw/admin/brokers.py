@@ -31,15 +31,33 @@ def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:
 
 
 async def brokers_of(servers: Servers, topic: str, cluster: str | None = None) -> dict[str, str]:
-    """Returns broker name to address of the brokers that have a topic; with `cluster` (a cluster's
-    name, or a light topic's parent) those of its route, where the topic has none."""
-    if cluster is not None and await servers.admin.topic_route(topic) is None:
-        topic = cluster
-    route = await known_route(servers, topic)
-    found = (
-        (data.broker_name, address_of([data], data.broker_name)) for data in route.broker_datas
-    )
+    """Returns broker name to address of the brokers that have a topic. With `cluster`, those of
+    that cluster alone; where the topic has no route, as light topics, those of the route of
+    `cluster`, which may be a light topic's parent too. Ends the command where the cluster is
+    unknown or has no broker of the topic."""
+    route = None if cluster is None else await servers.admin.topic_route(topic)
+    if route is None:
+        brokers = (await known_route(servers, topic if cluster is None else cluster)).broker_datas
+    else:
+        assert cluster is not None
+        brokers = await only_in(servers, cluster, route.broker_datas, f"topic {topic}")
+    found = ((data.broker_name, address_of([data], data.broker_name)) for data in brokers)
     return {name: address for name, address in sorted(found) if address is not None}
+
+
+async def only_in(
+    servers: Servers, cluster: str, brokers: Iterable[BrokerData], what: str
+) -> list[BrokerData]:
+    """Returns those of the brokers, which have `what`, that are in a cluster; ends the command
+    where the cluster is unknown or has none of them."""
+    all_of_them = list(brokers)
+    found = [data for data in all_of_them if data.cluster == cluster]
+    if not found:
+        # Ends the command where there is no such cluster.
+        in_cluster(await servers.admin.cluster_info(), cluster)
+        elsewhere = ", ".join(sorted({data.cluster or "" for data in all_of_them}))
+        fail(f"{what} is not in cluster {cluster} but in {elsewhere}")
+    return found
 
 
 async def master_addresses(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import addresses_of
+from rocketmq_tw.admin.brokers import addresses_of, known_route, only_in
 from rocketmq_tw.admin.known_names import group_hint, group_names, topic_hint
-from rocketmq_tw.admin.options import SWITCH
+from rocketmq_tw.admin.options import SWITCH, of_cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
@@ -27,20 +27,15 @@ from rocketmq_tw.wire.command import version_name
     "-s", "--showClientIP", "show_clients", **SWITCH, default=False,
     help="With the client that has each queue; wants -g.",
 )  # fmt: skip
-@click.option(
-    "-c",
-    "--cluster",
-    metavar="NAME",
-    help="A cluster, or a light topic's parent, whose route to take where the topic has none.",
-)
+@of_cluster_option
 @click.pass_obj
 def consumer_progress(
     tool: Tool, group: str | None, topic: str | None, show_clients: bool, cluster: str | None
 ) -> None:
     """Shows how far a consumer group is behind, or all groups in short."""
     if group is None:
-        if topic is not None or show_clients:
-            raise click.UsageError("-t and -s are about one group: name that with -g")
+        if topic is not None or show_clients or cluster is not None:
+            raise click.UsageError("-t, -s and -c are about one group: name that with -g")
         tool.report(_all_groups)
         return
     name = group
@@ -104,14 +99,20 @@ async def _one_group(
 async def _brokers_of(
     servers: Servers, group: str, topic: str | None, cluster: str | None
 ) -> list[str]:
-    """Returns the brokers that have the topic, or those that know the group, by its retry topic."""
-    candidates = [retry_topic(group)] if topic is None else [topic, retry_topic(group)]
-    if cluster is not None:
-        candidates.append(cluster)
-    for candidate in candidates:
+    """Returns the brokers that have the topic, or those that know the group, by its retry topic;
+    with `cluster` those in it alone, or where there are none those of its route."""
+    candidates = {retry_topic(group): f"group {group}"}
+    if topic is not None:
+        candidates = {topic: f"topic {topic}"} | candidates
+    for candidate, what in candidates.items():
         route = await servers.admin.topic_route(candidate)
         if route is not None:
-            return addresses_of(route.broker_datas)
+            brokers = route.broker_datas
+            if cluster is not None:
+                brokers = await only_in(servers, cluster, brokers, what)
+            return addresses_of(brokers)
+    if cluster is not None and (topic is not None or group in await group_names(servers)):
+        return addresses_of((await known_route(servers, cluster)).broker_datas)
     if topic is not None:
         hint = await topic_hint(servers, topic)
         raise UnknownTopicError(f"no name server knows the topic {topic}: {hint}")

@@ -6,7 +6,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import brokers_of
 from rocketmq_tw.admin.message_reading import UTF_8, check_charset, messages_report, queried
-from rocketmq_tw.admin.options import SWITCH
+from rocketmq_tw.admin.options import SWITCH, of_cluster_option
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.errors import BrokerError
@@ -30,10 +30,7 @@ from rocketmq_tw.net.errors import RemotingError
     "-f", "--bodyFormat", "charset", metavar="CHARSET", default=UTF_8, callback=check_charset,
     help="Of the body.",
 )  # fmt: skip
-@click.option(
-    "-c", "--cluster", metavar="NAME",
-    help="A cluster, or a light topic's parent, whose route to take where the topic has none.",
-)  # fmt: skip
+@of_cluster_option
 @click.pass_obj
 def query_message(
     tool: Tool,
@@ -89,7 +86,7 @@ async def _message_of(
     if (
         address not in known
         and topic is not None
-        and await servers.admin.topic_route(topic) is not None
+        and (cluster is not None or await servers.admin.topic_route(topic) is not None)
     ):
         brokers = await brokers_of(servers, topic, cluster)
         found = await queried(servers, brokers, topic, message_id, unique=True)

@@ -16,6 +16,7 @@ from rocketmq_tw.admin.message_reading import (
     messages_report,
     queried,
 )
+from rocketmq_tw.admin.options import of_cluster_option
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
@@ -24,11 +25,6 @@ from rocketmq_tw.net.address import join_address
 
 #: An id that names a port above is a unique one, which has something else there.
 _LARGEST_PORT = 65_535
-
-_cluster_option = click.option(
-    "-c", "--cluster", metavar="NAME",
-    help="A cluster, or a light topic's parent, whose route to take where the topic has none.",
-)  # fmt: skip
 
 
 @click.command("queryMsgByKey")
@@ -40,7 +36,7 @@ _cluster_option = click.option(
     "-m", "--maxNum", "most", type=click.IntRange(min=1), default=MOST, show_default=True,
     help="At most so many messages of each broker, which may have a lower limit.",
 )  # fmt: skip
-@_cluster_option
+@of_cluster_option
 @click.pass_obj
 def query_by_key(
     tool: Tool,
@@ -74,7 +70,7 @@ def query_by_key(
     help="The member that is to consume it once more; wants -g.",
 )  # fmt: skip
 @click.option("-a", "--showAll", "all_of_them", is_flag=True, help="All that have the id.")
-@_cluster_option
+@of_cluster_option
 @click.pass_obj
 def query_by_unique_key(
     tool: Tool,

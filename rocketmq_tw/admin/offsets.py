@@ -14,7 +14,13 @@ from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint, is_of_users
 from rocketmq_tw.admin.message_reading import END, Moment
 from rocketmq_tw.admin.near_names import did_you_mean
-from rocketmq_tw.admin.options import SWITCH, ask_first, check_broker, yes_option
+from rocketmq_tw.admin.options import (
+    SWITCH,
+    ask_first,
+    check_broker,
+    of_cluster_option,
+    yes_option,
+)
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
@@ -37,10 +43,6 @@ _force_option = click.option(
     "-f", "--force", **SWITCH, default=True, show_default=True,
     help="Also forward; false: only queues that would go back.",
 )  # fmt: skip
-_cluster_option = click.option(
-    "-c", "--cluster", metavar="NAME",
-    help="A cluster, or a light topic's parent, whose route to take where the topic has none.",
-)  # fmt: skip
 
 
 @click.command("resetOffsetByTime")
@@ -48,7 +50,7 @@ _cluster_option = click.option(
 @topic_option
 @_time_option
 @_force_option
-@_cluster_option
+@of_cluster_option
 @click.option("-b", "--broker", metavar="HOST:PORT", help="Only this broker.")
 @click.option(
     "-q", "--queue", "queue_id", type=click.IntRange(min=0), help="Only this queue; wants -b."
@@ -76,6 +78,8 @@ def reset_offset(
         raise click.UsageError("-q is about one broker: name that with -b")
     if offset is not None and queue_id is None:
         raise click.UsageError("-o is about one queue: name that with -q")
+    if broker is not None and cluster is not None:
+        raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
     if broker is not None:
         check_broker(broker)
     reset = Reset(group, topic, moment, force, queue_id, offset)
@@ -94,7 +98,7 @@ def reset_offset(
 @topic_option
 @_time_option
 @_force_option
-@_cluster_option
+@of_cluster_option
 @yes_option
 @click.pass_obj
 def reset_offset_old(
@@ -110,7 +114,7 @@ def reset_offset_old(
 @named_group_option("group")
 @topic_option
 @_force_option
-@_cluster_option
+@of_cluster_option
 @yes_option
 @click.pass_obj
 def skip_accumulated(

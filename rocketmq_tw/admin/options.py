@@ -23,6 +23,11 @@ broker_option = click.option(
 cluster_option = click.option(
     "-c", "--clusterName", "cluster", metavar="NAME", help="On each master of a cluster."
 )
+of_cluster_option = click.option(
+    "-c", "--cluster", metavar="NAME",
+    help="Only in this cluster; for a light topic, whose route to take: its parent's or this"
+    " cluster's.",
+)  # fmt: skip
 yes_option = click.option(
     "-y", "--yes", is_flag=True, help="Do not ask; needed where there is no terminal to ask at."
 )

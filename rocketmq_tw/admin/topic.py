@@ -9,10 +9,12 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import (
     addresses_of,
+    brokers_of,
     known_route,
     masters,
     name_of,
     on_each,
+    only_in,
     unfinished,
 )
 from rocketmq_tw.admin.options import (
@@ -22,6 +24,7 @@ from rocketmq_tw.admin.options import (
     check_attributes,
     check_broker_or_cluster,
     cluster_option,
+    of_cluster_option,
     yes_option,
 )
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, local_time, number_of, plain
@@ -158,20 +161,14 @@ def _route_report(route: TopicRouteData) -> Report:
 
 @click.command("topicStatus")
 @topic_option
-@click.option(
-    "-c",
-    "--cluster",
-    metavar="NAME",
-    help="A cluster, or a light topic's parent: whose route to take instead of the topic's own.",
-)
+@of_cluster_option
 @click.pass_obj
 def topic_status(tool: Tool, topic: str, cluster: str | None) -> None:
     """Shows the offsets of each queue of a topic and when it last changed."""
 
     async def work(servers: Servers) -> Report:
-        route = await known_route(servers, cluster or topic)
         stats = TopicStatsTable()
-        for address in addresses_of(route.broker_datas):
+        for address in (await brokers_of(servers, topic, cluster)).values():
             part = await servers.admin.topic_stats(address, topic)
             stats.offset_table.update(part.offset_table)
             stats.topic_put_tps = (stats.topic_put_tps or 0.0) + (part.topic_put_tps or 0.0)
@@ -353,9 +350,7 @@ def delete_topic(tool: Tool, topic: str, cluster: str, yes: bool) -> None:
 async def _delete(servers: Servers, topic: str, cluster: str) -> Report:
     targets = masters(await servers.admin.cluster_info(), cluster)
     route = await known_route(servers, topic)
-    elsewhere = sorted({data.cluster or "" for data in route.broker_datas})
-    if elsewhere and cluster not in elsewhere:
-        fail(f"topic {topic} is not in cluster {cluster} but in {', '.join(elsewhere)}")
+    await only_in(servers, cluster, route.broker_datas, f"topic {topic}")
     done = await on_each(
         targets.values(), lambda address: servers.admin.delete_topic(address, topic)
     )

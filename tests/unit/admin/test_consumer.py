@@ -77,3 +77,23 @@ def test_a_group_without_members_or_retry_topic_is_found_by_a_topic(world) -> No
     world.rmqadmin("sendMessage -t T -p x")
     found = progress(world, "-g", "reader", "-t", "T")
     assert [(queue["queueId"], queue["diff"]) for queue in found["queues"]] == [(0, 1)]
+
+
+def test_a_cluster_is_looked_at_alone(world) -> None:
+    world.result(start(world).stop())
+    world.add_broker("broker-z", "10.0.0.9", broker_cluster_name="Other")
+    world.rmqadmin("updateTopic -t T -c Other -r 1 -w 1")
+    for cluster, brokers in {"Other": {"broker-z"}, "DefaultCluster": {"broker-a"}}.items():
+        found = progress(world, "-g", "billing", "-t", "T", "-c", cluster)
+        assert {queue["brokerName"] for queue in found["queues"]} == brokers
+    outcome = world.rmqadmin("consumerProgress -g billing -c Other")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err == "rmqadmin: group billing is not in cluster Other but in DefaultCluster\n"
+    outcome = world.rmqadmin("consumerProgress -g billing -c Nix")
+    assert outcome.err == "rmqadmin: there is no cluster Nix; there are: DefaultCluster, Other\n"
+    outcome = world.rmqadmin("consumerProgress -g nix -c DefaultCluster")
+    assert outcome.status == 1
+    assert outcome.err.startswith("rmqadmin: no broker has a group nix, neither settings")
+    outcome = world.rmqadmin("consumerProgress -c DefaultCluster")
+    assert outcome.status == 2
+    assert "-t, -s and -c are about one group: name that with -g" in outcome.err

@@ -59,6 +59,21 @@ def test_messages_with_a_key_come_from_all_brokers(topic) -> None:
     )
 
 
+def test_messages_are_looked_for_in_the_cluster_that_is_named_alone(topic) -> None:
+    world = topic
+    world.add_broker("broker-z", "10.0.0.9", broker_cluster_name="Other")
+    world.rmqadmin("updateTopic -t T -c Other -r 1 -w 1")
+    sent = send(world, "-p", "here", "-k", "same", "-b", "broker-a", "-i", "0")
+    send(world, "-p", "there", "-k", "same", "-b", "broker-z", "-i", "0")
+    for cluster, body in {"DefaultCluster": "here", "Other": "there"}.items():
+        (found,) = messages(world, f"queryMsgByKey -t T -k same -c {cluster}")
+        assert found["body"] == body
+    for command in ("queryMsgByUniqueKey", "queryMsgById"):
+        assert world.rmqadmin(f"{command} -t T -i {sent['messageId']} -c Other").status == 1
+        outcome = world.rmqadmin(f"{command} -t T -i {sent['messageId']} -c Nix")
+        assert outcome.err.startswith("rmqadmin: there is no cluster Nix; there are: ")
+
+
 def test_both_kinds_of_id_find_a_message(topic) -> None:
     world = topic
     sent = send(world, "-p", "hello", "-b", "broker-b", "-i", "1")

@@ -133,8 +133,47 @@ def test_minus_one_is_the_end_of_each_queue(world, command: str, at_terminal) ->
     )
 
 
+def start_in_two_clusters(world) -> None:
+    """As `start`; the cluster Other has topic and group too, and a topic of its own."""
+    world.result(start(world).stop())
+    world.add_broker("broker-z", "10.0.0.9", broker_cluster_name="Other")
+    world.rmqadmin("updateTopic -t T -c Other -r 2 -w 2")
+    world.rmqadmin("updateTopic -t Else -c Other -r 2 -w 2")
+    world.rmqadmin("updateSubGroup -g billing -c Other")
+    world.rmqadmin("sendMessage -t T -p more -b broker-a -i 0")
+    world.rmqadmin("sendMessage -t T -p more -b broker-z -i 0")
+
+
 @pytest.mark.parametrize(
-    "options", ["-q 1", "-b 10.0.0.2:10911 -o 1", "-b nix -q 1", "-s never", "-s 99999999999999"]
+    "command", ["resetOffsetByTime -s now", "resetOffsetByTimeOld -s now", "skipAccumulatedMessage"]
+)
+def test_a_group_is_moved_in_the_cluster_that_is_named_alone(world, command: str) -> None:
+    start_in_two_clusters(world)
+    outcome = world.rmqadmin(f"{command} -y -g billing -t T -c Other --output json")
+    assert [(row["brokerName"], row["offset"]) for row in outcome.json["queues"]] == [
+        ("broker-z", 1),
+        ("broker-z", 0),
+    ]
+    assert offsets_of(world, "billing") == [1, 1]
+    outcome = world.rmqadmin(f"{command} -y -g billing -t T -c Nix")
+    assert outcome.err == "rmqadmin: there is no cluster Nix; there are: DefaultCluster, Other\n"
+    outcome = world.rmqadmin(f"{command} -y -g billing -t Else -c DefaultCluster")
+    assert outcome.err == "rmqadmin: topic Else is not in cluster DefaultCluster but in Other\n"
+    assert offsets_of(world, "billing") == [1, 1]
+    world.rmqadmin(f"{command} -y -g billing -t T")
+    assert offsets_of(world, "billing") == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-q 1",
+        "-b 10.0.0.2:10911 -c DefaultCluster",
+        "-b 10.0.0.2:10911 -o 1",
+        "-b nix -q 1",
+        "-s never",
+        "-s 99999999999999",
+    ],
 )
 def test_a_wrong_call_resets_nothing(world, options: str) -> None:
     world.result(start(world).stop())

@@ -210,7 +210,7 @@ def test_help_is_shown(arguments: list[str]) -> None:
         ("consumeMessage -t T -e 99999999999999", "is not between 1970 and now"),
         ("consumeMessage -t T -s 2 -e 1", "-s is after -e"),
         ("consumeMessage -t T -g a/b", "'a/b' has an illegal character"),
-        ("consumerProgress -t T", "-t and -s are about one group: name that with -g"),
+        ("consumerProgress -t T", "-t, -s and -c are about one group: name that with -g"),
     ],
 )
 def test_a_wrong_call_is_told_in_one_line(world, arguments: str, line: str) -> None:

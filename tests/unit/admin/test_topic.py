@@ -140,6 +140,18 @@ def test_a_topic_is_deleted_everywhere(world) -> None:
     assert world.rmqadmin("topicRoute", "-t", "T").status == 1
 
 
+def test_the_status_of_a_topic_in_one_cluster(world) -> None:
+    world.add_broker("broker-b", "10.0.0.3")
+    world.add_broker("broker-z", "10.0.0.9", broker_cluster_name="Other")
+    world.rmqadmin("updateTopic -b 10.0.0.2:10911 -t T -r 1 -w 1")
+    world.rmqadmin("updateTopic -c Other -t T -r 1 -w 1")
+    for cluster, broker in {"DefaultCluster": "broker-a", "Other": "broker-z"}.items():
+        (queue,) = world.rmqadmin(f"topicStatus -t T -c {cluster} --output json").json["queues"]
+        assert queue["brokerName"] == broker
+    outcome = world.rmqadmin("topicStatus -t T -c Nix")
+    assert outcome.err == "rmqadmin: there is no cluster Nix; there are: DefaultCluster, Other\n"
+
+
 def test_a_topic_is_not_deleted_in_the_wrong_cluster(world) -> None:
     world.add_broker("broker-b", "10.0.0.3", broker_cluster_name="Other")
     world.rmqadmin("updateTopic -c Other -t T")
