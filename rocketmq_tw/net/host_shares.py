@@ -41,10 +41,10 @@ class HostShares:
         """Returns the host that has most; None where none has anything."""
         return next((host for host, _ in self._shares.most_common(1)), None)
 
-    def giving_way(self, host: str) -> str | None:
-        """Returns the host that has most, from which `host` may take one; None where `host` would
-        then have as much as that one has now."""
+    def giving_way(self, host: str, amount: int = 1) -> str | None:
+        """Returns the host that has most, from which `host` may take so much; None where `host`
+        would then have as much as that one has now."""
         largest = self.largest()
-        if largest is None or self.of(host) + 1 >= self.of(largest):
+        if largest is None or self.of(host) + amount >= self.of(largest):
             return None
         return largest

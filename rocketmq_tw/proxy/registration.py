@@ -134,6 +134,10 @@ class ClientRegistration:
         heartbeat = self._heartbeat(client)
         data = decode_body(HeartbeatData, heartbeat.body)
         self._tell_neighbours(client, data, heartbeat)
+        if found.is_complete and not found.names:
+            # Topics need not exist: its groups would fill a connection that others need.
+            self._brokers.forget(client)
+            return
         try:
             self._brokers.enter(
                 client, groups_of_heartbeat(data), found.names if found.is_complete else None

@@ -83,7 +83,10 @@ class ClusterBrokers:
         if address is None:
             self._known.refresh()
             return fail(ConnectError(broker_name, "no name server knows this broker"))
-        connection = self._connection(broker_name, request, client)
+        try:
+            connection = self._connection(broker_name, request, client)
+        except RequestError:
+            return fail()
         asked = connection.request(address, request, timeout)
         return asked.addErrback(self._not_answered)
 
@@ -95,8 +98,10 @@ class ClusterBrokers:
         if address is None:
             told = fail(ConnectError(broker_name, "no name server knows this broker"))
         else:
-            connection = self._connection(broker_name, request, client)
-            told = connection.send_oneway(address, request)
+            try:
+                told = self._connection(broker_name, request, client).send_oneway(address, request)
+            except RequestError:
+                told = fail()
         return told.addErrback(
             lambda failure: log.info("not told: {error}", error=failure.getErrorMessage())
         )
@@ -129,7 +134,11 @@ class ClusterBrokers:
     ) -> IRemotingClient:
         place = None if client is None else self._lanes.place(client)
         if place is None:
-            assert request.code != RequestCode.HEART_BEAT, "the client has entered no group"
+            if client is not None and request.code == RequestCode.HEART_BEAT:
+                # It had a place, and gave way to one of another host.
+                raise RequestError(
+                    ResponseCode.SYSTEM_BUSY, f"{client.client_id} has no connection to brokers"
+                )
             return self._own
         if request.code == RequestCode.HEART_BEAT:
             place.brokers.add(broker_name)

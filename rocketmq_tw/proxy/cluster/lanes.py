@@ -12,10 +12,13 @@ more: a `Departure`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 import attrs
 
+from rocketmq_tw.net.host_shares import HostShares
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.memberships import Addressee, Membership
 from rocketmq_tw.wire.bodies.clients import MAX_GROUPS_PER_PEER
@@ -27,11 +30,12 @@ MAX_MEMBERSHIPS = 500_000
 
 
 class Place:
-    """Where a client stands, under which id, and in which groups."""
+    """Where a client of a host stands, under which id, and in which groups."""
 
-    def __init__(self, lane: int, client_id: str) -> None:
+    def __init__(self, lane: int, client_id: str, host: str) -> None:
         self.lane = lane
         self.client_id = client_id
+        self.host = host
         self.memberships: set[Membership] = set()
         #: Brokers that know it.
         self.brokers: set[str] = set()
@@ -49,7 +53,10 @@ class Departure:
 
 class Lanes:
     """The lanes and the clients on them. Where all `limit` lanes have a client of a group, further
-    ones of it share the last lane, on which brokers see the one that registered last."""
+    ones of it share the last lane, on which brokers see the one that registered last.
+
+    Where there is no room for a client, the largest ones of the host that is in most groups give
+    way, unless the client's own would be in as many then."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -57,8 +64,9 @@ class Lanes:
         #: Lane -> client id -> client.
         self._ids: list[dict[str, IProxyClient]] = []
         self._places: dict[IProxyClient, Place] = {}
-        #: The memberships of all clients.
-        self._count = 0
+        #: The memberships of all clients; those on each lane that brokers see.
+        self._shares = HostShares()
+        self._seen: list[HostShares] = []
 
     def __len__(self) -> int:
         return len(self._members)
@@ -83,17 +91,22 @@ class Lanes:
         what they are to forget. Raises `RequestError` where there is no room; then the client is
         where it was."""
         wanted = set(memberships)
+        _check_number(client, wanted)
         place = self._places.get(client)
-        known = set() if place is None else place.memberships
-        self._check_room(client, wanted, len(wanted) - len(known))
-        if place is not None and self._is_free(place.lane, wanted, client):
-            departures = [self._leave(client, place, known - wanted)]
+        grown = len(wanted) - (0 if place is None else len(place.memberships))
+        excess = max(0, self._shares.total + grown - MAX_MEMBERSHIPS) if grown > 0 else 0
+        departures: list[Departure | None] = []
+        if place is not None and not excess and self._is_free(place.lane, wanted, client):
+            departures.append(self._leave(client, place, place.memberships - wanted))
             departures.append(self._forget_elsewhere(client, place, broker_names))
             self._put(client, place, wanted)
         else:
-            lane = self._free_lane(wanted, client)
-            departures = [self.remove(client)]
-            self._put(client, Place(lane, client.client_id), wanted)
+            lane = None if excess else self._free_lane(wanted, client)
+            if lane is None:
+                lane, victims = self._make_room(client, wanted, excess)
+                departures += map(self.remove, victims)
+            departures.append(self.remove(client))
+            self._put(client, Place(lane, client.client_id, host_of(client.address)), wanted)
         return [departure for departure in departures if departure is not None]
 
     def leave(self, client: IProxyClient, memberships: Iterable[Membership]) -> Departure | None:
@@ -127,18 +140,38 @@ class Lanes:
             return None
         return client
 
-    def _check_room(self, client: IProxyClient, wanted: set[Membership], grown: int) -> None:
-        if len(wanted) > MAX_GROUPS_PER_PEER:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"client {client.client_id} is in {len(wanted)} groups, or produces to as many"
-                f" topics; {MAX_GROUPS_PER_PEER} are the limit: use further instances for more",
+    def _make_room(
+        self, client: IProxyClient, wanted: set[Membership], excess: int
+    ) -> tuple[int, list[IProxyClient]]:
+        """Returns a lane, and the clients on it that give way to `client`, so that all together are
+        in `excess` groups less. Raises `RequestError` where none has to."""
+        host = self._shares.giving_way(host_of(client.address), len(wanted))
+        if host is not None:
+            lane = max(range(len(self._members)), key=lambda each: self._seen[each].of(host))
+            crowd = len(self._members[lane]) + len(wanted) - MAX_GROUPS_PER_PEER
+            number = max(excess, crowd)
+            if number <= self._seen[lane].of(host):
+                return lane, self._largest(lane, host, number)
+        if excess:
+            reason = f"the clients of this proxy are in {self._shares.total} groups"
+        else:
+            reason = (
+                f"the {self._limit} connections to each broker (maxConnectionsPerBroker) have as"
+                " many groups as brokers take"
             )
-        if grown > 0 and self._count + grown > MAX_MEMBERSHIPS:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                f"the clients of this proxy are in {self._count} groups: use another proxy",
-            )
+        raise RequestError(ResponseCode.SYSTEM_BUSY, f"{reason}: use another proxy")
+
+    def _largest(self, lane: int, host: str, number: int) -> list[IProxyClient]:
+        """Returns clients of a host that brokers see in so many groups on a lane, or in more."""
+        members = self._members[lane]
+        seen = Counter(each for each in members.values() if self._places[each].host == host)
+        found = []
+        for client, count in seen.most_common():
+            if number <= 0:
+                break
+            found.append(client)
+            number -= count
+        return found
 
     def _is_free(self, lane: int, wanted: set[Membership], client: IProxyClient) -> bool:
         """Returns whether there is room on a lane, and nobody else of these groups or with the
@@ -152,30 +185,34 @@ class Lanes:
             return False
         return all(members.get(membership) in (None, client) for membership in wanted)
 
-    def _free_lane(self, wanted: set[Membership], client: IProxyClient) -> int:
+    def _free_lane(self, wanted: set[Membership], client: IProxyClient) -> int | None:
+        """Returns a lane that has room for these groups; None where there is none."""
         for lane in range(len(self._members)):
             if self._is_free(lane, wanted, client):
                 return lane
         if len(self._members) < self._limit:
             self._members.append({})
             self._ids.append({})
+            self._seen.append(HostShares())
         last = len(self._members) - 1
         if len(self._members[last].keys() | wanted) > MAX_GROUPS_PER_PEER:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                f"the {self._limit} connections to each broker (maxConnectionsPerBroker) have as"
-                " many groups as brokers take: use another proxy",
-            )
+            return None
         return last
 
     def _put(self, client: IProxyClient, place: Place, wanted: set[Membership]) -> None:
         self._places[client] = place
-        self._count += len(wanted) - len(place.memberships)
+        self._shares.remove(place.host, len(place.memberships))
+        self._shares.add(place.host, len(wanted))
         place.memberships = wanted
         self._drop_id(client, place)
         place.client_id = client.client_id
         self._ids[place.lane][client.client_id] = client
-        self._members[place.lane].update(dict.fromkeys(wanted, client))
+        members, seen = self._members[place.lane], self._seen[place.lane]
+        for former in map(members.get, wanted):
+            if former is not None:
+                seen.remove(self._places[former].host)
+        seen.add(place.host, len(wanted))
+        members.update(dict.fromkeys(wanted, client))
 
     def _drop_id(self, client: IProxyClient, place: Place) -> None:
         ids = self._ids[place.lane]
@@ -199,8 +236,19 @@ class Lanes:
         own = [membership for membership in memberships if members.get(membership) is client]
         for membership in own:
             del members[membership]
+        self._seen[place.lane].remove(place.host, len(own))
         place.memberships = place.memberships.difference(memberships)
-        self._count -= len(memberships)
+        self._shares.remove(place.host, len(memberships))
         if not own or not place.brokers:
             return None
         return Departure(place.client_id, place.lane, own, frozenset(place.brokers))
+
+
+def _check_number(client: IProxyClient, wanted: Collection[Membership]) -> None:
+    """Raises `RequestError` where a client is in more groups than brokers take of one."""
+    if len(wanted) > MAX_GROUPS_PER_PEER:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"client {client.client_id} is in {len(wanted)} groups, or produces to as many"
+            f" topics; {MAX_GROUPS_PER_PEER} are the limit: use further instances for more",
+        )

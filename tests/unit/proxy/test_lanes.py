@@ -251,3 +251,59 @@ def test_whom_a_broker_asks() -> None:
     reply = RemotingCommand.request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
     reply.ext_fields = {"properties": "REPLY_TO_CLIENT\x01a\x02"}
     assert addressee_of(reply) == Addressee(None, "a")
+
+
+def client_at(host: str, client_id: str = "c") -> FakeClient:
+    client = FakeClient(client_id)
+    client.address = f"{host}:40000"
+    return client
+
+
+def topics_of(name: str, number: int = MAX_GROUPS_PER_PEER) -> list[Membership]:
+    return [Membership(f"{name}{each}", False) for each in range(number)]
+
+
+def test_a_host_that_has_most_gives_way_to_others() -> None:
+    lanes = Lanes(4)
+    greedy = [client_at("10.0.0.1", f"greedy{number}") for number in range(4)]
+    for client in greedy[:3]:
+        enter(lanes, client, topics_of("t"))
+    enter(lanes, greedy[3], topics_of("t", MAX_GROUPS_PER_PEER - 100))
+    small = client_at("10.0.0.1", "small")
+    enter(lanes, small, topics_of("s", 100))
+    newcomer, other = client_at("10.0.0.2"), client_at("10.0.0.3", "other")
+    (departure,) = lanes.enter(newcomer, [CONSUMERS, PRODUCERS])
+    assert departure.client_id == "greedy0" and departure.brokers == {"broker-a"}
+    assert groups_of(departure) == set(topics_of("t"))
+    assert lanes.place(greedy[0]) is None and lane_of(lanes, newcomer) == 0
+    assert lanes.enter(other, topics_of("x", 10)) == []
+    # It does not come back at the cost of those, nor of its own.
+    with refused(ResponseCode.SYSTEM_BUSY):
+        lanes.enter(greedy[0], topics_of("t"))
+    assert lane_of(lanes, newcomer) == lane_of(lanes, other) == 0
+    assert lane_of(lanes, small) == 3
+    # Who gives way is who has most there.
+    big = client_at("10.0.0.4", "big")
+    (departure, *_) = lanes.enter(big, topics_of("y", MAX_GROUPS_PER_PEER - 11))
+    assert departure.client_id == "greedy1"
+    for client in (*greedy, small, newcomer, other, big):
+        lanes.remove(client)
+    assert lanes._shares.total == sum(seen.total for seen in lanes._seen) == 0
+
+
+def test_clients_that_share_a_lane_give_way_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes_module, "MAX_MEMBERSHIPS", 50)
+    lanes = Lanes(2)
+    greedy = [client_at("10.0.0.1", f"greedy{number}") for number in range(5)]
+    for client in greedy:
+        enter(lanes, client, topics_of("t", 10))
+    newcomer = client_at("10.0.0.2")
+    (departure,) = lanes.enter(newcomer, [CONSUMERS])
+    assert groups_of(departure) == set(topics_of("t", 10))
+    assert lanes.place(newcomer) is not None
+    with refused(ResponseCode.SYSTEM_BUSY):
+        lanes.enter(newcomer, topics_of("n", 45))
+    assert groups_of(lanes.remove(newcomer)) == set()
+    for client in greedy:
+        lanes.remove(client)
+    assert lanes._shares.total == sum(seen.total for seen in lanes._seen) == 0

@@ -25,6 +25,7 @@ from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo, HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.clients import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -36,6 +37,7 @@ from tests.support.proxy import (
     NEIGHBOURS_TOPIC,
     FakeCall,
     PlayedBrokers,
+    answer_of,
     asked_clients,
     neighbours_of,
 )
@@ -416,3 +418,26 @@ def test_heartbeats_of_many_clients_are_made_again(monkeypatch: pytest.MonkeyPat
 
 def hand_on(client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
     raise AssertionError("no broker asks")
+
+
+def test_a_client_whose_topics_nobody_has_takes_no_place(site: Site) -> None:
+    site.enter("fake", topic="Missing")
+    client = site.clients.get("fake")
+    assert client is not None and site.cluster._lanes.place(client) is None
+    site.enter("fake")
+    assert site.online() == ["fake"]
+    site.enter("fake", topic="Missing")
+    assert site.online() == [] and site.cluster._lanes.place(client) is None
+
+
+def test_a_client_that_gave_way_is_not_registered(site: Site) -> None:
+    """Its heartbeat may have waited for a broker meanwhile."""
+    site.enter("c")
+    client = site.clients.get("c")
+    assert client is not None
+    site.cluster.forget(client)
+    request = RemotingCommand.request(RequestCode.HEART_BEAT)
+    failed = site.cluster.ask("broker-a", request, 1.0, client)
+    failure = failed.addErrback(lambda failure: failure.check(RequestError))
+    assert answer_of(failure) is RequestError
+    assert answer_of(site.cluster.tell("broker-a", request, client)) is None
