@@ -13,9 +13,13 @@ from tests.support.terminal import Terminal
 from tests.support.wait import PeerFailed, wait_until
 
 
-@pytest.fixture(params=[True, False], ids=["alone", "beside others"])
-def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Terminal]:
-    with Terminal(tmp_path / "home", alone=request.param) as opened:
+@pytest.fixture(params=["alone", "beside others", "without namespaces"])
+def terminal(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Terminal]:
+    if request.param == "without namespaces":
+        monkeypatch.setattr("tests.support.terminal.can_enter_own_network", lambda: False)
+    with Terminal(tmp_path / "home", alone=request.param == "alone") as opened:
         yield opened
 
 
