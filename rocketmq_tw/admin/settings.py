@@ -123,7 +123,8 @@ def write(contexts: Contexts) -> None:
         "current": contexts.current,
         "contexts": {name: one.to_file() for name, one in sorted(contexts.by_name.items())},
     }
-    where = path()
+    # A link stays one: the file behind it may be one of several machines.
+    where = os.path.realpath(path())
     try:
         os.makedirs(os.path.dirname(where) or ".", exist_ok=True)
         new = f"{where}.new"
@@ -135,7 +136,10 @@ def write(contexts: Contexts) -> None:
 
 
 def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
+    descriptor = os.open(name, flags, 0o600)
+    # One that was left by a write that failed may have other rights.
+    os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def _from_file(values: Mapping[str, Any]) -> Settings:

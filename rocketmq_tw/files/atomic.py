@@ -11,14 +11,16 @@ PIECE = 1 << 20
 
 
 def write_atomic(files: IFiles, path: str, data: bytes) -> None:
-    """Replaces the content of `path`: written aside, synced, renamed, the directory synced.
+    """Replaces the content of `path`: written aside, synced, renamed, the directory synced. A link
+    stays one, the rights and the owner stay those of the old file.
 
     Returns once the new content is on stable storage. Raises `OSError`.
     """
+    path = files.real_path(path)
     directory = posixpath.dirname(path) or "."
     files.make_dirs(directory)
     aside = f"{path}.tmp"
-    file = files.open(aside, create=True)
+    file = files.open_aside(aside, path)
     try:
         file.truncate(0)
         file.pwrite(data, 0)
@@ -33,7 +35,7 @@ def settle(files: IFiles, path: str) -> None:
     """Makes certain that what is read at `path` outlives a power loss: a file that was renamed is
     read back also where the sync of its directory failed. Raises `OSError`."""
     with contextlib.suppress(FileNotFoundError):
-        files.sync_dir(posixpath.dirname(path) or ".")
+        files.sync_dir(posixpath.dirname(files.real_path(path)) or ".")
 
 
 def write_again(file: IFile, begin: int, end: int) -> int:

@@ -104,6 +104,11 @@ class FaultyFiles:
         self._call("create" if create and not self.inner.exists(path) else "open", path)
         return FaultyFile(self, self.inner.open(path, create=create), path)
 
+    def open_aside(self, path: str, target: str) -> "FaultyFile":
+        self._need_descriptor(path)
+        self._call("open" if self.inner.exists(path) else "create", path)
+        return FaultyFile(self, self.inner.open_aside(path, target), path)
+
     def read(self, path: str) -> bytes:
         self._need_descriptor(path)
         self._call("read", path)
@@ -111,6 +116,9 @@ class FaultyFiles:
 
     def exists(self, path: str) -> bool:
         return self.inner.exists(path)
+
+    def real_path(self, path: str) -> str:
+        return self.inner.real_path(path)
 
     def list(self, path: str) -> list[str]:
         self._need_descriptor(path)

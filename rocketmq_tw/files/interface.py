@@ -54,11 +54,18 @@ class IFiles(Interface):
     def open(path: str, *, create: bool = False) -> IFile:
         """Opens for reading and writing; `create` makes it where it is missing."""
 
+    def open_aside(path: str, target: str) -> IFile:
+        """Opens, or makes, the file that is to replace `target`: with its rights and its owner, as
+        far as this process may give them, before anything is written."""
+
     def read(path: str) -> bytes:
         """Returns the whole content; raises FileNotFoundError."""
 
     def exists(path: str) -> bool:
         """Returns whether a file or directory is there."""
+
+    def real_path(path: str) -> str:
+        """Returns the path of the file behind a link; a path that is no link as it is."""
 
     def list(path: str) -> list[str]:
         """Returns the sorted names in a directory; empty where there is none."""

@@ -247,12 +247,18 @@ class MemoryFiles:
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         return MemoryFile(self._file(path, create=create))
 
+    def open_aside(self, path: str, target: str) -> MemoryFile:
+        return self.open(path, create=True)
+
     def read(self, path: str) -> bytes:
         file = self.open(path)
         return file.pread(file.size(), 0)
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
+
+    def real_path(self, path: str) -> str:
+        return path
 
     def list(self, path: str) -> list[str]:
         found = self._find(path)

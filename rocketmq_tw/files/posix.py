@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -91,6 +92,24 @@ class PosixFile:
             os.close(descriptor)
 
 
+def _take_rights(descriptor: int, old: os.stat_result) -> None:
+    """Gives an open file the owner and the rights of `old`. Where this process may not give it to
+    the owner it keeps it; a group that was not the old one's gets no rights."""
+    rights = stat.S_IMODE(old.st_mode) & 0o777
+    new = os.fstat(descriptor)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        try:
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+        except OSError:
+            try:
+                os.fchown(descriptor, -1, old.st_gid)
+            except OSError:
+                if new.st_gid != old.st_gid:
+                    rights &= ~stat.S_IRWXG
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != rights:
+        os.fchmod(descriptor, rights)
+
+
 @implementer(IFiles)
 class PosixFiles:
     """The real file system."""
@@ -99,12 +118,28 @@ class PosixFiles:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return PosixFile(os.open(path, flags, 0o644))
 
+    def open_aside(self, path: str, target: str) -> PosixFile:
+        try:
+            old = os.stat(target)
+        except FileNotFoundError:
+            return self.open(path, create=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o600)
+        try:
+            _take_rights(descriptor, old)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return PosixFile(descriptor)
+
     def read(self, path: str) -> bytes:
         with open(path, "rb") as source:
             return source.read()
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
+
+    def real_path(self, path: str) -> str:
+        return os.path.realpath(path) if os.path.islink(path) else path
 
     def list(self, path: str) -> list[str]:
         try:

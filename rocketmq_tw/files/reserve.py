@@ -105,8 +105,14 @@ class ReservingFiles:
             return result
 
     def open(self, path: str, *, create: bool = False) -> IFile:
+        return self._opened(lambda: self._inner.open(path, create=create))
+
+    def open_aside(self, path: str, target: str) -> IFile:
+        return self._opened(lambda: self._inner.open_aside(path, target))
+
+    def _opened(self, function: Callable[[], IFile]) -> IFile:
         before = len(self._spare)
-        file = self._call(lambda: self._inner.open(path, create=create))
+        file = self._call(function)
         return file if len(self._spare) >= before else _Borrowed(file, self._refill)
 
     def read(self, path: str) -> bytes:
@@ -114,6 +120,9 @@ class ReservingFiles:
 
     def exists(self, path: str) -> bool:
         return self._inner.exists(path)
+
+    def real_path(self, path: str) -> str:
+        return self._inner.real_path(path)
 
     def list(self, path: str) -> list[str]:
         return self._call(lambda: self._inner.list(path))
