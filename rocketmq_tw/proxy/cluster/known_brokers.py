@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -11,6 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.name_servers import NameServers
 from rocketmq_tw.client.routes import address_of
+from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.fairness import Coalesced
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.base import decode_body
@@ -21,6 +23,8 @@ from rocketmq_tw.wire.errors import WireError
 
 #: Seconds between two looks at the brokers.
 SECONDS = 5.0
+#: Seconds between two looks that failures ask for.
+_BETWEEN_LOOKS = 1.0
 #: Seconds for which brokers and routes stay in use that name servers have no more: one that starts
 #: knows a broker when that one registers, which each does every 30 s.
 KEEP_SECONDS = 60.0
@@ -40,6 +44,8 @@ class KnownBrokers:
         self._gone: dict[str, float] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._look = Coalesced(lambda: Deferred.fromCoroutine(self._ask()))
+        self._looked_at = -inf
+        self._next_look = Alarm(clock, self._look.request)
         self._periodic = PeriodicCall(
             clock, "asking for brokers", SECONDS, self._look.request, may_hang=True
         )
@@ -51,10 +57,17 @@ class KnownBrokers:
     def stop(self) -> None:
         """Asks no more."""
         self._periodic.stop()
+        self._next_look.cancel()
 
     def refresh(self) -> None:
-        """Asks anew, as where a broker could not be reached."""
-        if self._periodic.is_running:
+        """Asks anew, as where a broker could not be reached: now, or when the last look is
+        `_BETWEEN_LOOKS` seconds old, since clients may cause this as often as they like."""
+        if not self._periodic.is_running:
+            return
+        wait = self._looked_at + _BETWEEN_LOOKS - self._clock.seconds()
+        if wait > 0:
+            self._next_look.set_if_unset(wait)
+        else:
             self._look.request()
 
     def names(self) -> Sequence[str]:
@@ -81,6 +94,8 @@ class KnownBrokers:
         self._brokers = {**self._brokers, **found}
 
     async def _ask(self) -> None:
+        self._next_look.cancel()
+        self._looked_at = self._clock.seconds()
         try:
             info = await self._cluster_info()
         except (ClientError, WireError) as error:

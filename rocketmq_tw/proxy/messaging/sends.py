@@ -18,7 +18,7 @@ from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.client.message import SendResult, SendStatus
 from rocketmq_tw.client.preparing import send_command
 from rocketmq_tw.message.ids import parse_offset_message_id
-from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RemotingError
+from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RemotingError, RequestTimeout
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import TopicTypes, no_route
@@ -40,6 +40,8 @@ from rocketmq_tw.wire.permissions import WRITE
 SEND_SECONDS = 5.0
 #: Brokers that one request tries.
 _TRIES = 3
+#: Seconds that a broker has for its answer, at least, before other sends avoid it.
+_FAIR_SECONDS = 1.0
 #: Seconds for which a send waits for a master: most elections take less, and clients that are
 #: refused try again at once. It asks name servers so often; what proxies remember of a route may be
 #: half a minute old.
@@ -136,7 +138,7 @@ class Sends:
                 return await self._send_to(queue, outgoing, deadline - self._clock.seconds())
             except (RemotingError, BrokerError) as error:
                 failed = queue.broker_name
-                if isinstance(error, RemotingError):
+                if isinstance(error, RemotingError) and _is_to_avoid(error):
                     self._queues.avoid(failed)
                 if not tries_left or self._clock.seconds() >= deadline or call.is_over:
                     raise
@@ -189,6 +191,11 @@ def _with_place(outgoing: Outgoing, result: SendResult) -> SendResult:
         place.offset,
     )
     return result._replace(transaction_id=str(told))
+
+
+def _is_to_avoid(error: RemotingError) -> bool:
+    """Returns whether a broker failed, and not only its client's patience."""
+    return not isinstance(error, RequestTimeout) or error.timeout >= _FAIR_SECONDS
 
 
 def _may_repeat(error: RemotingError, outgoing: Outgoing) -> bool:

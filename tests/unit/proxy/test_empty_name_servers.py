@@ -31,11 +31,14 @@ class Names:
     def __init__(self) -> None:
         self.addresses = ["10.0.0.1:9876"]
         self.knows, self.is_down = True, False
+        #: Questions that came.
+        self.looks = self.routes = 0
         self.broker = BrokerData(
             cluster="c", broker_name="broker-a", broker_addrs={0: "10.0.0.2:10911"}
         )
 
     def ask(self, make: Callable[[], RemotingCommand]) -> Deferred[tuple[str, RemotingCommand]]:
+        self.looks += 1
         if self.is_down:
             return fail(NoRouteError("no name server answers"))
         table = {"broker-a": self.broker} if self.knows else {}
@@ -46,6 +49,7 @@ class Names:
         """There is no other one."""
 
     def route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        self.routes += 1
         if self.is_down:
             return fail(NoRouteError("no name server answers"))
         if not self.knows:
@@ -126,6 +130,23 @@ def test_a_broker_that_moved_is_found_at_once() -> None:
     )
     world.pass_time(6)
     assert world.brokers.address("broker-a") == "10.0.0.7:10911"
+
+
+def test_failures_have_name_servers_be_asked_now_and_then_only() -> None:
+    world = World()
+    for _ in range(100):
+        world.brokers.refresh()
+    assert world.names.looks == 1
+    world.clock.advance(1)
+    assert world.names.looks == 2
+    world.clock.advance(1)
+    assert world.names.looks == 2
+    world.brokers.refresh()
+    assert world.names.looks == 3
+    world.brokers.refresh()
+    world.brokers.stop()
+    world.clock.advance(2)
+    assert world.names.looks == 3
 
 
 def test_an_empty_name_server_takes_no_route_away() -> None:

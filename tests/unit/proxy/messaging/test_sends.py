@@ -239,6 +239,21 @@ def test_no_answer_in_time_is_the_clients_to_try_again() -> None:
     assert len(proxy.names) == 1
 
 
+@pytest.mark.parametrize(("patience", "avoided"), [(0.01, False), (1.0, True)])
+def test_a_client_without_patience_steers_no_sends_of_others(
+    patience: float, avoided: bool
+) -> None:
+    proxy = Proxy()
+    error = RequestTimeout("a:1", RequestCode.SEND_MESSAGE_V2, patience)
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, error)
+    proxy.send(message())
+    (failed,) = proxy.names
+    proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, stored)
+    for _ in range(8):
+        assert proxy.send(message()).status.code == Code.OK
+    assert (failed not in proxy.names[1:]) is avoided
+
+
 def test_messages_of_a_group_go_nowhere_else() -> None:
     proxy = Proxy()
     proxy.brokers.answer(RequestCode.SEND_MESSAGE_V2, ConnectionLost("b:1", "reset"))
