@@ -24,7 +24,7 @@ class Left(Protocol):
 L = TypeVar("L", bound=Left)
 
 #: Messages that are forgotten at a time, more than are taken in.
-_MOST_AT_ONCE = 16
+_MOST_AT_ONCE = 100
 
 
 class LeftMessages(Generic[L]):

@@ -7,10 +7,9 @@ that brokers accept now is found here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -18,16 +17,16 @@ from twisted.logger import Logger
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.extra_info import ExtraInfo
-from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.messaging.backoff import retry_delay_ms
-from rocketmq_tw.proxy.messaging.broker_turns import BrokerTurns
+from rocketmq_tw.proxy.messaging.broker_work import BrokerWork
 from rocketmq_tw.proxy.messaging.hiding import Hiding, is_for_good
 from rocketmq_tw.proxy.messaging.left_messages import LeftMessages
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.renewed_message import Place, RenewedMessage, place_of
+from rocketmq_tw.proxy.messaging.returns import Returns
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
@@ -49,8 +48,6 @@ _MOST_UNDER_WAY = 128
 STOP_SECONDS = 10.0
 #: Messages that one turn of the reactor looks at.
 _MOST_IN_TURN = 500
-#: Later than all times, in ms.
-_NEVER = 1 << 62
 #: Messages that are not renewed and remembered since a change of their time got no answer.
 _MOST_DOUBTED = 10_000
 
@@ -78,22 +75,18 @@ class Renewal:
         self._due = LazyHeap[RenewedMessage](self._is_renewed)
         #: Those that nobody works on any more, though their handles are not over.
         self._left = LeftMessages[RenewedMessage]()
-        #: How many of them brokers are to be asked about: they come back.
-        self._released = 0
-        #: Those about which a broker is to be asked once more.
-        self._refused = LazyHeap[RenewedMessage](lambda message: message.is_left)
-        self._turns = BrokerTurns[Callable[[], None]](_MOST_UNDER_WAY)
         self._alarm = Alarm(clock, self._go_on)
+        wake = self._alarm.set_no_later
+        self._work = BrokerWork(_MOST_UNDER_WAY, lambda: wake(0))
+        self._returns = Returns(clock, self._hiding, self._work, config, wake)
         self._in_slices = Slices(clock)
         self._is_stopped = False
         #: Fires once all have come back after the stop; there is none until all were left.
         self._all_back: Deferred[None] | None = None
-        #: Brokers that did not answer since the stop began: they are not asked again.
-        self._out_of_reach: set[str] = set()
         clients.gone.add(self._client_gone)
 
     def __len__(self) -> int:
-        return len(self._messages) + self._released + len(self._refused)
+        return len(self._messages) + len(self._returns)
 
     def room(self, client_id: str) -> int:
         """Returns how many messages more of a client can be renewed."""
@@ -197,7 +190,7 @@ class Renewal:
             self._enqueue(message)
         elif message.is_left:
             if message.claims == 0:
-                self._release(message)
+                self._returns.add(message)
         elif message.is_uncertain and len(self._left) < _MOST_DOUBTED:
             self._left.add(message, self._now())
 
@@ -261,6 +254,7 @@ class Renewal:
         only. What was not stays hidden to the end of its time, since its client may acknowledge it
         at another proxy."""
         self._is_stopped = True
+        self._returns.hurry()
         self._alarm.cancel()
         all_back: Deferred[None] = Deferred()
         limit = Alarm(self._clock, lambda: self._stop_waiting(all_back))
@@ -303,8 +297,8 @@ class Renewal:
     def _stop_waiting(self, all_back: Deferred[None]) -> None:
         """Leaves the messages that have not come back yet to the end of their time."""
         _log.warn("{number} messages come back later: brokers are slow", number=len(self))
-        self._turns.clear()
-        self._released = 0
+        self._work.clear()
+        self._returns.give_up()
         all_back.callback(None)
 
     def _is_renewed(self, message: RenewedMessage) -> bool:
@@ -353,117 +347,45 @@ class Renewal:
         message.failures = 0
         self._left.add(message, self._now())
         if not message.claims:
-            self._release(message)
-
-    def _release(self, message: RenewedMessage) -> None:
-        self._released += 1
-
-        def begin() -> None:
-            self._released -= 1
-            # Its client may be asking about it, or be done with it.
-            is_wanted = message.is_left and not message.claims
-            self._do(message, self._bring_back if is_wanted else None)
-
-        self._turns.add(message.place.broker_name, begin, urgent=False)
-        self._alarm.set_no_later(0)
+            self._returns.add(message)
 
     def _go_on(self) -> None:
         """Asks brokers about what is due, a bounded number at a time."""
-        self._take_due()
-        for _ in range(_MOST_IN_TURN):
-            begin_next = self._turns.next()
-            if begin_next is None:
-                break
-            begin_next()
-        else:
-            self._alarm.set_no_later(0)
-        self._set_alarm()
+        if not self._is_stopped:
+            self._take_due()
+        self._returns.take_due()
+        self._work.go_on()
+        for due in (None if self._is_stopped else self._due.front, self._returns.next_due):
+            if due is not None:
+                self._alarm.set_no_later(max(due - self._now(), 0) / 1000)
         all_back = self._all_back
-        is_over = not self._turns and not len(self._refused)
+        is_over = not self._work and not self._returns
         if all_back is not None and is_over and not all_back.called:
             all_back.callback(None)
 
     def _take_due(self) -> None:
         now = self._now()
-        if not self._is_stopped:
-            for _ in range(_MOST_IN_TURN):
-                message = self._due.take(now)
-                if message is None:
-                    break
-                if self._is_renewed(message):
-                    begin = partial(self._begin_renewal, message)
-                    self._turns.add(message.place.broker_name, begin, urgent=True)
         for _ in range(_MOST_IN_TURN):
-            # A proxy that stops has no time to wait.
-            message = self._refused.take(_NEVER if self._is_stopped else now)
+            message = self._due.take(now)
             if message is None:
                 break
-            message.is_queued = False
-            if message.is_left and not message.claims:
-                self._release(message)
+            if self._is_renewed(message):
+                work = partial(self._begin_renewal, message)
+                self._work.add(message.place.broker_name, work, urgent=True)
 
-    def _set_alarm(self) -> None:
-        due, refused = self._due.front, self._refused.front
-        if self._is_stopped:
-            if refused is not None:
-                self._alarm.set_no_later(0)
-            return
-        for front in (due, refused):
-            if front is not None:
-                self._alarm.set_no_later(max(front - self._now(), 0) / 1000)
-
-    def _begin_renewal(self, message: RenewedMessage) -> None:
+    async def _begin_renewal(self, message: RenewedMessage) -> None:
         message.is_queued = False
-        is_wanted = self._is_renewed(message) and not message.claims
-        if is_wanted and self.is_late(message):
+        if message.claims or not self._is_renewed(message):
+            return
+        if self.is_late(message):
             # Brokers did not answer in time, or this process stood still: others may have it.
             self._give_up(message)
-            is_wanted = False
-        self._do(message, self._renew if is_wanted else None)
-
-    def _do(
-        self,
-        message: RenewedMessage,
-        work: Callable[[RenewedMessage], Coroutine[Any, Any, None]] | None,
-    ) -> None:
-        """Does what it is a message's turn for, if that is wanted still."""
-
-        def over(_: None) -> None:
-            self._turns.over(message.place.broker_name)
-            self._alarm.set_no_later(0)
-
-        if work is None:
-            over(None)
             return
-        done = Deferred.fromCoroutine(work(message))
-        done.addErrback(lambda failure: _log.failure("renewing a message", failure=failure))
-        done.addCallback(over)
-
-    async def _bring_back(self, message: RenewedMessage) -> None:
-        while message.is_busy:
-            await message.when_idle()
-        # What its client asks about meanwhile comes back when that comes to nothing.
-        is_wanted = message.is_left and not message.claims
-        broker_name = message.place.broker_name
-        if not is_wanted or self.is_late(message) or broker_name in self._out_of_reach:
-            return
-        error = await self._hiding.hide(message, self._config.invisible_time_millis_when_clear)
-        if error is None or is_for_good(error):
-            return
-        if not self._is_stopped:
-            self._bring_back_later(message)
-        elif isinstance(error, RemotingError):
-            self._out_of_reach.add(broker_name)
-
-    def _bring_back_later(self, message: RenewedMessage) -> None:
-        """Has a broker asked once more for a message that it did not bring back, each time after
-        twice as long, until the message comes back by itself."""
-        wait_ms = self._config.renew_schedule_period_millis << message.failures - 1
-        message.due = self._now() + wait_ms
-        if message.due < message.hidden_until and not message.is_queued:
-            message.is_queued = True
-            self._refused.push(message.due, message)
-            self._alarm.set_no_later(wait_ms / 1000)
+        try:
+            await self._renew(message)
+        except Exception:
+            self._give_up(message)
+            raise
 
     async def _renew(self, message: RenewedMessage) -> None:
         """Hides a message for longer; queues it for its next renewal, or gives it up."""

@@ -205,6 +205,18 @@ class TestSteps:
         world.clock.advance(50)
         assert len(world.renewal) == 0
 
+    def test_a_message_whose_renewal_fails_unforeseen_is_left(self) -> None:
+        world = World()
+        world.add()
+
+        def answer(request: RemotingCommand) -> RemotingCommand:
+            raise ValueError("unforeseen")
+
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, answer)
+        world.clock.advance(50)
+        assert len(world.hides()) == 1
+        assert len(world.renewal) == 0
+
     def test_the_same_message_received_once_more_takes_the_former_ones_place(self) -> None:
         world = World()
         former = world.add()

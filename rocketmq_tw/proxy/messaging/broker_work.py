@@ -1,0 +1,58 @@
+"""Requests to brokers that nobody waits for, made in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rocketmq_tw.proxy.messaging.broker_turns import BrokerTurns
+
+#: What is begun in one turn of the reactor.
+_MOST_IN_TURN = 500
+
+_log = Logger()
+
+#: Makes a request; what it fails with is logged.
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class BrokerWork:
+    """Makes so many requests to each broker at a time. `wake` has `go_on` called soon."""
+
+    def __init__(self, most: int, wake: Callable[[], None]) -> None:
+        self._turns = BrokerTurns[tuple[str, Work]](most)
+        self._wake = wake
+
+    def __len__(self) -> int:
+        """How many requests wait or are under way."""
+        return len(self._turns)
+
+    def add(self, broker: str, work: Work, *, urgent: bool) -> None:
+        """Adds a request; what is urgent goes before what is not."""
+        self._turns.add(broker, (broker, work), urgent=urgent)
+        self._wake()
+
+    def go_on(self) -> None:
+        """Begins what may be begun, a bounded number."""
+        for _ in range(_MOST_IN_TURN):
+            item = self._turns.next()
+            if item is None:
+                return
+            self._begin(*item)
+        self._wake()
+
+    def clear(self) -> None:
+        """Drops what waits."""
+        self._turns.clear()
+
+    def _begin(self, broker: str, work: Work) -> None:
+        def over(_: None) -> None:
+            self._turns.over(broker)
+            self._wake()
+
+        done = Deferred.fromCoroutine(work())
+        done.addErrback(lambda failure: _log.failure("asking a broker", failure=failure))
+        done.addCallback(over)
