@@ -41,6 +41,8 @@ class Summary:
     has_further: bool = False
     #: Queues of these topics are of kinds that are not looked at.
     passed_over: list[str] = attrs.field(factory=list)
+    #: By topic and queue id, the first queue offset that the log has.
+    first_offsets: dict[tuple[str, int], int] = attrs.field(factory=dict)
     #: Records that say a wrong place in their queues.
     mends: list[Mend] = attrs.field(factory=list)
 
@@ -123,4 +125,7 @@ def check_store(
     summary.queues, summary.index_entries = len(queues.queues), index.entries
     summary.timer_entries, summary.has_further = timers.count, queues.has_further
     summary.mends = queues.mends
+    summary.first_offsets = {
+        place: queue.first for place, queue in queues.queues.items() if queue.first is not None
+    }
     return summary, findings

@@ -12,11 +12,26 @@ from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.index import ENTRY, HEADER, SLOT_SIZE, entry_at
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import Known, Sizes
+from rocketmq_tw.storecheck.long_file import names_in
 from rocketmq_tw.storecheck.records import LogRecord
 
 _HEADER = flat(HEADER)
 _ENTRY = flat(ENTRY)
 _BLOCK = 8192
+_NAME_DIGITS = 17
+
+
+def index_files(root: str) -> list[str]:
+    """Returns the names of the index's files in the store at `root`: the times at which they were
+    begun."""
+    return [
+        name
+        for name in names_in(f"{root}/index")
+        if len(name) == _NAME_DIGITS
+        and name.isascii()
+        and name.isdigit()
+        and os.path.isfile(f"{root}/index/{name}")
+    ]
 
 
 class _Entry(NamedTuple):
@@ -38,9 +53,7 @@ class IndexCheck:
         self._slots = sizes.index_slots
         self._capacity = sizes.index_entries
         self._known = known
-        directory = f"{root}/index"
-        names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-        self.files = [name for name in names if name.isdigit()]
+        self.files = index_files(root)
         self.entries = 0
         self._begin: int | None = None
         #: Messages whose keys are missing, without a later one that has them: first and number.

@@ -22,7 +22,7 @@ class LongFile:
         self._path = f"{root}/{directory}"
         self._keep_open = keep_open
         self._open: tuple[int, int] | None = None
-        names = _names(self._path)
+        names = names_in(self._path)
         self.strange = [name for name in names if not self._is_part(name)]
         self.starts = sorted(int(name) for name in set(names).difference(self.strange))
         self.sizes = {start: os.stat(self.path(start)).st_size for start in self.starts}
@@ -138,25 +138,15 @@ class LongFile:
             self._open = None
 
 
-def usual_size_below(root: str, kind: str) -> int:
-    """Returns the size that most files have of the queues in `root`/`kind`/topic/queue; 0 without
-    any that has bytes."""
-    counts: Counter[int] = Counter()
-    for topic in directories(f"{root}/{kind}"):
-        for queue in directories(f"{root}/{kind}/{topic}"):
-            counts.update(LongFile(root, f"{kind}/{topic}/{queue}").sizes.values())
-    del counts[0]
-    return counts.most_common(1)[0][0] if counts else 0
-
-
 def directories(path: str) -> Iterator[str]:
     """Yields the names of the directories in a directory, sorted."""
-    for name in _names(path):
+    for name in names_in(path):
         if os.path.isdir(f"{path}/{name}"):
             yield name
 
 
-def _names(path: str) -> list[str]:
+def names_in(path: str) -> list[str]:
+    """Returns the names in a directory, sorted; none where it is no directory."""
     try:
         return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):

@@ -16,7 +16,8 @@ from rocketmq_tw.formats.queue import (
 )
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import STOCK_QUEUE_SIZE, Known, Sizes
-from rocketmq_tw.storecheck.long_file import LongFile, directories, usual_size_below
+from rocketmq_tw.storecheck.long_file import LongFile, directories
+from rocketmq_tw.storecheck.queue_tree import is_queue_id, usual_size_below
 from rocketmq_tw.storecheck.records import LogRecord, is_topic
 
 _UNIT = flat(UNIT)
@@ -208,7 +209,7 @@ class QueueCheck:
         """Returns the queues of a topic that have a directory."""
         if topic not in self._queue_ids:
             names = directories(f"{self._root}/consumequeue/{topic}")
-            self._queue_ids[topic] = [int(name) for name in names if _is_queue_id(name)]
+            self._queue_ids[topic] = [int(name) for name in names if is_queue_id(name)]
         return self._queue_ids[topic]
 
     def _is_left_out(self, record: LogRecord, topic: str) -> bool:
@@ -423,8 +424,11 @@ class QueueCheck:
         log has its messages still."""
         self._check_size()
         for topic in directories(f"{self._root}/consumequeue"):
+            if not is_topic(topic):
+                self._tell_name(topic)
+                continue
             for name in directories(f"{self._root}/consumequeue/{topic}"):
-                if not _is_queue_id(name):
+                if not is_queue_id(name):
                     self._findings.add(
                         "file-name", f"consumequeue/{topic}/{name}", None,
                         "no queue has that name: move it away", Remedy.RESTORE,
@@ -443,6 +447,14 @@ class QueueCheck:
             self._check_astray(queue, begin, min(first, end))
             if queue.first is not None:
                 self._check_astray(queue, queue.next, end)
+
+    def _tell_name(self, topic: str) -> None:
+        # A file system of its own has that one.
+        if topic != "lost+found":
+            self._findings.add(
+                "file-name", f"consumequeue/{topic}", None,
+                "no topic has that name: move it away", Remedy.RESTORE,
+            )  # fmt: skip
 
     def _check_size(self) -> None:
         """Files that all have one wrong size look right beside each other."""
@@ -485,7 +497,3 @@ class QueueCheck:
     def _at(self, queue: CheckedQueue, kind: str, offset: int, text: str, remedy: Remedy) -> None:
         file, byte = queue.files.name(offset * _SIZE)
         self._findings.add(kind, file, byte, text, remedy)
-
-
-def _is_queue_id(name: str) -> bool:
-    return name.isascii() and name.isdigit()

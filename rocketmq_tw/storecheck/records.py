@@ -34,7 +34,9 @@ _properties = re.compile(
 ).findall
 _LIGHT_PREFIX = "%LMQ%"
 #: What may name the directory of a topic's queues.
-is_topic = re.compile(r"[%|a-zA-Z0-9_-]{1,255}").fullmatch
+is_topic = re.compile(
+    r"(?=.{1,255}\Z)([%|a-zA-Z0-9_-]+|%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+)"
+).fullmatch
 
 
 class LogRecord(NamedTuple):

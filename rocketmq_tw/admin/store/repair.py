@@ -130,15 +130,7 @@ def _repair(
                 copy_store(store.root, target, advance)
             store = Store(target, store.sizes)
         settings = config_for(store, before.summary, config)
-        summary = before.summary
-        notes = rebuild(
-            settings,
-            store.log,
-            rebuilding,
-            cut_at=summary.damaged_at,
-            mends=summary.mends,
-            release=release,
-        )
+        notes = rebuild(settings, store.log, rebuilding, summary=before.summary, release=release)
         if loss is not None:
             notes.insert(0, loss.line)
     except StoreError as error:

@@ -4,8 +4,8 @@ broker's own recovery builds it again from the log."""
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import attrs
 import msgspec
@@ -13,15 +13,18 @@ import msgspec
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.flat import flat
-from rocketmq_tw.formats.queue import FILLER_SIZE, UNIT
+from rocketmq_tw.formats.queue import UNIT
 from rocketmq_tw.formats.record import PLACE, PLACE_AT
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.store.queue_units import FILLER
 from rocketmq_tw.storecheck.check import Summary
 from rocketmq_tw.storecheck.findings import Findings
+from rocketmq_tw.storecheck.index import index_files
 from rocketmq_tw.storecheck.layout import Store
-from rocketmq_tw.storecheck.long_file import LongFile, directories, usual_size_below
+from rocketmq_tw.storecheck.long_file import LongFile
+from rocketmq_tw.storecheck.queue_tree import queues_below, usual_size_below
 from rocketmq_tw.storecheck.queues import Mend
 
 _UNIT = flat(UNIT)
@@ -81,9 +84,8 @@ def differing_queues(store: Store, config: MessageStoreConfig, findings: Finding
     is_cut_off = found < said and (found % UNIT.sizeof() or findings.kinds["unit-missing"])
     fits = not any(
         start % said
-        for topic in directories(f"{store.root}/consumequeue")
-        for queue in directories(f"{store.root}/consumequeue/{topic}")
-        for start in LongFile(store.root, f"consumequeue/{topic}/{queue}").starts
+        for topic, queue_id in queues_below(store.root, "consumequeue")
+        for start in LongFile(store.root, f"consumequeue/{topic}/{queue_id}").starts
     )
     if not found or found == said or (is_cut_off and fits):
         return ""
@@ -185,19 +187,19 @@ def rebuild(
     log: LongFile,
     rebuilding: Rebuilding,
     *,
-    cut_at: int | None,
-    mends: Sequence[Mend],
+    summary: Summary,
     release: Callable[[], object],
 ) -> list[str]:
-    """Gives the records of `mends` their places, and builds what is in `rebuilding` again from the
-    log, which ends in front of its first damage then; no file of it that starts at or behind
-    `cut_at` is kept. Returns notes of what was changed. Raises `StoreError` and `OSError`.
+    """Gives the records that `summary` says their places, and builds what is in `rebuilding` again
+    from the log, which ends in front of its first damage then; no file of it that starts at or
+    behind that is kept. Returns notes of what was changed. Raises `StoreError` and `OSError`.
 
-    What queues have of messages in front of the log, as where they end, stays. The store's lock is
-    the caller's until `release`, after which the recovery takes it.
+    Where queues end whose messages are gone from the log stays, and so do files that are not the
+    store's. The store's lock is the caller's until `release`, after which the recovery takes it.
     """
-    _take_away(config, log, rebuilding, cut_at)
-    notes = _mend_records(log, cut_at, mends)
+    cut_at = summary.damaged_at
+    notes = _take_away(config, log, rebuilding, summary)
+    notes += _mend_records(log, cut_at, summary.mends)
     release()
     store = MessageStore(config, PosixFiles(), wall_clock_ms)
     report = store.load()
@@ -206,9 +208,9 @@ def rebuild(
 
 
 def _take_away(
-    config: MessageStoreConfig, log: LongFile, rebuilding: Rebuilding, cut_at: int | None
-) -> None:
-    """Removes what is to be built again."""
+    config: MessageStoreConfig, log: LongFile, rebuilding: Rebuilding, summary: Summary
+) -> list[str]:
+    """Removes what is to be built again; returns notes of queues that may have lost their end."""
     root, files = config.store_path_root_dir, PosixFiles()
     former = read_checkpoint(files, f"{root}/checkpoint")
     # First of all: nothing is known to be safe any more, whatever happens from here on.
@@ -219,15 +221,37 @@ def _take_away(
     write_checkpoint(files, f"{root}/checkpoint", unsafe)
     with open(f"{root}/abort", "w") as abort:
         abort.write(str(os.getpid()))
-    size = config.mapped_file_size_consume_queue
-    for topic in directories(f"{root}/consumequeue") if rebuilding.queues else ():
-        for queue in directories(f"{root}/consumequeue/{topic}"):
-            # What is no queue is not ours.
-            if queue.isascii() and queue.isdigit():
-                _keep_old_units(root, f"{topic}/{queue}", size, log.min_offset)
-    shutil.rmtree(f"{root}/index", ignore_errors=True)
+    notes = _take_units_away(config, log, summary) if rebuilding.queues else []
+    for name in index_files(root):
+        os.remove(f"{root}/index/{name}")
+    cut_at = summary.damaged_at
     for start in [] if cut_at is None else _files_behind(log, cut_at):
         os.remove(log.path(start))
+    return _most_of(notes, "queues")
+
+
+def _take_units_away(config: MessageStoreConfig, log: LongFile, summary: Summary) -> list[str]:
+    """Removes what queues have of messages in the log; returns notes as `_take_away` does."""
+    root, notes = config.store_path_root_dir, []
+    for topic, queue_id in list(queues_below(root, "consumequeue")):
+        name = f"consumequeue/{topic}/{queue_id}"
+        files = LongFile(root, name, config.mapped_file_size_consume_queue)
+        first = summary.first_offsets.get((topic, queue_id))
+        end = _known_end(files, log.min_offset, first)
+        if not end:
+            _remove_files(files)
+            _remove_files(LongFile(root, f"consumequeue_ext/{topic}/{queue_id}"))
+        elif not _end_at(files, end, log.min_offset) and first is None:
+            notes.append(
+                f"{name}: it is damaged, and the log has none of its messages: it goes on from"
+                f" {end}, the last place that is known"
+            )
+    return notes
+
+
+def _most_of(notes: list[str], what: str) -> list[str]:
+    more = len(notes) - _MOST_NOTES
+    return notes if more <= 0 else [*notes[:_MOST_NOTES], f"and {more} more {what}"]
 
 
 def _mend_records(log: LongFile, cut_at: int | None, mends: Sequence[Mend]) -> list[str]:
@@ -248,35 +272,64 @@ def _mend_records(log: LongFile, cut_at: int | None, mends: Sequence[Mend]) -> l
             f"record at {mend.position}: it is {mend.queue_offset} of queue {mend.queue_id} again,"
             f" as its unit says, in place of {former.queue_offset} of queue {former.queue_id}"
         )
-    more = len(notes) - _MOST_NOTES
-    return notes if more <= 0 else [*notes[:_MOST_NOTES], f"and {more} more records"]
+    return _most_of(notes, "records")
 
 
-def _keep_old_units(root: str, queue: str, file_size: int, log_start: int) -> None:
-    """Ends a queue behind its first units that lead in front of the log, if it begins with any."""
-    files = LongFile(root, f"consumequeue/{queue}", file_size)
-    end = files.min_offset
-    is_whole = not files.strange and all(size == file_size for size in files.sizes.values())
-    expected = end
-    for start in files.starts if is_whole and log_start else ():
-        if start != expected:
-            break
-        expected += file_size
-        data = files.read(file_size, start)
-        for position, size, _ in _UNIT.iter_unpack(data[: len(data) // _UNIT.size * _UNIT.size]):
-            if size <= 0 or (size != FILLER_SIZE and position >= log_start):
-                break
-            end += _UNIT.size
-        if end < expected:
-            break
-    if end == files.min_offset:
-        shutil.rmtree(f"{root}/consumequeue/{queue}")
-        shutil.rmtree(f"{root}/consumequeue_ext/{queue}", ignore_errors=True)
-        return
-    for start in files.starts:
-        path = files.path(start)
-        if start >= end:
-            os.remove(path)
-        elif end < start + file_size:
-            os.truncate(path, end - start)
-            os.truncate(path, file_size)
+def _known_end(files: LongFile, log_start: int, first: int | None) -> int:
+    """Returns where a queue ends without what the log has of it, from queue offset `first` on:
+    behind its last unit that leads in front of the log, or where its first file begins. 0 where the
+    log alone tells.
+
+    Too late an end does no harm; with one too early, offsets would be given again.
+    """
+    if not log_start:
+        return 0
+    for start in reversed(files.starts):
+        units = files.read(files.file_size, start)
+        base, count = start // _UNIT.size, len(units) // _UNIT.size
+        if first is not None:
+            count = min(count, first - base)
+        for number in range(count - 1, -1, -1):
+            if _is_old(units, number, log_start):
+                return base + number + 1
+    begin = files.min_offset // _UNIT.size
+    return begin if first is None or begin <= first else 0
+
+
+def _is_old(units: bytes, number: int, log_start: int) -> bool:
+    """Returns whether a unit leads in front of the log, or stands for no message."""
+    position, size, _ = _UNIT.unpack_from(units, number * _UNIT.size)
+    return 0 <= position < log_start and size > 0
+
+
+def _end_at(files: LongFile, end: int, log_start: int) -> bool:
+    """Leaves of a queue the one file that says where it ends, with no unit at or behind queue
+    offset `end`; returns whether all of its files were whole.
+
+    What is no old unit in front of that becomes one without a message: the recovery looks for the
+    end as for that of a row without a hole.
+    """
+    last = max(end * _UNIT.size - 1, files.min_offset)
+    start = last - last % files.file_size
+    count = end - start // _UNIT.size
+    units = files.read(files.file_size, start)
+    holes = [number for number in range(count) if not _is_old(units, number, log_start)]
+    expected = [*range(files.min_offset, files.files_end, files.file_size)]
+    is_whole = not holes and files.sizes == dict.fromkeys(expected, files.file_size)
+    with open(files.path(start), "r+b", buffering=0) as file:
+        for number in holes:
+            os.pwrite(file.fileno(), FILLER, number * _UNIT.size)
+        # So that zeros follow.
+        file.truncate(count * _UNIT.size)
+        file.truncate(files.file_size)
+    _remove_files(files, but=start)
+    return is_whole
+
+
+def _remove_files(files: LongFile, but: int = -1) -> None:
+    """Removes files, and their directory unless there is something else in it."""
+    for start in files.sizes:
+        if start != but:
+            os.remove(files.path(start))
+    with suppress(OSError):
+        os.rmdir(os.path.dirname(files.path(0)))

@@ -21,6 +21,7 @@ from tests.support.damaged_stores import (
     MESSAGES,
     Damage,
     change,
+    log_end,
     make_store,
     open_again,
 )
@@ -438,6 +439,116 @@ def test_a_repair_keeps_where_queues_end_whose_messages_are_gone(root: Path, run
     assert queues_of(store) == {"Topic": {0, 1, 2}, "Later": {0}}
     assert [store.max_queue_offset("Topic", queue) for queue in range(3)] == [34, 33, 33]
     store.close()
+
+
+def expire_all(root: Path) -> None:
+    """Lets the log lose all messages of Topic by age, and some of Later."""
+    end = log_end(root)
+    store = open_again(root)
+    put(store, *(make_message(b"later %d" % number, topic="Later") for number in range(60)))
+    store.close()
+    for path in (root / "commitlog").iterdir():
+        if int(path.name) <= end:
+            path.unlink()
+    (root / "config/topics.json").write_text('{"topicConfigTable":{"Topic":{},"Later":{}}}')
+
+
+def next_offset_of(root: Path, queue_id: int, topic: str = "Topic") -> int:
+    """Opens the store as a broker; returns which queue offset a message gets."""
+    store = open_again(root)
+    put(store, make_message(b"next", topic=topic, queue_id=queue_id))
+    end = store.max_queue_offset(topic, queue_id)
+    store.close()
+    return end - 1
+
+
+def cut_off(queue: Path) -> None:
+    last = queue / f"{600:020}"
+    last.write_bytes(last.read_bytes()[:90])
+
+
+def lose_a_file(queue: Path) -> None:
+    (queue / f"{200:020}").unlink()
+    change(queue / f"{600:020}", 20, bytes(20))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        cut_off,
+        lose_a_file,
+        lambda queue: (queue / f"{400:020}").write_bytes(b"short"),
+        lambda queue: change(queue / f"{0:020}", 40, bytes(20)),
+        lambda queue: change(queue / f"{600:020}", 0, b"\x10" + bytes(7)),
+        lambda queue: (queue / ".swp").write_text("mine"),
+    ],
+    ids=["cut off", "a file lost", "short", "zeros", "a wild unit", "a foreign file"],
+)
+def test_a_queue_whose_messages_are_all_gone_goes_on_where_it_was(
+    spoil: Callable[[Path], object], root: Path, run: Run
+) -> None:
+    expire_all(root)
+    assert run("check", root).status == 0
+    spoil(root / "consumequeue/Topic/0")
+    # So that queues are built again whatever the check says of this one.
+    change(root / "consumequeue/Later/0" / f"{1000:020}", 40, bytes(20))
+    outcome = run("repair", root, "--yes")
+    assert "index and checkpoint are built again" in outcome.out
+    assert (root / "consumequeue/Topic/0/.swp").exists() == (outcome.status == 1), outcome
+    assert next_offset_of(root, 0) == 34
+    assert next_offset_of(root, 1) == 33
+
+
+def test_a_queue_that_may_have_lost_its_end_is_told(root: Path, run: Run) -> None:
+    expire_all(root)
+    last = root / "consumequeue/Topic/0" / f"{600:020}"
+    last.write_bytes(last.read_bytes()[:50])
+    outcome = run("repair", root, "--yes")
+    assert (
+        "consumequeue/Topic/0: it is damaged, and the log has none of its messages: it goes on from"
+        " 32, the last place that is known" in outcome.out
+    )
+    assert next_offset_of(root, 0) == 32
+
+
+def test_a_queue_without_units_does_not_begin_at_0_again(root: Path, run: Run) -> None:
+    expire_all(root)
+    queue = root / "consumequeue/Topic/0"
+    for start in (0, 200, 400):
+        (queue / f"{start:020}").unlink()
+    (queue / f"{600:020}").write_bytes(b"")
+    change(root / "consumequeue/Later/0" / f"{1000:020}", 40, bytes(20))
+    assert "goes on from 30" in run("repair", root, "--yes").out
+    assert next_offset_of(root, 0) == 30
+
+
+def test_a_repair_removes_no_file_that_is_not_the_stores(root: Path, run: Run) -> None:
+    foreign = [
+        root / name
+        for name in (
+            "consumequeue/Topic/1/.swp",
+            "consumequeue/Topic.bak/0" + f"/{0:020}",
+            "consumequeue/Topic/007" + f"/{0:020}",
+            "index/notes",
+        )
+    ]
+    for path in foreign:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((root / "consumequeue/Topic/0" / f"{0:020}").read_bytes())
+    before = {path: path.read_bytes() for path in foreign}
+    change(root / "consumequeue/Topic/0" / f"{200:020}", 40, bytes(20))
+    found = json.loads(run("check", root, "--output", "json").out)["findings"]
+    assert {each["file"] for each in found if each["kind"] == "file-name"} == {
+        "consumequeue/Topic/1/.swp",
+        "consumequeue/Topic.bak",
+        "consumequeue/Topic/007",
+    }
+    assert {each["kind"] for each in found} == {"file-name", "unit-missing"}
+    run("repair", root, "--yes")
+    assert {path: path.read_bytes() for path in before} == before
+    assert bodies_of(root) == ALL
+    left = json.loads(run("check", root, "--output", "json").out)["findings"]
+    assert {each["kind"] for each in left} == {"file-name"}
 
 
 def test_queues_that_were_all_cut_off_get_the_configured_size(root: Path, run: Run) -> None:

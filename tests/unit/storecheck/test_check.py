@@ -295,3 +295,14 @@ def test_a_log_whose_only_file_has_another_name_is_told(root: Path) -> None:
     (root / "commitlog" / FIRST).rename(root / "commitlog" / f"{7:020}")
     kinds = {finding.kind for finding in found_in(root)[1]}
     assert {"file-name", "unit-astray"} <= kinds
+
+
+def test_a_retry_topic_of_pops_may_have_a_plus(root: Path) -> None:
+    topic = "%RETRY%group+Topic"
+    store = open_again(root)
+    put(store, make_message(b"again", topic=topic))
+    store.close()
+    topics = '{"topicConfigTable":{"Topic":{},"%s":{}}}'
+    (root / "config/topics.json").write_text(topics % topic)
+    summary, found = found_in(root)
+    assert (found, summary.queues) == ([], 4)
