@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
-from twisted.internet.defer import Deferred
+from collections.abc import Awaitable, Callable, Iterable
 
 from rocketmq_tw.admin.known_names import no_broker, topic_hint
 from rocketmq_tw.admin.tool import Servers, explain, fail
-from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
+from rocketmq_tw.client.each import at_each
+from rocketmq_tw.client.errors import ClientError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
@@ -128,25 +126,16 @@ def name_of(info: ClusterInfo, address: str) -> str:
     return names[address]
 
 
-async def on_each(targets: Iterable[str], change: Callable[[str], Deferred[Any]]) -> list[str]:
-    """Makes a change at one address after the other and returns them; ends the command at the
-    first that refuses, with the ones that are done."""
-    done: list[str] = []
-    for address in targets:
-        try:
-            await change(address)
-        except (RemotingError, BrokerError) as error:
-            fail(unfinished(error, done), error)
-        done.append(address)
-    return done
+async def on_each(targets: Iterable[str], change: Callable[[str], Awaitable[object]]) -> list[str]:
+    """Makes a change at one address after the other and returns them; ends the command behind the
+    last where one is down or refuses, with the ones that are done."""
+    try:
+        return await at_each(targets, change)
+    except (ClientError, RemotingError) as error:
+        fail(explain(error), error)
 
 
 def unfinished(error: Exception, done: Iterable[str]) -> str:
-    """Makes the text for a change that was made on some brokers only."""
-    return so_far(explain(error), done)
-
-
-def so_far(reason: str, done: Iterable[str]) -> str:
-    """Adds to the reason of an end where the change was made before it."""
+    """Makes the text for a change that was made on some brokers only, before it failed."""
     before = ", ".join(done)
-    return f"{reason}; done before that: {before}" if before else reason
+    return f"{explain(error)}; done before that: {before}" if before else explain(error)

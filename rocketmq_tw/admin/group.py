@@ -20,7 +20,8 @@ from rocketmq_tw.admin.options import (
 )
 from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
-from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.client.each import at_each
+from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.message.names import check_group, dlq_topic, retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.base import convert_body
@@ -291,7 +292,7 @@ async def _delete(
     for topic in topics:
         try:
             await _delete_topic(servers, topic, targets, cluster)
-        except (RemotingError, BrokerError) as error:
+        except (RemotingError, ClientError) as error:
             fail(unfinished(error, done), error)
         lines.append(f"topic {topic} is deleted from the cluster")
     return Report(
@@ -315,10 +316,13 @@ async def _delete_topic(
     servers: Servers, topic: str, targets: list[str], cluster: str | None
 ) -> None:
     """Deletes a topic from brokers and name servers; a topic that does not exist is no error."""
-    for address in targets:
+
+    async def delete(address: str) -> None:
         try:
             await servers.admin.delete_topic(address, topic)
         except BrokerError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
+
+    await at_each(targets, delete)
     await servers.admin.delete_topic_in_names(topic, cluster)

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import brokers_of, on_each, so_far, unfinished
+from rocketmq_tw.admin.brokers import brokers_of, on_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint, is_of_users
 from rocketmq_tw.admin.message_reading import END, Moment
@@ -24,8 +24,7 @@ from rocketmq_tw.admin.options import (
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
-from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import ResponseCode
 
@@ -153,19 +152,19 @@ class Reset:
         return local_time(self.moment)
 
     async def at(self, servers: Servers, addresses: Iterable[str]) -> Report:
-        """Resets the group at one broker after the other; ends the command at the first that
-        refuses, with the ones that are done."""
+        """Resets the group at one broker after the other; ends the command behind the last where
+        one is down or refuses, with the ones that are done."""
         offsets: dict[MessageQueue, int] = {}
-        done: list[str] = []
-        for address in addresses:
+
+        async def reset(address: str) -> None:
             try:
-                offsets |= await self._at(servers, address)
-            except (RemotingError, BrokerError) as error:
-                if _has_no_group(error):
-                    hint = await _no_group(servers, address, self.group)
-                    fail(so_far(hint, done), error)
-                fail(unfinished(error, done), error)
-            done.append(address)
+                offsets.update(await self._at(servers, address))
+            except BrokerError as error:
+                if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                    raise
+                raise ClientError(await _no_group(servers, address, self.group)) from error
+
+        await on_each(addresses, reset)
         return _report(self.group, self.topic, offsets)
 
     async def _at(self, servers: Servers, address: str) -> dict[MessageQueue, int]:
@@ -206,12 +205,6 @@ class Reset:
                 await admin.commit_offset(address, self.group, self.topic, queue.queue_id, wanted)
                 moved[queue] = wanted
         return moved
-
-
-def _has_no_group(error: Exception) -> bool:
-    return (
-        isinstance(error, BrokerError) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-    )
 
 
 async def _no_group(servers: Servers, address: str, group: str) -> str:

@@ -29,7 +29,7 @@ from rocketmq_tw.admin.options import (
 )
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, local_time, number_of, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
-from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX, check_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.queues import TopicStatsTable
@@ -356,7 +356,7 @@ async def _delete(servers: Servers, topic: str, cluster: str) -> Report:
     )
     try:
         await servers.admin.delete_topic_in_names(topic, cluster)
-    except (RemotingError, BrokerError) as error:
+    except (RemotingError, ClientError) as error:
         fail(unfinished(error, done), error)
     return Report(
         {"topic": topic, "cluster": cluster, "brokers": done},

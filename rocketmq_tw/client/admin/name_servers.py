@@ -25,7 +25,8 @@ from rocketmq_tw.wire.headers.namesrv import (
 
 class NameServerAdmin(ServerRequests):
     """Routes, clusters, values and write permissions. One name server is asked; all are told what
-    is to change, but for write permissions, where the name server is given."""
+    is to change, also behind one that is down (`at_each`), but for write permissions, where the
+    name server is given."""
 
     def topic_route(self, topic: str) -> Deferred[TopicRouteData | None]:
         """Fires with the route of a topic; None where it has none."""

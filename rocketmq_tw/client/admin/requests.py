@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.client.each import at_each
 from rocketmq_tw.client.errors import check_success
 from rocketmq_tw.client.name_servers import NameServers
 from rocketmq_tw.client.properties import from_text, to_text
@@ -117,11 +118,8 @@ class ServerRequests:
         )
 
     def _tell_names(self, code: int, header: Header) -> Deferred[None]:
-        async def tell_all() -> None:
-            for address in self.names.addresses:
-                await self._tell(address, code, header)
-
-        return Deferred.fromCoroutine(tell_all())
+        told = at_each(self.names.addresses, lambda address: self._tell(address, code, header))
+        return Deferred.fromCoroutine(told).addCallback(lambda _: None)
 
 
 def _body_reader(body_type: type[B]) -> Callable[[str, RemotingCommand], B]:

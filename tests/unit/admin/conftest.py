@@ -82,6 +82,13 @@ class World:
         self.result(broker.broker[Cluster].membership.when_registered(NAMES))
         return address
 
+    def name_server_topics(self) -> list[str]:
+        """The topics that the name server tells clients of."""
+        topics: list[str] = [
+            one["topic"] for one in self.rmqadmin("topicList --output json").json["topics"]
+        ]
+        return topics
+
     def let_answer(self, address: str, code: int, handler: Handler) -> None:
         """The broker at an address answers one request in another way."""
         self.network.serve(address, {**self.hosts[address].handlers, code: handler})

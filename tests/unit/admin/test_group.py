@@ -65,7 +65,7 @@ def test_a_cluster_that_is_done_by_half_says_so(world) -> None:
     world.network.stop("10.0.0.3:10911")
     outcome = world.rmqadmin("updateSubGroup -c DefaultCluster -g G")
     assert outcome.status == 1
-    assert outcome.err.endswith("; done before that: 10.0.0.2:10911\n")
+    assert outcome.err.endswith("; done on 10.0.0.2:10911\n")
 
 
 @pytest.mark.parametrize("remove", [False, True])

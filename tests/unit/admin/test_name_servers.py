@@ -57,6 +57,40 @@ def test_a_broker_loses_its_write_permission_and_gets_it_back(world) -> None:
     assert outcome.err == "rmqadmin: no broker is called nix; there are: broker-a\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "look", "shown"),
+    [
+        ("updateKvConfig -s s -k k -v v", "deleteKvConfig -s s -k k --yes", "s k is deleted"),
+        (
+            "updateNamesrvConfig -k orderMessageEnable -v true",
+            "getNamesrvConfig --output json",
+            '"orderMessageEnable":"true"',
+        ),
+        ("wipeWritePerm -b broker-a --yes", "topicRoute -t T", "4 (R)"),
+        ("updateOrderConf -t T -m put -v broker-a:4", "updateOrderConf -t T -m get", "broker-a:4"),
+    ],
+)
+def test_name_servers_behind_one_that_is_down_are_told(
+    world, command: str, look: str, shown: str
+) -> None:
+    world.rmqadmin("updateTopic -t T -c DefaultCluster")
+    outcome = world.rmqadmin(command, name_servers=f"10.0.0.8:9876;{world.names}")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err.startswith("rmqadmin: 10.0.0.8:9876: ")
+    assert outcome.err.endswith(f"; done on {world.names}\n")
+    assert shown in world.rmqadmin(look).out
+
+
+def test_what_all_refuse_is_told_once(world) -> None:
+    world.network.serve("10.0.0.8:9876", world.name_server.handlers)
+    outcome = world.rmqadmin(
+        "updateNamesrvConfig -k nix -v true", name_servers=f"10.0.0.8:9876;{world.names}"
+    )
+    assert outcome.status == 1
+    assert outcome.err.startswith(f"rmqadmin: 10.0.0.8:9876, {world.names} answered ")
+    assert outcome.err.count("nix") == 1
+
+
 def test_the_order_of_a_topic(world) -> None:
     def order(arguments: str):
         return world.rmqadmin(f"updateOrderConf -t T {arguments} --output json")

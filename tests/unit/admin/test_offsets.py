@@ -112,7 +112,7 @@ def test_a_reset_that_ends_half_way_says_where_it_was_done(world) -> None:
     outcome = world.rmqadmin("resetOffsetByTime -y -g billing -t T -s 0")
     assert outcome.status == 1
     assert outcome.err.startswith("rmqadmin: broker 10.0.0.3:10911 has no group billing: ")
-    assert outcome.err.endswith("; done before that: 10.0.0.2:10911\n")
+    assert outcome.err.endswith("; done on 10.0.0.2:10911\n")
     assert offsets_of(world, "billing") == [0, 0]
 
 

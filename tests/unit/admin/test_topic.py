@@ -119,13 +119,26 @@ def test_ordered_topics_tell_their_queues(world) -> None:
     assert away.err.startswith("rmqadmin: no broker is registered at 10.0.0.7:10911")
 
 
-def test_a_cluster_that_is_done_by_half_says_so(world) -> None:
+@pytest.mark.parametrize(("dead", "other"), [("10.0.0.2", "10.0.0.3"), ("10.0.0.3", "10.0.0.2")])
+def test_a_cluster_that_is_done_by_half_says_so(world, dead: str, other: str) -> None:
     world.add_broker("broker-b", "10.0.0.3")
-    world.network.stop("10.0.0.3:10911")
+    world.network.stop(f"{dead}:10911")
     outcome = world.rmqadmin("updateTopic -c DefaultCluster -t T")
     assert (outcome.status, outcome.out) == (1, "")
-    assert outcome.err.startswith("rmqadmin: 10.0.0.3:10911: ")
-    assert outcome.err.endswith("; done before that: 10.0.0.2:10911\n")
+    assert outcome.err.startswith(f"rmqadmin: {dead}:10911: ")
+    assert outcome.err.endswith(f"; done on {other}:10911\n")
+    assert world.hosts[f"{other}:10911"].topics.get("T") is not None
+
+
+def test_a_topic_is_deleted_from_name_servers_behind_one_that_is_down(world) -> None:
+    world.rmqadmin("updateTopic -c DefaultCluster -t T")
+    outcome = world.rmqadmin(
+        "deleteTopic -y -c DefaultCluster -t T", name_servers=f"10.0.0.8:9876;{world.names}"
+    )
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err.startswith("rmqadmin: 10.0.0.8:9876: ")
+    assert outcome.err.endswith(f"; done on {world.names}; done before that: 10.0.0.2:10911\n")
+    assert "T" not in world.name_server_topics()
 
 
 def test_a_topic_is_deleted_everywhere(world) -> None:
