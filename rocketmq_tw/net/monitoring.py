@@ -29,8 +29,9 @@ from rocketmq_tw.runtime.threads import InThread
 LOOK_SECONDS = 0.25
 #: Seconds for which an idle connection stays open.
 IDLE_SECONDS = 60
-#: Seconds that a connection has for its first question.
-FIRST_REQUEST_SECONDS = 5
+#: Seconds that a connection has for a question: for the first since it is there, for each further
+#: one since its first byte.
+QUESTION_SECONDS = 5
 #: Open connections; one more takes the place of the one that has asked nothing for the longest.
 MAX_CONNECTIONS = 64
 
@@ -169,12 +170,22 @@ class _Connection(ProtocolWrapper):
     def __init__(self, factory: Any, wrapped: Any) -> None:
         super().__init__(factory, wrapped)
         self._factory: _Limited = factory
-        self._first: IDelayedCall | None = None
-        self.is_answered = True
+        self._waiting: IDelayedCall | None = None
+        self._open = 0
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether no question waits for its answer."""
+        return not self._open
 
     def connectionMade(self) -> None:
         super().connectionMade()
-        self._first = self._factory.clock.callLater(FIRST_REQUEST_SECONDS, self.close)
+        self._begin_wait()
+
+    def dataReceived(self, data: bytes) -> None:
+        if self.is_answered and self._waiting is None:
+            self._begin_wait()
+        super().dataReceived(data)
 
     def connectionLost(self, reason: Any = connectionDone) -> None:
         self._end_wait()
@@ -189,21 +200,37 @@ class _Connection(ProtocolWrapper):
     def asked(self) -> None:
         """Notes that a question has come whole."""
         self._end_wait()
-        self.is_answered = False
+        self._open += 1
 
     def answered(self) -> None:
         """Notes that the answer is written."""
-        self.is_answered = True
+        self._open -= 1
         self._factory.used(self)
 
+    def _begin_wait(self) -> None:
+        self._waiting = self._factory.clock.callLater(QUESTION_SECONDS, self.close)
+
     def _end_wait(self) -> None:
-        first, self._first = self._first, None
-        if first is not None and first.active():
-            first.cancel()
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and waiting.active():
+            waiting.cancel()
 
 
 class _Question(Request):
-    """A question; its connection is told when it is there and when it is answered."""
+    """A question; its connection is told when it is there and when it is answered. None has a body:
+    Twisted would keep one of any size, in a file."""
+
+    def gotLength(self, length: int | None) -> None:
+        super().gotLength(0)
+        if length != 0:
+            transport: Any = self.transport
+            transport.write(
+                b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            )
+            transport.loseConnection()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """Drops what came with a question that is refused already."""
 
     def process(self) -> None:
         connection: Any = self.transport

@@ -12,7 +12,7 @@ from rocketmq_tw.config.load import load
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.properties import ConfigError, Setting
 from rocketmq_tw.metrics.instruments import Metric, gauge
-from rocketmq_tw.net.monitoring import FIRST_REQUEST_SECONDS, MAX_CONNECTIONS, Monitoring
+from rocketmq_tw.net.monitoring import MAX_CONNECTIONS, QUESTION_SECONDS, Monitoring
 from rocketmq_tw.runtime.threads import at_once
 
 _PEER = IPv4Address("TCP", "127.0.0.1", 50000)
@@ -131,7 +131,7 @@ def test_a_connection_has_a_few_seconds_for_its_first_question() -> None:
     protocol, transport = server.connect()
     asking, kept = server.connect()
     asking.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-    for _ in range(FIRST_REQUEST_SECONDS):
+    for _ in range(QUESTION_SECONDS):
         protocol.dataReceived(b"G")
         server.reactor.advance(1)
     assert transport.disconnecting
@@ -140,6 +140,55 @@ def test_a_connection_has_a_few_seconds_for_its_first_question() -> None:
     protocol.connectionLost(Failure(ConnectionDone()))
     server.monitoring.stop()
     assert server.reactor.getDelayedCalls() == []
+
+
+def test_a_further_question_has_a_few_seconds_too() -> None:
+    server = _Server()
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    server.reactor.advance(3 * QUESTION_SECONDS)
+    assert not transport.disconnecting, "it may ask again"
+    for _ in range(QUESTION_SECONDS):
+        protocol.dataReceived(b"G")
+        server.reactor.advance(1)
+    assert transport.disconnecting
+    protocol.connectionLost(Failure(ConnectionDone()))
+    server.monitoring.stop()
+    assert server.reactor.getDelayedCalls() == []
+
+
+def test_a_question_that_is_being_answered_is_not_cut_for_what_comes_behind_it() -> None:
+    server = _Server()
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+    protocol.dataReceived(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+    protocol.dataReceived(b"GET")
+    server.reactor.advance(QUESTION_SECONDS)
+    assert not transport.disconnecting
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+@pytest.mark.parametrize("head", ["Content-Length: 900000000000", "Transfer-Encoding: chunked"])
+def test_a_body_is_refused_before_it_comes(method: str, head: str) -> None:
+    server = _Server()
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    transport.clear()
+    asked = f"{method} /metrics HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode()
+    protocol.dataReceived(asked + b"7\r\nabcdefg\r\n")
+    assert transport.value().startswith(b"HTTP/1.1 413 ")
+    assert transport.value().count(b"HTTP/1.1") == 1
+    assert transport.disconnecting
+    protocol.dataReceived(b"x" * 100)
+    assert transport.value().count(b"HTTP/1.1") == 1
+
+
+def test_an_empty_body_is_none() -> None:
+    server = _Server()
+    protocol, transport = server.connect()
+    protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+    assert transport.value().startswith(b"HTTP/1.1 200 ")
+    assert not transport.disconnecting
 
 
 def test_a_server_that_stops_is_not_ready() -> None:
