@@ -112,18 +112,34 @@ def refuse_shared(store: Store, place: LogDirectory) -> None:
             " does"
         )
     for name in sorted(os.listdir(root)):
-        path = f"{root}/{name}"
-        if name != "commitlog" and os.path.islink(path) and not _is_below(path, root):
-            raise click.UsageError(
-                f"{path} is a link to {os.path.realpath(path)}, where another store may use it:"
-                " repair a copy (--to)"
-            )
+        if name != "commitlog":
+            _refuse_link(f"{root}/{name}", root)
+    for kind in ("consumequeue", "consumequeue_ext", "index"):
+        for directory, below, names in os.walk(f"{root}/{kind}"):
+            for name in (*below, *names):
+                _refuse_link(f"{directory}/{name}", root)
     for start in store.log.starts:
         path = store.log.path(start)
         if os.path.islink(path) or os.stat(path).st_nlink > 1:
-            raise click.UsageError(
-                f"{path} is a link, and the file has a second name elsewhere: repair a copy (--to)"
-            )
+            _refuse_second_name(path)
+
+
+def _refuse_link(path: str, root: str) -> None:
+    """Ends the command where a path below `root` leads out of it, or is a file that has a second
+    name."""
+    if os.path.islink(path) and not _is_below(path, root):
+        raise click.UsageError(
+            f"{path} is a link to {os.path.realpath(path)}, where another store may use it:"
+            " repair a copy (--to)"
+        )
+    if os.path.isfile(path) and os.stat(path).st_nlink > 1:
+        _refuse_second_name(path)
+
+
+def _refuse_second_name(path: str) -> None:
+    raise click.UsageError(
+        f"{path} is a link, and the file has a second name elsewhere: repair a copy (--to)"
+    )
 
 
 def is_inside(path: str, directory: str) -> bool:

@@ -359,6 +359,43 @@ def test_two_logs_of_one_store_are_told(root: Path, tmp_path: Path, run: Run) ->
     )
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "consumequeue/Topic",
+        "consumequeue/Topic/1",
+        f"consumequeue/Topic/1/{0:020}",
+        "checkpoint",
+        "index",
+    ],
+)
+@pytest.mark.parametrize("has_second_name", [True, False])
+def test_a_repair_in_place_changes_no_file_of_two_names(
+    place: str, has_second_name: bool, root: Path, tmp_path: Path, run: Run
+) -> None:
+    copy = Path(shutil.copytree(root, tmp_path / "copy"))
+    next(damage for damage in DAMAGES if damage.kinds == {"log-torn"}).do(copy)
+    change(copy / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    linked = copy / place
+    if linked.is_dir():
+        shutil.rmtree(linked)
+    else:
+        linked.unlink()
+    if not has_second_name:
+        linked.symlink_to(root / place)
+    elif (root / place).is_dir():
+        shutil.copytree(root / place, linked, copy_function=os.link)
+    else:
+        os.link(root / place, linked)
+    before = content_of(root)
+    outcome = run("repair", copy, "--yes")
+    assert (outcome.status, "is a link" in outcome.err) == (2, True)
+    assert content_of(root) == before
+    run("repair", copy, "--to", tmp_path / "repaired")
+    assert content_of(root) == before
+    assert bodies_of(tmp_path / "repaired") == ALL
+
+
 @pytest.mark.parametrize("kind", ["log", "queues", "second name"])
 def test_a_repair_in_place_follows_no_link_out_of_the_store(
     kind: str, root: Path, tmp_path: Path, run: Run
