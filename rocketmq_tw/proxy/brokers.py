@@ -12,6 +12,10 @@ from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand
 
+#: Seconds for which it is remembered that there is no such topic or group: it may be made at any
+#: time.
+ABSENT_SECONDS = 1.0
+
 
 class IProxyClient(Interface):
     """A client of the proxy, for which it asks brokers."""
@@ -30,8 +34,9 @@ class IBrokers(Interface):
     process, all others over the network; in cluster mode all are asked over the network."""
 
     def route(topic: str) -> Deferred[TopicRouteData | None]:
-        """Fires with the route of a topic, from memory where it is fresh; None where it has none.
-        Fails with `RequestError` (SYSTEM_ERROR) where no name server answers."""
+        """Fires with the route of a topic, from memory where it is fresh; None where it has none,
+        which is remembered for `ABSENT_SECONDS`. Fails with `RequestError` (SYSTEM_ERROR) where no
+        name server answers."""
 
     def refresh_route(topic: str) -> Deferred[TopicRouteData | None]:
         """Fires with the route as name servers have it now, as where a broker could not be

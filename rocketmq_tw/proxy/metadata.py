@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.base import Body, decode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
@@ -30,8 +30,6 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 B = TypeVar("B", bound=Body)
 
-#: Seconds for which it is remembered that there is none: it may be made at any time.
-ABSENT_SECONDS = 1.0
 _ASK_SECONDS = 3.0
 #: Brokers of a topic that are asked one after the other until one says what it is.
 _MOST_ASKED = 3

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
+from math import inf
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.name_servers import NameServers, Routes
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.proxy.brokers import ABSENT_SECONDS
 from rocketmq_tw.proxy.cluster.known_brokers import KEEP_SECONDS
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.route import TopicRouteData
@@ -20,6 +23,8 @@ from rocketmq_tw.wire.errors import RequestError, WireError
 
 #: Seconds between two looks for topics that nobody used.
 _LOOK_SECONDS = 10.0
+#: Characters of a topic that is remembered as absent: those of servers and clients are shorter.
+_LONGEST_NAME = 512
 
 
 class TopicRoutes:
@@ -31,6 +36,8 @@ class TopicRoutes:
         self._routes = Routes(clock, names, keep=KEEP_SECONDS)
         #: Topic -> when it was asked for last; the longest ago is first.
         self._used: dict[str, float] = {}
+        #: Topic -> when name servers had no route of it; the longest ago is first.
+        self._absent: dict[str, float] = {}
         self._forgetting = PeriodicCall(
             clock, "forgetting unused routes", _LOOK_SECONDS, self._forget_unused
         )
@@ -51,6 +58,9 @@ class TopicRoutes:
 
     def get(self, topic: str) -> Deferred[TopicRouteData | None]:
         """Fires with a route, as `IBrokers.route` says."""
+        absent_since = self._absent.get(topic, -inf)
+        if self._clock.seconds() - absent_since < ABSENT_SECONDS:
+            return succeed(None)
         self._use(topic)
         return self._routes.get(topic).addCallbacks(self._found, _refuse, callbackArgs=(topic,))
 
@@ -60,8 +70,13 @@ class TopicRoutes:
         return self._routes.refresh(topic).addCallbacks(self._found, _refuse, callbackArgs=(topic,))
 
     def _found(self, route: TopicRouteData | None, topic: str) -> TopicRouteData | None:
+        self._absent.pop(topic, None)
         if route is None:
             self._forget(topic)
+            if len(topic) <= _LONGEST_NAME:
+                self._absent[topic] = self._clock.seconds()
+            if len(self._absent) > self._config.topic_route_service_cache_max_num:
+                del self._absent[next(iter(self._absent))]
         return route
 
     def _use(self, topic: str) -> None:
@@ -76,6 +91,9 @@ class TopicRoutes:
             if at >= oldest:
                 break
             self._forget(topic)
+        fresh = self._clock.seconds() - ABSENT_SECONDS
+        for topic in list(takewhile(lambda topic: self._absent[topic] <= fresh, self._absent)):
+            del self._absent[topic]
 
     def _forget(self, topic: str) -> None:
         self._used.pop(topic, None)

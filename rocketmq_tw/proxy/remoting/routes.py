@@ -42,9 +42,6 @@ class ClassicRoutes:
         header = request.header(GetRouteInfoRequestHeader)
         route = await self._brokers.route(header.topic)
         if route is None:
-            # The topic may have come to be since that was remembered.
-            route = await self._brokers.refresh_route(header.topic)
-        if route is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"no registered broker has the topic {header.topic}: create it, or send to it"

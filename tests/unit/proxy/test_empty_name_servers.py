@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
@@ -19,6 +20,7 @@ from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo, QueueData, To
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.name_server import NameServerInMemory
 from tests.support.network import MemoryNetwork
+from tests.support.proxy import answer_of
 from tests.support.wait import result_of
 
 #: Seconds within which brokers register again.
@@ -132,6 +134,36 @@ def test_a_broker_that_moved_is_found_at_once() -> None:
     assert world.brokers.address("broker-a") == "10.0.0.7:10911"
 
 
+def test_a_topic_that_nobody_has_is_asked_for_once_a_second() -> None:
+    clock, names = Clock(), Names()
+    names.knows = False
+    config = msgspec.structs.replace(ProxyConfig(), topic_route_service_cache_max_num=3)
+    routes = TopicRoutes(clock, config, names)  # type: ignore[arg-type]
+    routes.start()
+    for _ in range(10):
+        assert answer_of(routes.get("T")) is None
+    assert names.routes == 1
+    # A refresh asks whatever is remembered.
+    assert answer_of(routes.refresh("T")) is None
+    assert names.routes == 2
+    clock.advance(1)
+    assert answer_of(routes.get("T")) is None
+    assert names.routes == 3
+    names.knows = True
+    assert answer_of(routes.get("T")) is None
+    assert answer_of(routes.refresh("T")) is not None
+    assert answer_of(routes.get("T")) is not None
+    assert names.routes == 4
+    names.knows = False
+    for number in range(100):
+        assert answer_of(routes.get(f"absent{number}")) is None
+    answer_of(routes.get("long" * 1000))
+    assert len(routes._absent) == 3
+    assert max(map(len, routes._absent)) < 1000
+    clock.advance(11)
+    assert not routes._absent
+
+
 def test_failures_have_name_servers_be_asked_now_and_then_only() -> None:
     world = World()
     for _ in range(100):
@@ -173,6 +205,7 @@ def test_the_route_of_a_deleted_topic_is_forgotten_although_it_is_used() -> None
     assert not world.has_route()
     assert not world.has_route(refreshed=True)
     world.names.knows = True
+    world.pass_time(1)
     assert world.has_route()
 
 
