@@ -269,6 +269,11 @@ class Replication:
         if index > state.commit_index and state.log.term_at(index) == state.term:
             state.commit_to(index)
 
+    def is_compared(self, peer: str) -> bool:
+        """Returns whether a follower's log is known to have nothing that this leader's has not."""
+        progress = self.progress.get(peer)
+        return progress is not None and progress.phase is Phase.APPEND
+
     def fall_behind(self, peer: str) -> int:
         """Returns by how many entries a follower is behind, as far as is known."""
         progress = self.progress.get(peer)

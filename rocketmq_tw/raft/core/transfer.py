@@ -191,12 +191,15 @@ class LeadershipTransfer:
         )
 
     def _ask_preferred(self) -> None:
-        """Hands over to the preferred leader that is live and least behind."""
+        """Hands over to the preferred leader that is live and least behind. One whose log is not
+        compared yet may have other entries: it would not win, and be compared no further."""
         state = self._state
         behind = {
             peer: self._replication.fall_behind(peer)
             for peer in state.config.preferred_leader_ids
-            if state.is_member(peer) and self._heartbeats.live.get(peer)
+            if state.is_member(peer)
+            and self._heartbeats.live.get(peer)
+            and self._replication.is_compared(peer)
         }
         if not behind:
             return

@@ -1,12 +1,18 @@
 """Handing over, where it does not go as it should."""
 
+from collections.abc import Sequence
 from random import Random
 
-from rocketmq_tw.raft.core.codes import Code, RaftRole, VoteResult
+from msgspec.structs import replace
+
+from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
     PushRequest,
+    PushResponse,
     RaftMessage,
     TransferRequest,
     TransferResponse,
@@ -14,7 +20,7 @@ from rocketmq_tw.raft.core.messages import (
     VoteResponse,
 )
 from rocketmq_tw.raft.core.raft_core import RaftCore
-from tests.support.raft_store import MemoryStore
+from tests.support.raft_store import MemoryStore, entries_of_terms
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"))
 
@@ -22,9 +28,12 @@ CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"))
 class Lone:
     """Member n0 of three; the test plays the others, and time."""
 
-    def __init__(self) -> None:
-        self.core = RaftCore(CONFIG, MemoryStore(), HardState(1, None), -1, Random(1))
+    def __init__(self, config: RaftConfig = CONFIG, terms: Sequence[int] = ()) -> None:
+        """`terms`: of the entries that it begins with."""
+        store = MemoryStore(entries_of_terms(terms))
+        self.core = RaftCore(config, store, HardState(1, None), -1, Random(1))
         self.now = 1000
+        self.pushed: list[PushRequest] = []
 
     def said(self) -> list[RaftMessage]:
         """What it sent since the last look."""
@@ -32,6 +41,7 @@ class Lone:
         while (ready := self.core.ready()) is not None:
             messages += [*ready.immediate, *ready.messages]
             self.core.advance()
+        self.pushed += [one for one in messages if isinstance(one, PushRequest)]
         return [one for one in messages if not isinstance(one, PushRequest)]
 
     def step(self, message: RaftMessage) -> None:
@@ -106,3 +116,50 @@ def test_a_second_order_has_to_wait() -> None:
     lone.order(7)
     lone.order(8, "n2")
     assert lone.answers() == {8: Code.LEADER_TRANSFERRING}
+
+
+def test_a_preferred_leader_takes_over_once_its_log_is_compared() -> None:
+    """Its entries may be others, and more: nobody elects it, and it is asked again in each term
+    before it is compared."""
+    preferred = replace(CONFIG, preferred_leader_ids=("n1",))
+    lone = Lone(preferred, terms=(1, 1))
+    lone.lead()
+    asked: list[RaftMessage] = []
+
+    def two_seconds() -> None:
+        for _ in range(20):
+            lone.now += 100
+            lone.core.tick(lone.now)
+            for one in lone.said():
+                if isinstance(one, HeartbeatRequest):
+                    lone.step(
+                        HeartbeatResponse(
+                            source=one.target,
+                            target="n0",
+                            term=one.term,
+                            rpc=one.rpc,
+                            code=Code.SUCCESS,
+                        )
+                    )
+                elif isinstance(one, TransferRequest):
+                    asked.append(one)
+
+    two_seconds()
+    assert not asked
+    comparison = [one for one in lone.pushed if one.target == "n1"][-1]
+    assert comparison.kind is PushKind.COMPARE
+    lone.step(
+        PushResponse(
+            source="n1",
+            target="n0",
+            term=comparison.term,
+            rpc=comparison.rpc,
+            code=Code.SUCCESS,
+            index=1,
+            count=1,
+            begin_index=0,
+            end_index=1,
+        )
+    )
+    two_seconds()
+    assert [one.target for one in asked] == ["n1"]
