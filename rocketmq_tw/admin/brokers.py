@@ -12,6 +12,9 @@ from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
 
+#: A broker's role as its configuration has it, also where it was elected.
+_ROLE_KEY, _SLAVE = "brokerRole", "SLAVE"
+
 
 async def known_route(servers: Servers, topic: str) -> TopicRouteData:
     """Returns the topic's route; raises `UnknownTopicError` where it has none."""
@@ -64,6 +67,19 @@ async def master_addresses(servers: Servers, broker: str | None, cluster: str | 
     if broker is not None:
         return [broker]
     return list(masters(await servers.admin.cluster_info(), cluster or "").values())
+
+
+async def owner_addresses(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:
+    """Returns what -b and -c stand for where topics and groups are changed, as `master_addresses`;
+    ends the command where the broker is a slave, which says success and changes nothing, or as
+    stock's only until its next copy from the master. Raises `BrokerError` or `RemotingError` where
+    the broker does not say what it is."""
+    if broker is not None and (await servers.admin.broker_config(broker)).get(_ROLE_KEY) == _SLAVE:
+        fail(
+            f"{broker} is a slave, its topics and groups are its master's: change them there"
+            " (clusterList shows masters)"
+        )
+    return await master_addresses(servers, broker, cluster)
 
 
 async def all_addresses(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:

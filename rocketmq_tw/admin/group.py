@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import in_cluster, master_addresses, on_each, unfinished
+from rocketmq_tw.admin.brokers import in_cluster, on_each, owner_addresses, unfinished
 from rocketmq_tw.admin.known_names import group_hint
 from rocketmq_tw.admin.options import (
     SWITCH,
@@ -158,7 +158,7 @@ def update_group(
     )
 
     async def work(servers: Servers) -> Report:
-        return await _update(servers, config, await master_addresses(servers, broker, cluster))
+        return await _update(servers, config, await owner_addresses(servers, broker, cluster))
 
     tool.report(work)
 
@@ -271,7 +271,7 @@ def delete_group(
         ask_first(yes, f"Delete group {group} from {broker}?")
 
     async def work(servers: Servers) -> Report:
-        targets = await master_addresses(servers, broker, cluster)
+        targets = await owner_addresses(servers, broker, cluster)
         return await _delete(servers, group, targets, cluster, remove_offset)
 
     tool.report(work)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import rich_click as click
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.admin.brokers import master_addresses, on_each
+from rocketmq_tw.admin.brokers import on_each, owner_addresses
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool
@@ -102,7 +102,7 @@ def _update(
     change: Callable[[Servers, str], Deferred[Any]],
 ) -> None:
     async def work(servers: Servers) -> Report:
-        targets = await master_addresses(servers, broker, cluster)
+        targets = await owner_addresses(servers, broker, cluster)
         done = await on_each(targets, lambda address: change(servers, address))
         return Report(
             {kind: names, "brokers": done},

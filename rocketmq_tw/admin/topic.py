@@ -15,6 +15,7 @@ from rocketmq_tw.admin.brokers import (
     name_of,
     on_each,
     only_in,
+    owner_addresses,
     unfinished,
 )
 from rocketmq_tw.admin.options import (
@@ -284,7 +285,8 @@ async def _update(
         assert broker is not None
         # The name matters to ordered topics only; a broker may be without a name server.
         name = name_of(await servers.admin.cluster_info(), broker) if config.order else ""
-        targets = {name: broker}
+        (address,) = await owner_addresses(servers, broker, None)
+        targets = {name: address}
     done = await on_each(
         targets.values(),
         lambda address: servers.admin.update_topic(address, config, attributes=attributes),

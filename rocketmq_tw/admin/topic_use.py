@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import known_route, master_addresses, on_each
+from rocketmq_tw.admin.brokers import known_route, on_each, owner_addresses
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
@@ -37,7 +37,7 @@ def update_permission(
     async def work(servers: Servers) -> Report:
         admin = servers.admin
         present: dict[str, TopicConfig] = {}
-        for address in await master_addresses(servers, broker, cluster):
+        for address in await owner_addresses(servers, broker, cluster):
             # All of them: 4.9's brokers cannot be asked for one.
             table = (await admin.topics(address)).topic_config_table
             if topic in table:

@@ -410,7 +410,7 @@ def test_a_server_of_the_other_kind_says_what_it_is(world, command: str, said: s
 @pytest.mark.parametrize(
     "answered, said",
     [
-        ((RequestCode.GET_BROKER_RUNTIME_INFO,), "request code 17 is not supported"),
+        ((RequestCode.GET_BROKER_RUNTIME_INFO,), "request code 26 is not supported"),
         ((RequestCode.GET_BROKER_CONFIG,), "it is a container, no broker: -b names a broker"),
         ((), "it is no broker: -b names a broker"),
     ],

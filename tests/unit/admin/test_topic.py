@@ -141,6 +141,33 @@ def test_a_topic_is_deleted_from_name_servers_behind_one_that_is_down(world) -> 
     assert "T" not in world.name_server_topics()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "updateTopic -t T",
+        "updateTopicPerm -t T -p 4",
+        "updateSubGroup -g G",
+        "deleteSubGroup -g G -y",
+        "updateTopicList -f topics.json",
+        "updateSubGroupList -f groups.json",
+    ],
+)
+def test_a_slave_is_not_said_to_have_changed_what_it_leaves_to_its_master(
+    world, tmp_path, monkeypatch, command: str
+) -> None:
+    """It answers with success, as tools of stock need it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "topics.json").write_text('[{"topicName": "T"}]')
+    (tmp_path / "groups.json").write_text('[{"groupName": "G"}]')
+    slave = world.add_broker("broker-a", "10.0.0.3", broker_id=1, store={"broker_role": "SLAVE"})
+    outcome = world.rmqadmin(f"{command} -b {slave}")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err == (
+        f"rmqadmin: {slave} is a slave, its topics and groups are its master's: change them there"
+        " (clusterList shows masters)\n"
+    )
+
+
 def test_a_topic_is_deleted_everywhere(world) -> None:
     world.rmqadmin("updateTopic -c DefaultCluster -t T")
     world.rmqadmin("sendMessage -t T -p x")
