@@ -13,8 +13,8 @@ class Left(Protocol):
     """A message that was left by its client."""
 
     @property
-    def place(self) -> Hashable:
-        """Where it is; a later delivery of it is there too."""
+    def delivery(self) -> Hashable:
+        """Where it is, and when it was popped."""
 
     @property
     def handle_ends(self) -> int:
@@ -41,22 +41,22 @@ class LeftMessages(Generic[L]):
         """Takes in a message, where its client's handle is not over."""
         self.forget_over(now)
         if message.handle_ends > now and not self._is_kept(message):
-            self._messages[message.place] = message
+            self._messages[message.delivery] = message
             self._ends.push(message.handle_ends, message)
 
-    def get(self, place: Hashable, now: int) -> L | None:
-        """Returns the message at a place; None where none was left there."""
+    def get(self, delivery: Hashable, now: int) -> L | None:
+        """Returns the message of a delivery; None where it was not left."""
         self.forget_over(now)
-        message = self._messages.get(place)
+        message = self._messages.get(delivery)
         return message if message is not None and message.handle_ends > now else None
 
     def discard(self, message: L) -> None:
         """Forgets a message."""
         if self._is_kept(message):
-            del self._messages[message.place]
+            del self._messages[message.delivery]
 
     def _is_kept(self, message: L) -> bool:
-        return self._messages.get(message.place) is message
+        return self._messages.get(message.delivery) is message
 
     def forget_over(self, now: int) -> None:
         """Forgets some of the messages whose handles are over."""

@@ -25,7 +25,7 @@ from rocketmq_tw.proxy.messaging.hiding import Hiding, is_for_good
 from rocketmq_tw.proxy.messaging.left_messages import LeftMessages
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
-from rocketmq_tw.proxy.messaging.renewed_message import Place, RenewedMessage, place_of
+from rocketmq_tw.proxy.messaging.renewed_message import OneDelivery, Place, RenewedMessage, place_of
 from rocketmq_tw.proxy.messaging.returns import Returns
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
@@ -219,8 +219,8 @@ class Renewal:
         return message if message is not None and message.is_of(handle) else None
 
     def _find_left(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
-        message = self._left.get(place_of(group, topic, handle), self._now())
-        return message if message is not None and message.is_of(handle) else None
+        delivery = OneDelivery(place_of(group, topic, handle), handle.info.pop_time)
+        return self._left.get(delivery, self._now())
 
     def _check_received(self, group: str, topic: str, handle: ReceiptHandle) -> None:
         """Raises `StatusError` where a message is renewed that has a handle like this one, which

@@ -22,6 +22,13 @@ class Place(NamedTuple):
     offset: int
 
 
+class OneDelivery(NamedTuple):
+    """One delivery of the message at a place; `pop_time` is in ms."""
+
+    place: Place
+    pop_time: int
+
+
 def place_of(group: str, topic: str, handle: ReceiptHandle) -> Place:
     """Returns where the message is that `group` received from `topic` with a handle."""
     info = handle.info
@@ -78,6 +85,11 @@ class RenewedMessage:
         self.is_busy = False
         self.is_queued = False
         self._waiting: Waiters[None] | None = None
+
+    @property
+    def delivery(self) -> OneDelivery:
+        """Which delivery of the message this is."""
+        return OneDelivery(self.place, self.popped.pop_time)
 
     @property
     def has_another_handle(self) -> bool:

@@ -9,7 +9,7 @@ from rocketmq_tw.proxy.messaging.left_messages import LeftMessages
 
 @attrs.define(eq=False)
 class Message:
-    place: str
+    delivery: str
     handle_ends: int
 
 
@@ -27,12 +27,3 @@ def test_they_are_forgotten_when_their_handles_are_over() -> None:
     assert len(left) == 1
     left.discard(late)
     assert len(left) == 0
-
-
-def test_a_later_delivery_takes_the_place() -> None:
-    left = LeftMessages[Message]()
-    former, later = Message("place", 100), Message("place", 200)
-    left.add(former, 0)
-    left.add(later, 0)
-    left.discard(former)
-    assert left.get("place", 150) is later

@@ -382,6 +382,24 @@ class TestClientsThatAreGone:
         assert len(world.renewal) == 0
         assert world.clock.getDelayedCalls() == []
 
+    def test_each_delivery_of_a_message_that_came_back_is_remembered(self) -> None:
+        world = World()
+        handles = [handle_of(popped_at=EPOCH + each * 2000) for each in range(3)]
+        for handle in handles:
+            world.clients.join(world.client)
+            world.add(handle)
+            world.lose_client()
+            world.clock.pump([0.5] * 4)
+        assert all(world.renewal.was_left("G", "T", handle) for handle in handles)
+
+    def test_a_delivery_after_which_it_came_once_more_is_over(self) -> None:
+        world = World()
+        former, later = world.add(), handle_of(popped_at=EPOCH + 1)
+        world.add(later)
+        assert world.claim(former) == [None]
+        assert world.renewal.was_left("G", "T", former)
+        assert world.claim(later) != [None]
+
     def test_many_are_left_a_few_in_each_turn(self) -> None:
         world = World()
         handles = [handle_of(offset) for offset in range(1000)]
