@@ -19,7 +19,7 @@ from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
 from rocketmq_tw.proxy.messaging.expressions import WantedMessages
 from rocketmq_tw.proxy.messaging.messages import message_of, stored_size, timestamp_of
-from rocketmq_tw.proxy.messaging.popped import RETURN_MS, PopClient, PoppedMessage
+from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, status
 from rocketmq_tw.proxy.messaging.streams import when_ready
@@ -69,9 +69,9 @@ class Delivery:
 
     async def give(self, call: ICall, receiver: Receiver, messages: list[PoppedMessage]) -> None:
         """Sends the messages that the client wants, as fast as it takes them."""
-        answer = _Answer(
-            call, receiver, [message for message in messages if self._is_for(receiver, message)]
-        )
+        wanted = [message for message in messages if self._is_for(receiver, message)]
+        # They are hidden from now on, however slowly the client takes them.
+        answer = _Answer(call, receiver, wanted, self._clock.seconds())
         if answer.renews and receiver.has_gone(self._clients):
             # Nobody would see to it that they come back before their time is over.
             answer.renews = False
@@ -83,8 +83,6 @@ class Delivery:
             reason = "no message matches the filter" if messages else "no new message"
             call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))
             return
-        # They are hidden from now on, however slowly the client takes them.
-        popped_at = self._clock.seconds()
         if answer.renews:
             for message in answer.left:
                 self._renewal.add(
@@ -101,14 +99,14 @@ class Delivery:
             call.finish(error)
             return
         call.send(ReceiveMessageResponse(status=ok()))
-        await self._send(answer, popped_at)
+        await self._send(answer)
 
     def end(self, call: ICall) -> None:
         """Sends what ends each answer: the time of the delivery."""
         now = timestamp_of(self._now_ms())
         call.send(ReceiveMessageResponse(delivery_timestamp=now))
 
-    async def _send(self, answer: _Answer, popped_at: float) -> None:
+    async def _send(self, answer: _Answer) -> None:
         call, receiver = answer.call, answer.receiver
         while answer.left:
             await when_ready(call)
@@ -126,11 +124,10 @@ class Delivery:
                     return
             message = answer.take()
             place = receiver.group, receiver.topic, message.handle
-            hidden_ms = message.handle.info.invisible_time
             if answer.renews:
                 is_hidden = self._renewal.renews(*place)
             else:
-                is_hidden = (self._clock.seconds() - popped_at) * 1000 < hidden_ms
+                is_hidden = answer.left_ms(message, self._clock.seconds()) > 0
             if not is_hidden:
                 # Others may have it by now.
                 continue
@@ -150,10 +147,10 @@ class Delivery:
                 self._renewal.bring_back(receiver.group, receiver.topic, handle)
         else:
             for message in answer.left:
-                work = self._popped.hide(
-                    receiver.topic, receiver.group, message.handle, RETURN_MS, receiver.client
+                left_ms = answer.left_ms(message, self._clock.seconds())
+                self._renewal.bring_back_unrenewed(
+                    receiver.client_id, receiver.group, receiver.topic, message.handle, left_ms
                 )
-                _unwatched(work, f"bringing back a message of {receiver.topic}")
         answer.left.clear()
 
     def _is_for(self, receiver: Receiver, message: PoppedMessage) -> bool:
@@ -175,8 +172,11 @@ class _Answer:
     """An answer that is being sent: `left` are the messages that were not sent yet, `handles` are
     of all."""
 
-    def __init__(self, call: ICall, receiver: Receiver, messages: list[PoppedMessage]) -> None:
+    def __init__(
+        self, call: ICall, receiver: Receiver, messages: list[PoppedMessage], popped_at: float
+    ) -> None:
         self.call = call
+        self._popped_at = popped_at
         self.receiver = receiver
         #: Not for a caller that is gone: its messages come back at once.
         self.renews = receiver.renews and not call.is_over
@@ -184,6 +184,10 @@ class _Answer:
         self.handles = [message.handle for message in messages]
         #: Bytes of those that are left.
         self.held = sum([stored_size(message.stored) for message in messages])
+
+    def left_ms(self, message: PoppedMessage, now: float) -> int:
+        """Returns how long a message is hidden still, `now` in seconds of the clock."""
+        return message.handle.info.invisible_time - int((now - self._popped_at) * 1000)
 
     def take(self) -> PoppedMessage:
         """Returns the next message to send, and has it counted no more."""

@@ -208,6 +208,14 @@ class Renewal:
             self._forget(message)
             self._leave(message)
 
+    def bring_back_unrenewed(
+        self, client_id: str, group: str, topic: str, handle: ReceiptHandle, left_ms: int
+    ) -> None:
+        """Has a message come back soon that nobody has got, and that is hidden for `left_ms`."""
+        message = self.unrenewed(client_id, group, topic, handle, left_ms)
+        message.is_left = True
+        self.give_back(message)
+
     def renews(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
         """Returns whether a message is kept hidden still."""
         return self._find(group, topic, handle) is not None

@@ -10,7 +10,7 @@ from h2.settings import SettingCodes
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
-from rocketmq_tw.net.errors import ConnectError
+from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
 from rocketmq_tw.proxy.messaging.receiving import MAX_ATTEMPT_ID
@@ -340,6 +340,22 @@ class TestCallsThatEnd:
         world.until(done)
         world.pass_time(5)
         assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"lost"]
+
+    def test_they_come_back_when_their_broker_answers_again(self) -> None:
+        world = ReceivingWorld()
+        hour = {"seconds": 3600}
+        call, done = world.begin(long_polling_timeout={"seconds": 10}, invisible_duration=hour)
+        world.pass_time(1)
+        call.finish()
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        world.brokers.answer(code, RequestTimeout("a:1", code, 3))
+        world.send(b"lost")
+        world.until(done)
+        world.pass_time(3)
+        world.brokers.answers_itself(code)
+        world.pass_time(10)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"lost"]
+        assert len(world.renewal) == 0
 
     def test_a_slow_reader_gets_one_message_after_the_other(self) -> None:
         world = ReceivingWorld()
