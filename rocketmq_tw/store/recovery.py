@@ -120,8 +120,8 @@ class Recovery:
             self._scan(start, report)
         except OSError as error:
             raise DamagedStoreError(
-                f"the commit log cannot be read or made durable ({error}): it was left as it is;"
-                " check the disk"
+                f"files of the store cannot be read or made durable ({error}): the commit log was"
+                " left as it is; check that file and the disk"
             ) from error
         self._settle(start, report)
         if report.unsaid:

@@ -12,6 +12,7 @@ from rocketmq_tw.storecheck.index import IndexCheck
 from rocketmq_tw.storecheck.layout import Known, Store
 from rocketmq_tw.storecheck.long_file import directories
 from rocketmq_tw.storecheck.marks import CheckpointCheck, check_epochs, deleted_topics
+from rocketmq_tw.storecheck.queue_tree import check_kinds
 from rocketmq_tw.storecheck.queues import Mend, QueueCheck
 from rocketmq_tw.storecheck.records import further_places, key_hashes, tags_code_of
 from rocketmq_tw.storecheck.tables import TableCheck
@@ -56,6 +57,7 @@ def check_store(
     that were read."""
     findings = Findings(report)
     summary = Summary(clean=store.was_closed, log_start=store.log_start)
+    check_kinds(store.root, findings)
     checkpoint = CheckpointCheck(store.root, findings)
     tables = TableCheck(store.root, findings)
     summary.passed_over = list(directories(f"{store.root}/batchconsumequeue"))

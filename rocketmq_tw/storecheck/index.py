@@ -12,7 +12,7 @@ from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.index import ENTRY, HEADER, SLOT_SIZE, entry_at
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import Known, Sizes
-from rocketmq_tw.storecheck.long_file import names_in
+from rocketmq_tw.storecheck.long_file import names_in, tell_no_file
 from rocketmq_tw.storecheck.records import LogRecord
 
 _HEADER = flat(HEADER)
@@ -24,13 +24,14 @@ _NAME_DIGITS = 17
 def index_files(root: str) -> list[str]:
     """Returns the names of the index's files in the store at `root`: the times at which they were
     begun."""
+    return [name for name in _names_of_files(root) if os.path.isfile(f"{root}/index/{name}")]
+
+
+def _names_of_files(root: str) -> list[str]:
     return [
         name
         for name in names_in(f"{root}/index")
-        if len(name) == _NAME_DIGITS
-        and name.isascii()
-        and name.isdigit()
-        and os.path.isfile(f"{root}/index/{name}")
+        if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
     ]
 
 
@@ -54,6 +55,9 @@ class IndexCheck:
         self._capacity = sizes.index_entries
         self._known = known
         self.files = index_files(root)
+        for name in _names_of_files(root):
+            if name not in self.files:
+                tell_no_file(f"index/{name}", findings)
         self.entries = 0
         self._begin: int | None = None
         #: Messages whose keys are missing, without a later one that has them: first and number.

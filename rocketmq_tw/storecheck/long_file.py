@@ -35,7 +35,7 @@ class LongFile:
         self.starts = [start for start in self.starts if start not in self.astray]
 
     def _is_part(self, name: str) -> bool:
-        return _is_offset(name) and os.path.isfile(f"{self._path}/{name}")
+        return is_offset(name) and os.path.isfile(f"{self._path}/{name}")
 
     def path(self, start: int) -> str:
         """Returns the path of the file that starts at an offset."""
@@ -68,6 +68,9 @@ class LongFile:
     def check_names(self, findings: Findings) -> None:
         """Reports files of a wrong name or size, and missing ones."""
         for name in self.strange:
+            if is_offset(name):
+                tell_no_file(f"{self.directory}/{name}", findings)
+                continue
             findings.add(
                 "file-name", f"{self.directory}/{name}", None,
                 "no file of that name belongs here", Remedy.RESTORE,
@@ -153,5 +156,13 @@ def names_in(path: str) -> list[str]:
         return []
 
 
-def _is_offset(name: str) -> bool:
+def tell_no_file(path: str, findings: Findings) -> None:
+    """Reports something else, as a directory, that has the name of a file."""
+    findings.add(
+        "file-kind", path, None, "it is no file, and one belongs here: move it away", Remedy.RESTORE
+    )
+
+
+def is_offset(name: str) -> bool:
+    """Returns whether a file of that name is part of a long one."""
     return len(name) == _DIGITS and name.isascii() and name.isdigit()

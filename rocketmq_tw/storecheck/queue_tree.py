@@ -1,14 +1,25 @@
-"""The directories of queues: which of them a broker takes for queues."""
+"""The directories of queues: which of them a broker takes for queues, and what stands in the way of
+one."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 
-from rocketmq_tw.storecheck.long_file import LongFile, directories
+from rocketmq_tw.storecheck.findings import Findings, Remedy
+from rocketmq_tw.storecheck.long_file import (
+    LongFile,
+    directories,
+    is_offset,
+    names_in,
+    tell_no_file,
+)
 from rocketmq_tw.storecheck.records import is_topic
 
 _MAX_QUEUE_ID = 0x7FFFFFFF
+_FILES = ("abort", "checkpoint", "deletedtopics")
+_QUEUES, _EXTENSIONS = "consumequeue", "consumequeue_ext"
 
 
 def is_queue_id(name: str) -> bool:
@@ -35,3 +46,43 @@ def usual_size_below(root: str, kind: str) -> int:
         counts.update(LongFile(root, f"{kind}/{topic}/{queue_id}").sizes.values())
     del counts[0]
     return counts.most_common(1)[0][0] if counts else 0
+
+
+def check_kinds(root: str, findings: Findings) -> None:
+    """Reports what is a file where a broker has a directory, or the other way: a start, or a
+    repair, would end there."""
+    for name in _FILES:
+        _check_file(root, name, findings)
+    _check_directory(root, "index", findings)
+    for kind in (_QUEUES, _EXTENSIONS):
+        _check_directory(root, kind, findings)
+        for topic in names_in(f"{root}/{kind}"):
+            _check_entry(root, f"{kind}/{topic}", findings, is_known=bool(is_topic(topic)))
+            for name in names_in(f"{root}/{kind}/{topic}") if is_topic(topic) else ():
+                path = f"{kind}/{topic}/{name}"
+                _check_entry(root, path, findings, is_known=is_queue_id(name))
+    for topic, queue_id in queues_below(root, _EXTENSIONS):
+        directory = f"{_EXTENSIONS}/{topic}/{queue_id}"
+        for name in filter(is_offset, names_in(f"{root}/{directory}")):
+            _check_file(root, f"{directory}/{name}", findings)
+
+
+def _check_entry(root: str, path: str, findings: Findings, *, is_known: bool) -> None:
+    """Reports a file beside directories, which a broker minds where it has the name of one."""
+    if is_known:
+        _check_directory(root, path, findings)
+    elif not os.path.isdir(f"{root}/{path}"):
+        findings.add("file-name", path, None, "no file of that name belongs here", Remedy.RESTORE)
+
+
+def _check_directory(root: str, path: str, findings: Findings) -> None:
+    if os.path.lexists(f"{root}/{path}") and not os.path.isdir(f"{root}/{path}"):
+        findings.add(
+            "file-kind", path, None, "it is a file, and a directory belongs here: move it away",
+            Remedy.RESTORE,
+        )  # fmt: skip
+
+
+def _check_file(root: str, path: str, findings: Findings) -> None:
+    if os.path.lexists(f"{root}/{path}") and not os.path.isfile(f"{root}/{path}"):
+        tell_no_file(path, findings)

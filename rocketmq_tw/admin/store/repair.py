@@ -31,6 +31,7 @@ from rocketmq_tw.admin.store.repairing import (
     loss_of_cut,
     rebuild,
     rebuilding_of,
+    stray_files,
 )
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.store.errors import StoreError
@@ -206,6 +207,9 @@ def _refuse_what_loses(
             f"{store.root} belongs to a DLedger group: a member repairs itself when it starts, or"
             " copies the log from its leader (docs/raft.md)"
         )
+    if kinds["file-kind"]:
+        told = next((each.line for each in before.told if each.kind == "file-kind"), "")
+        fail(f"{store.root} has something else where a file or a directory belongs: {told}")
     for kind, whose in (("index-size", "the index"), ("queue-size", "queues")):
         if kinds[kind] and not given:
             raise click.UsageError(
@@ -222,6 +226,8 @@ def _refuse_what_loses(
     for start, size in store.log.sizes.items():
         if size > store.log.file_size:
             fail(f"{store.log.path(start)} is longer than the others: restore it from a replica")
+    for path in stray_files(store.log, loss)[:1]:
+        fail(f"{path} does not follow the file before it: move it away")
     if cut:
         return
     if loss is not None:

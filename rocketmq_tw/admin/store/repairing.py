@@ -178,6 +178,17 @@ def loss_of_cut(log: LongFile, summary: Summary) -> Loss | None:
     )
 
 
+def stray_files(log: LongFile, loss: Loss | None) -> list[str]:
+    """Returns the paths of the log's files that follow no other one, without those that go with
+    `loss`: a broker does not start with them."""
+    stray, expected = list(log.astray), log.min_offset
+    for start in log.starts:
+        if start != expected and (loss is None or start < loss.at):
+            stray.append(start)
+        expected = start + log.file_size
+    return [log.path(start) for start in stray]
+
+
 def _files_behind(log: LongFile, cut_at: int) -> list[int]:
     return [start for start in log.starts if start >= cut_at > log.min_offset]
 

@@ -396,6 +396,78 @@ def test_a_repair_in_place_changes_no_file_of_two_names(
     assert bodies_of(tmp_path / "repaired") == ALL
 
 
+@pytest.mark.parametrize(
+    ("place", "is_directory"),
+    [
+        ("consumequeue", False),
+        ("consumequeue/Topic", False),
+        ("consumequeue/Topic/1", False),
+        (f"consumequeue/Topic/1/{200:020}", True),
+        ("consumequeue_ext", False),
+        ("index", False),
+        (f"index/{20231114221321000}", True),
+        ("checkpoint", True),
+        ("abort", True),
+        ("deletedtopics", True),
+        (f"commitlog/{4096:020}", True),
+    ],
+)
+def test_what_stands_in_the_way_is_told_before_anything_changes(
+    place: str, is_directory: bool, root: Path, tmp_path: Path, run: Run
+) -> None:
+    next(damage for damage in DAMAGES if damage.kinds == {"log-torn"}).do(root)
+    path = root / place
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    if is_directory:
+        path.mkdir()
+    else:
+        path.write_text("mine")
+    before = content_of(root)
+    found = json.loads(run("check", root, "--output", "json").out)["findings"]
+    assert [each["file"] for each in found if each["kind"] == "file-kind"] == [place]
+    outcome = run("repair", root, "--yes", "--cut")
+    assert outcome.status == 1
+    assert f"belongs: {place}: it is " in outcome.err
+    assert "move it away" in outcome.err
+    assert content_of(root) == before
+    path.rmdir() if is_directory else path.unlink()
+    run("repair", root, "--yes", "--cut")
+    left = json.loads(run("check", root, "--output", "json").out)["findings"]
+    assert {each["kind"] for each in left} <= {"offset-ahead"}
+
+
+@pytest.mark.parametrize("start", [7, 409_600])
+@pytest.mark.parametrize("size", [0, 4096])
+def test_a_stray_file_of_the_log_is_told_before_anything_changes(
+    start: int, size: int, root: Path, run: Run
+) -> None:
+    next(damage for damage in DAMAGES if damage.kinds == {"log-torn"}).do(root)
+    (root / "commitlog" / f"{start:020}").write_bytes(bytes(size))
+    before = content_of(root)
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 1
+    assert f"commitlog/{start:020}" in outcome.err
+    assert "move it away" in outcome.err
+    assert content_of(root) == before
+
+
+def test_a_file_among_the_topics_is_told(root: Path, run: Run) -> None:
+    (root / "consumequeue/.swp").write_text("mine")
+    (root / "consumequeue/Topic/notes.txt").write_text("mine")
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    for line in (
+        "consumequeue/.swp: no file of that name belongs here (restore)",
+        "consumequeue/Topic/notes.txt: no file of that name belongs here (restore)",
+    ):
+        assert line in run("check", root).out.splitlines()
+    assert run("repair", root, "--yes").status == 1
+    assert bodies_of(root) == ALL
+    assert (root / "consumequeue/Topic/notes.txt").read_text() == "mine"
+
+
 @pytest.mark.parametrize("kind", ["log", "queues", "second name"])
 def test_a_repair_in_place_follows_no_link_out_of_the_store(
     kind: str, root: Path, tmp_path: Path, run: Run

@@ -1,18 +1,22 @@
 """A store opens again, whatever was done to its files."""
 
 import errno
+import shutil
+from pathlib import Path
 
 import pytest
 
 from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.layout import MAGIC_V1
 from rocketmq_tw.store.checkpoint import read_checkpoint, write_checkpoint
 from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import (
     ROOT,
+    ManualClock,
     by_key,
     make_message,
     open_store,
@@ -396,6 +400,20 @@ def test_an_unreadable_log_is_left_alone(files: MemoryFiles) -> None:
     faulty.faults.clear()
     assert faulty.read(f"{LOG}/{0:020d}") == before
     assert bodies_of(open_store(faulty)) == bodies
+
+
+def test_a_file_in_the_way_of_a_queue_is_not_told_as_one_of_the_log(tmp_path: Path) -> None:
+    config = small_config(store_path_root_dir=str(tmp_path))
+    store = MessageStore(config, PosixFiles(), ManualClock())
+    store.load()
+    put(store, make_message())
+    store.close()
+    (tmp_path / "checkpoint").unlink()
+    shutil.rmtree(tmp_path / "consumequeue/Topic")
+    (tmp_path / "consumequeue/Topic").touch()
+    with pytest.raises(DamagedStoreError, match=r"consumequeue/Topic.*check that file") as raised:
+        MessageStore(config, PosixFiles(), ManualClock()).load()
+    assert not str(raised.value).startswith("the commit log")
 
 
 def test_what_could_not_be_synced_is_written_again(files: MemoryFiles) -> None:

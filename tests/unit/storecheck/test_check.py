@@ -285,7 +285,8 @@ def test_what_no_file_of_the_log_is_is_named(root: Path) -> None:
     os.mkfifo(files[2])
     _, found = found_in(root)
     assert {(finding.kind, finding.file) for finding in found} == {
-        ("file-name", f"commitlog/{path.name}") for path in files
+        (kind, f"commitlog/{path.name}")
+        for kind, path in zip(("file-name", "file-kind", "file-kind"), files, strict=True)
     }
 
 
