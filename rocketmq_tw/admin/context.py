@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import attrs
 import rich_click as click
 
@@ -78,7 +80,11 @@ def add_context(
     tls_file: str | None,
 ) -> None:
     """Makes a context, or gives one other settings; the first one becomes the current one."""
+    if tls_file is not None:
+        # The context is used in other directories too.
+        tls_file = os.path.abspath(tls_file)
     made = Settings(name_servers, use_tls, tls_file, output)
+    made.tls()
     try:
         settings.check(made)
     except ValueError as error:

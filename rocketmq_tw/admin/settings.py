@@ -34,10 +34,14 @@ class Settings:
     #: The file with keys of TLS.
     tls_file: str | None = None
     output: str | None = None
+    #: Who named that file, for errors about it.
+    tls_origin: str = "--tls-config"
 
     def over(self, others: Settings) -> Settings:
         """Returns these settings, and the others where these leave it to them."""
         values = {name: value for name, value in attrs.asdict(self).items() if value is not None}
+        if self.tls_file is None:
+            values["tls_origin"] = others.tls_origin
         return attrs.evolve(others, **values)
 
     def tls(self) -> TlsConfig | None:
@@ -54,7 +58,7 @@ class Settings:
         try:
             return read_tls_config(self.tls_file)
         except ConfigError as error:
-            raise click.UsageError(f"--tls-config: {error}") from error
+            raise click.UsageError(f"{self.tls_origin}: {error}") from error
 
     def to_file(self) -> dict[str, Any]:
         """Returns the settings as they stand in the file."""
@@ -107,9 +111,11 @@ def read() -> Contexts:
     contexts = {}
     for name, entry in entries:
         try:
-            contexts[str(name)] = _from_file(entry)
+            found = _from_file(entry)
         except (AttributeError, TypeError, ValueError) as error:
             raise click.UsageError(f"{where}: context {name}: {error}") from error
+        origin = f"{where}: context {name}: {_TLS_CONFIG}"
+        contexts[str(name)] = attrs.evolve(found, tls_origin=origin)
     if current is not None and current not in contexts:
         raise click.UsageError(f"{where}: the current context {current!r} is not among them")
     return Contexts(contexts, current)
@@ -147,6 +153,11 @@ def _from_file(values: Mapping[str, Any]) -> Settings:
     unknown = set(values) - {_NAME_SERVERS, _TLS, _TLS_CONFIG, _OUTPUT}
     if unknown:
         raise ValueError(f"{sorted(unknown)[0]!r} is no setting of a context")
+    for name, value in values.items():
+        kind = bool if name == _TLS else str
+        if value is not None and not isinstance(value, kind):
+            wanted = "true or false" if kind is bool else "a text"
+            raise ValueError(f"{name}: {value!r} is not {wanted}")
     settings = Settings(
         name_servers=values.get(_NAME_SERVERS),
         use_tls=values.get(_TLS),
@@ -158,9 +169,9 @@ def _from_file(values: Mapping[str, Any]) -> Settings:
 
 
 def check(settings: Settings) -> None:
-    """Raises `ValueError` or `UsageError` that says what is wrong with settings."""
+    """Raises `ValueError` that says what is wrong with settings. The file with keys of TLS is not
+    looked at: where it is gone, other contexts can be used, and this one be removed."""
     if settings.output not in (None, *FORMS):
         raise ValueError(f"output {settings.output!r}: give one of {', '.join(FORMS)}")
     if settings.name_servers is not None:
         name_server_addresses(settings.name_servers)
-    settings.tls()

@@ -175,6 +175,9 @@ def test_contexts_are_chosen_and_removed(world, contexts: Path, monkeypatch) -> 
         ("contexts: {a: {nameservers: x}}", "'nameservers' is no setting of a context"),
         ("contexts: {a: {output: xml}}", "give one of table, wide, json, yaml"),
         ("contexts: {a: {name-servers: nowhere}}", "give host:port"),
+        ('contexts: {a: {tls: "false"}}', "context a: tls: 'false' is not true or false"),
+        ("contexts: {a: {name-servers: 1}}", "context a: name-servers: 1 is not a text"),
+        ("contexts: {a: {tls-config: [x]}}", "context a: tls-config: ['x'] is not a text"),
         ("contexts: {}\ncurrent: a", "the current context 'a' is not among them"),
     ],
 )
@@ -194,6 +197,29 @@ def test_a_file_of_contexts_that_is_no_text_is_told(world, contexts: Path) -> No
     contexts.unlink()
     contexts.mkdir()
     assert f"{contexts}: Is a directory: mend or remove it" in call(world, "topicList").err
+
+
+def test_a_context_without_its_file_locks_no_other_one(
+    world, contexts: Path, tmp_path: Path, monkeypatch
+) -> None:
+    file = tmp_path / "tls.properties"
+    file.write_text("tls.client.authServer=false\n")
+    monkeypatch.chdir(tmp_path)
+    call(world, f"context add here -n {world.names}")
+    assert call(world, f"context add bad -n {world.names} --tls-config tls.properties").status == 0
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert call(world, "topicList --context bad").status == 0
+    file.unlink()
+    outcome = call(world, "topicList --context bad")
+    assert outcome.status == 2
+    assert f"{contexts}: context bad: tls-config: {file}" in outcome.err
+    assert call(world, "topicList").status == 0
+    assert call(world, "context use bad").status == 0
+    assert f"{contexts}: context bad: tls-config: {file}" in call(world, "topicList").err
+    assert "bad" in call(world, "context list").out
+    assert call(world, "context remove bad --yes").status == 0
+    assert call(world, "topicList --context here").status == 0
 
 
 def test_a_wrong_context_is_not_made(world, contexts: Path) -> None:
