@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rocketmq_tw.config.proxy import ProxyConfig
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.base import Body, decode_body
@@ -99,6 +99,10 @@ class Metadata:
             if route is not None:
                 names.update(queues.broker_name for queues in route.queue_datas)
         brokers = sorted(names or self._brokers.names())[:_MOST_OF_GROUP]
+        if not brokers and not self._brokers.are_told():
+            raise ConnectError(
+                group, "no name server has told yet which brokers there are: try again"
+            )
         place = _GroupOnBrokers(group, tuple(brokers))
         config = await self._groups.get(place)
         why = None if config is not None else self._groups.error(place)

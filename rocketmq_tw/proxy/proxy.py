@@ -79,7 +79,7 @@ class Proxy:
         expressions = Expressions(CompileBudget(reactor))
         outgoing = OutgoingMessages(config, now_ms, in_thread)
         services = (
-            Telemetry(config, self.clients, metadata, asked, expressions),
+            Telemetry(config, self.clients, metadata, asked, expressions, reactor),
             ClientHeartbeats(self.clients),
             RouteQueries(brokers, metadata, config),
             Sends(reactor, brokers, types, outgoing),

@@ -4,12 +4,16 @@ brokers ask the client."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.clients import (
     MAX_SETTINGS_BYTES,
     ProxyClient,
@@ -39,6 +43,8 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     TelemetryCommand,
     ThreadStackTrace,
 )
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.errors import RequestError
 
 #: Settings, or stack traces.
 _LIMITS = RequestLimits(
@@ -55,6 +61,10 @@ MAX_SUBSCRIPTIONS = 512
 #: Tags of all subscriptions of one consumer: each takes the reactor 10 µs.
 MAX_TAGS = 4096
 
+#: Seconds for which a group is asked for where no broker answers, and between two questions.
+GROUP_SECONDS = 30.0
+_AGAIN_SECONDS = 1.0
+
 log = Logger()
 
 
@@ -68,7 +78,9 @@ class Telemetry:
         metadata: Metadata,
         asked_clients: AskedClients,
         expressions: Expressions,
+        clock: IReactorTime,
     ) -> None:
+        self._clock = clock
         self._config = config
         self._clients = clients
         self._metadata = metadata
@@ -79,7 +91,7 @@ class Telemetry:
         return {path("Telemetry"): BothStreams(TelemetryCommand, self._open, _LIMITS)}
 
     def _open(self, call: ICall) -> Callable[[TelemetryCommand], None]:
-        answering = _Answering(call, self._answer)
+        answering = _Answering(call, partial(self._answer, call))
 
         def take(command: TelemetryCommand) -> None:
             try:
@@ -124,14 +136,28 @@ class Telemetry:
             "the settings name neither topics to publish nor a subscription: give one of them",
         )
 
-    async def _answer(self, client: ProxyClient) -> TelemetryCommand:
-        group = None
-        if client.group:
-            group = await self._metadata.group_or_none(client.group, client.topics)
+    async def _answer(self, call: ICall, client: ProxyClient) -> TelemetryCommand:
+        group = await self._group_of(client, call) if client.group else None
         settings = client.settings or Settings()
         return TelemetryCommand(
             status=ok(), settings=answered_settings(settings, self._config, group)
         )
+
+    async def _group_of(self, client: ProxyClient, call: ICall) -> SubscriptionGroupConfig | None:
+        """Returns the configuration of a consumer's group, asked for again and again where brokers
+        do not answer: clients choose once whether they consume in order. Raises `GrpcError`
+        (UNAVAILABLE) where that lasts."""
+        until = self._clock.seconds() + GROUP_SECONDS
+        while True:
+            try:
+                return await self._metadata.group(client.group, client.topics)
+            except (RemotingError, RequestError) as error:
+                if call.is_over or self._clock.seconds() >= until:
+                    raise GrpcError(
+                        GrpcStatus.UNAVAILABLE,
+                        f"no broker says how {client.group} consumes, connect again: {error}",
+                    ) from None
+            await deferLater(self._clock, _AGAIN_SECONDS)
 
 
 class _Answering:
@@ -158,6 +184,9 @@ class _Answering:
         made.addCallback(lambda _: self._next())
 
     def _failed(self, failure: Failure) -> None:
+        if isinstance(failure.value, GrpcError):
+            self._call.finish(failure.value)
+            return
         log.failure("answering the settings of a client", failure=failure)
         self._call.finish(GrpcError(GrpcStatus.INTERNAL, "the proxy failed; its log says more"))
 

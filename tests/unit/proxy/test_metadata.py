@@ -25,15 +25,19 @@ class Brokers:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
+        self.told = True
         self.answer: Callable[[str, RemotingCommand], Deferred[RemotingCommand]] = self.known
 
     def route(self, topic: str) -> Deferred[TopicRouteData | None]:
-        names = ("a", "b") if topic == "Topic" else ()
+        names = ("a", "b") if topic == "Topic" and self.told else ()
         queues = [QueueData(broker_name=name) for name in names]
         return succeed(TopicRouteData(queue_datas=queues) if names else None)
 
     def names(self) -> list[str]:
-        return ["a", "b", "c", "d", "e"]
+        return ["a", "b", "c", "d", "e"] if self.told else []
+
+    def are_told(self) -> bool:
+        return self.told
 
     def ask(self, name: str, request: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
         self.asked.append((name, request.code))
@@ -130,6 +134,17 @@ def test_a_group_of_which_no_broker_says_how_it_consumes_is_not_taken_for_none()
     world.clock.advance(1)
     world.brokers.answer = world.brokers.unknown
     assert world.group() is None
+
+
+def test_a_group_is_not_taken_for_none_before_brokers_are_known() -> None:
+    world = World()
+    world.brokers.told = False
+    failures: list[Failure] = []
+    world.asked_for("G").addErrback(failures.append)
+    assert failures[0].check(ConnectError) and "try again" in failures[0].getErrorMessage()
+    world.brokers.told = True
+    group = world.group()
+    assert group is not None and group.consume_message_orderly
 
 
 def test_what_a_broker_said_counts_while_it_does_not_answer() -> None:

@@ -17,6 +17,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import encode_record
+from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
 from rocketmq_tw.proxy.messaging.asked_clients import MAX_OPEN
@@ -24,7 +25,7 @@ from rocketmq_tw.proxy.messaging.backoff import DEFAULT_DELAYS
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.methods import path
-from rocketmq_tw.proxy.messaging.telemetry import Telemetry
+from rocketmq_tw.proxy.messaging.telemetry import GROUP_SECONDS, Telemetry
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.base import decode_body
@@ -68,9 +69,13 @@ class Groups:
 
     def __init__(self) -> None:
         self.groups: dict[str, SubscriptionGroupConfig] = {}
+        #: Where set, no broker says it.
+        self.error: Exception | None = None
 
-    def group_or_none(self, name: str, topics: object) -> Deferred[SubscriptionGroupConfig | None]:
-        return succeed(self.groups.get(name))
+    async def group(self, name: str, topics: object) -> SubscriptionGroupConfig | None:
+        if self.error is not None:
+            raise self.error
+        return self.groups.get(name)
 
 
 class Desk:
@@ -84,7 +89,12 @@ class Desk:
         self.clients = ProxyClients(self.clock.seconds, self.asked.hand_on, lambda: 120.0)
         expressions = Expressions(CompileBudget(self.clock))
         telemetry = Telemetry(
-            config or ProxyConfig(), self.clients, self.groups, self.asked, expressions
+            config or ProxyConfig(),
+            self.clients,
+            self.groups,  # type: ignore[arg-type]
+            self.asked,
+            expressions,
+            self.clock,
         )
         self.methods = {**telemetry.methods(), **ClientHeartbeats(self.clients).methods()}
 
@@ -174,6 +184,43 @@ def test_a_consumer_is_told_its_groups_configuration() -> None:
     assert answer.subscription.fifo
     assert answer.backoff_policy.max_attempts == 5
     assert answer.backoff_policy.exponential_backoff.max == Duration(nanos=20_000_000)
+
+
+def test_a_consumer_in_order_is_told_so_once_a_broker_answers() -> None:
+    """Java's push consumers choose once how they consume."""
+    desk, call = Desk(), FakeCall()
+    desk.groups.groups["g"] = SubscriptionGroupConfig(consume_message_orderly=True)
+    desk.groups.error = RequestTimeout("10.0.0.2:10911", 351, 3)
+    take = desk.open(call)
+    take(pb.TelemetryCommand(settings=subscription()))
+    desk.clock.pump([1.0] * 10)
+    assert call.sent == [] and not call.is_over
+    desk.groups.error = None
+    desk.clock.advance(1)
+    (answer,) = call.sent
+    assert answer.settings.subscription.fifo
+    # Of several that came meanwhile the last one is answered.
+    desk.groups.error = ConnectError("10.0.0.2:10911", "refused")
+    for group in ("g", "other"):
+        take(pb.TelemetryCommand(settings=subscription(group)))
+    desk.groups.error = None
+    desk.clock.advance(1)
+    assert [each.settings.subscription.group.name for each in call.sent[1:]][-1] == "other"
+    assert not call.sent[-1].settings.subscription.fifo
+
+
+def test_a_stream_ends_where_no_broker_says_for_long_how_a_group_consumes() -> None:
+    desk, call, gone = Desk(), FakeCall(), FakeCall("gone")
+    desk.groups.error = RequestTimeout("10.0.0.2:10911", 351, 3)
+    for each in (call, gone):
+        desk.open(each)(pb.TelemetryCommand(settings=subscription()))
+    gone.finish()
+    desk.clock.pump([1.0] * 2)
+    assert len(desk.clock.getDelayedCalls()) == 1, "nobody waits for the other"
+    desk.clock.pump([1.0] * int(GROUP_SECONDS))
+    assert call.error is not None and call.error.status is GrpcStatus.UNAVAILABLE
+    assert "no answer to request 351" in str(call.error)
+    assert call.sent == [] and not desk.clock.getDelayedCalls()
 
 
 def test_a_group_may_be_tried_as_often_as_numbers_go() -> None:
