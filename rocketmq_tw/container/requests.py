@@ -77,7 +77,7 @@ class ContainerRequests:
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """25: changes keys of the container, in its file too; fails as `LiveConfig.update`."""
         updated = self._live_config.update(request.body, peer)
-        return updated.addCallback(lambda _: request.response())
+        return updated.addCallback(lambda remark: request.response(remark=remark or None))
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """26: every key of the container but secrets, as .properties text."""

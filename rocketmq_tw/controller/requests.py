@@ -114,7 +114,7 @@ class ControllerRequests:
     def update_config(self, request: RemotingCommand, peer: IPeer) -> "Deferred[RemotingCommand]":
         """1009."""
         updated = self._live_config.update(request.body, peer)
-        return updated.addCallback(lambda _: request.response())
+        return updated.addCallback(lambda remark: request.response(remark=remark or None))
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """1010."""

@@ -38,7 +38,8 @@ class NameServer:
 
     `handlers` is all that it answers, for tests without a network; `start` gives it a listener of
     a server. Brokers are told of a new smallest id of their group through `client`. `in_thread`
-    runs what blocks, and what takes long.
+    runs what blocks, and what takes long. `starts_from_store_path`: its keys were read from
+    `configStorePath`.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class NameServer:
         other_configs: Sequence[Config] = (),
         client: IRemotingClient | None = None,
         in_thread: InThread = at_once,
+        starts_from_store_path: bool = False,
     ) -> None:
         self.config = config
         self._waking_time = WakingTime(clock)
@@ -69,6 +71,9 @@ class NameServer:
         self.registrations = RegistrationRequests(
             config, self.table, self.kv, self.liveness, clock, now_ms, in_slices, in_thread
         )
+        live_config = kept_config(
+            files, config, other_configs, in_thread, is_read=starts_from_store_path
+        )
         families = (
             KvRequests(self.kv),
             self.registrations,
@@ -76,9 +81,7 @@ class NameServer:
                 config, self.table, self.kv, now_ms, GrowingAnswers(in_slices, in_thread)
             ),
             TopicListRequests(config, self.table, in_slices, in_thread),
-            NamesrvAdminRequests(
-                self.table, kept_config(files, config, other_configs, in_thread), in_slices
-            ),
+            NamesrvAdminRequests(self.table, live_config, in_slices),
         )
         self.handlers: dict[int, Handler] = {}
         for family in families:

@@ -7,6 +7,7 @@ controller. What a key accepts, and whether it may change at all, stands at its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 import attrs
@@ -48,15 +49,21 @@ MAX_BYTES = 64 * 1024
 #: The version of stock whose keys are shown.
 SHOWN_VERSION = "5.3.3"
 
-#: Writes the texts of changed keys to the configuration file; fails with `RequestError`.
-WriteChanges = Callable[[Mapping[str, str]], "Deferred[None]"]
+#: Writes the texts of changed keys to the configuration file. Fires with what whoever changes them
+#: has to know, an empty text where the next start reads them; fails with `RequestError`.
+WriteChanges = Callable[[Mapping[str, str]], "Deferred[str]"]
+
+#: Servers of one process may have one file, which is read and written anew as a whole.
+_writing = Lock()
 
 
-def only_until_stop(changes: Mapping[str, str]) -> Deferred[None]:
+def only_until_stop(changes: Mapping[str, str]) -> Deferred[str]:
     """A `WriteChanges` that keeps nothing: a change holds until the server stops."""
-    if changes:
-        log.info("the change holds until the server stops, which was started without a file (-c)")
-    return succeed(None)
+    if not changes:
+        return succeed("")
+    remark = "the change holds until the server stops, which was started without a file (-c)"
+    log.info("{remark}", remark=remark)
+    return succeed(remark)
 
 
 @attrs.frozen
@@ -125,22 +132,22 @@ class LiveConfig:
         }
         return write_properties(sorted((values | dict(more or {})).items()))
 
-    def update(self, body: bytes, peer: IPeer) -> Deferred[None]:
+    def update(self, body: bytes, peer: IPeer) -> Deferred[str]:
         """Makes the changes of the .properties text in `body` for `peer`, all or none, and logs
-        them.
+        them. Fires with why the next start will not have them, an empty text where it will.
 
         Fails with a `RequestError` that names the key where it may not be changed, not so or not by
         this peer, and where the changes cannot be written.
         """
         return self._changing.run(self._update, body, peer)
 
-    def _update(self, body: bytes, peer: IPeer) -> Deferred[None]:
+    def _update(self, body: bytes, peer: IPeer) -> Deferred[str]:
         changes = self._plan(body)
         self._check_who_asks(changes, peer)
         warning = self._check_together(changes)
         texts = {change.key.name: change.text for change in changes}
 
-        def written(_: None) -> None:
+        def written(remark: str) -> str:
             said = [f"{each.key.name}={changed(each.text, each.text_before)}" for each in changes]
             apply_changes(changes)
             log.info(
@@ -150,6 +157,7 @@ class LiveConfig:
             )
             if warning:
                 log.warn("{text}", text=warning)
+            return remark
 
         return self._write(texts).addCallback(written)
 
@@ -228,36 +236,57 @@ class LiveConfig:
         return key.is_local_path and not self._rules.shows_paths
 
 
-def in_config_file(files: IFiles, path: str, in_thread: InThread) -> WriteChanges:
+def in_config_file(
+    files: IFiles,
+    path: str,
+    in_thread: InThread,
+    *,
+    name: str = "the server's file",
+    is_made: bool = False,
+) -> WriteChanges:
     """Returns a `WriteChanges` that replaces the values in the .properties file at `path`, in a
-    thread, and leaves all else of it as it is."""
+    thread, and leaves all else of it as it is. Errors call the file `name`. One that is not there
+    `is_made` only where no server starts from it: it would be all that the next start has."""
 
-    def write(changes: Mapping[str, str]) -> None:
+    def write(changes: Mapping[str, str]) -> str:
         if not changes:
-            return
+            return ""
         try:
-            old = files.read(path).decode("latin-1") if files.exists(path) else ""
-            if old.lstrip().startswith("{"):
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR,
-                    "the change cannot be kept: the server's file is JSON, change it by hand",
-                )
-            write_atomic(files, path, change_properties(old, changes).encode("latin-1"))
-        except OSError as error:
+            with _writing:
+                _write_changes(files, path, changes, is_made=is_made)
+        except (ConfigError, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the change cannot be kept: {error.strerror}"
+                ResponseCode.SYSTEM_ERROR, f"the change cannot be kept: {name}: {reason}"
             ) from error
+        return ""
 
     return lambda changes: in_thread(lambda: write(changes))
+
+
+def _write_changes(files: IFiles, path: str, changes: Mapping[str, str], *, is_made: bool) -> None:
+    """Raises `OSError`, and `ConfigError` for a file that is JSON."""
+    try:
+        old = files.read(path).decode("latin-1")
+    except FileNotFoundError:
+        if not is_made:
+            raise
+        old = ""
+    if old.lstrip().startswith("{"):
+        raise ConfigError("it is JSON, change it by hand")
+    write_atomic(files, path, change_properties(old, changes).encode("latin-1"))
 
 
 def where_possible(write: WriteChanges) -> WriteChanges:
     """Returns a `WriteChanges` that does what `write` does and warns where it fails, as stock's
     brokers do: the file of a service may be one that only its installer writes."""
 
-    def warn(failure: Failure) -> None:
+    def warn(failure: Failure) -> str:
         failure.trap(RequestError)
-        log.warn("{reason}; it holds until the broker stops", reason=failure.getErrorMessage())
+        error: Any = failure.value
+        remark = f"{error.remark}; it holds until the broker stops"
+        log.warn("{remark}", remark=remark)
+        return remark
 
     return lambda changes: write(changes).addErrback(warn)
 
@@ -267,8 +296,26 @@ def kept_config(
     config: NamesrvConfig | ControllerConfig,
     others: Sequence[Config],
     in_thread: InThread,
+    *,
+    is_read: bool = False,
 ) -> LiveConfig:
-    """Returns the configuration of a name server or a controller, whose changes are kept in its
-    file."""
-    write = in_config_file(files, config.config_store_path, in_thread)
-    return LiveConfig(config, others, SERVER_RULES, write)
+    """Returns the configuration of a name server or a controller, whose changes are kept in the
+    file of `configStorePath`. `is_read`: the server was started from that one."""
+    path = config.config_store_path
+    name = "the file of configStorePath"
+    write = in_config_file(files, path, in_thread, name=name, is_made=not is_read)
+    return LiveConfig(
+        config, others, SERVER_RULES, write if is_read else _for_no_start(write, path)
+    )
+
+
+def _for_no_start(write: WriteChanges, path: str) -> WriteChanges:
+    """Returns a `WriteChanges` that does what `write` does, and says that a start has to be told of
+    the file."""
+
+    def warn(_: str) -> str:
+        log.warn("the change is in {path}, which no start reads unless -c names it", path=path)
+        # Who is no administrator of the machine is told no paths.
+        return "the change is in the file of configStorePath: no start reads it unless -c names it"
+
+    return lambda changes: write(changes).addCallback(warn) if changes else succeed("")

@@ -90,7 +90,8 @@ class ControllerService(service.Service):
     """Opens the store and takes part from `startService` to `stopService`.
 
     It listens on the port that `controllerDLegerPeers` has for it. `on_failure` is called with the
-    reason where it cannot go on later; by default the process ends.
+    reason where it cannot go on later; by default the process ends. `config_path` is the file with
+    the configuration, where there is one.
     """
 
     log = Logger()
@@ -101,11 +102,13 @@ class ControllerService(service.Service):
         loaded: Loaded,
         *,
         on_failure: Callable[[BaseException | None], None] | None = None,
+        config_path: str | None = None,
     ) -> None:
         self.setName("rmq-controller")
         self._reactor = reactor
         self._loaded = loaded
         self._config = loaded[ControllerConfig]
+        self._config_path = config_path
         self._on_failure = on_failure or self._cannot_go_on
         self._server: RemotingServer | None = None
         self._client: RemotingClient | None = None
@@ -129,7 +132,13 @@ class ControllerService(service.Service):
             controller = Controller(
                 self._reactor,
                 self._config,
-                kept_config(PosixFiles(), self._config, (net, tls), in_thread),
+                kept_config(
+                    PosixFiles(),
+                    self._config,
+                    (net, tls),
+                    in_thread,
+                    is_read=self._config_path == self._config.config_store_path,
+                ),
                 store,
                 self._client,
                 in_thread,
@@ -209,5 +218,5 @@ def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    server = ControllerService(reactor, options.loaded)
+    server = ControllerService(reactor, options.loaded, config_path=options["config"])
     return with_start_report(options, with_monitoring(reactor, options.loaded, server))

@@ -70,12 +70,20 @@ class NamesrvService(service.Service):
     `enableControllerInNamesrv` says so.
 
     `listen_port` takes the place of the configured one, which is the broker's in a process with
-    both. `local_address` is where this machine reaches it.
+    both. `config_path` is the file with the configuration, where there is one. `local_address` is
+    where this machine reaches it.
     """
 
     log = Logger()
 
-    def __init__(self, reactor: Any, loaded: Loaded, *, listen_port: int | None = None) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        loaded: Loaded,
+        *,
+        listen_port: int | None = None,
+        config_path: str | None = None,
+    ) -> None:
         self.setName("rmq-namesrv")
         config = loaded[NamesrvConfig]
         self._keys = KeysToChange(
@@ -91,13 +99,14 @@ class NamesrvService(service.Service):
         self._server: RemotingServer | None = None
 
         self._config = config
+        self._config_path = config_path
         self._client_config = loaded[NettyClientConfig]
         self._name_server: NameServer | None = None
         self._client: RemotingClient | None = None
         self._controller: ControllerService | None = None
         if config.enable_controller_in_namesrv:
             self._controller = ControllerService(
-                reactor, loaded, on_failure=self._controller_failed
+                reactor, loaded, on_failure=self._controller_failed, config_path=config_path
             )
 
     def startService(self) -> None:
@@ -116,6 +125,7 @@ class NamesrvService(service.Service):
                 other_configs=(self._net, self._tls),
                 client=self._client,
                 in_thread=in_pool(self._reactor),
+                starts_from_store_path=self._config_path == self._config.config_store_path,
             )
             port = self._name_server.start(self._server)
         except (CannotListenError, StoreError, TlsConfigError, OSError) as error:
@@ -173,5 +183,5 @@ def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    server = NamesrvService(reactor, options.loaded)
+    server = NamesrvService(reactor, options.loaded, config_path=options["config"])
     return with_start_report(options, with_monitoring(reactor, options.loaded, server))

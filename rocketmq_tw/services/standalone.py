@@ -21,6 +21,7 @@ from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
+from rocketmq_tw.config.properties import Setting
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.metrics.instruments import Metric
@@ -63,9 +64,16 @@ class Options(LocalProxyOptions):
         "brokerName": "broker-a",
         "storePathRootDir": "data/store",
         "kvConfigPath": "data/namesrv/kvConfig.json",
-        "configStorePath": "data/namesrv/namesrv.properties",
         "controllerStorePath": "data/controller",
     }
+
+    def settings(self) -> list[Setting]:
+        settings = super().settings()
+        # The name server keeps its changes where the broker keeps its own.
+        kept = Setting("configStorePath", "data/namesrv/namesrv.properties", "default")
+        if self["config"] is not None:
+            kept = Setting("configStorePath", self["config"], "-c", follows="-c")
+        return [kept, *settings]
 
     def ports(self) -> list[PortUse]:
         net, own = self.loaded[NettyServerConfig], self.loaded[StandaloneConfig]
@@ -100,7 +108,10 @@ class StandaloneService(service.Service):
         `config_path`: the file with the configuration, where there is one."""
         self.setName("rmq-standalone")
         self.name_server = NamesrvService(
-            reactor, loaded, listen_port=loaded[StandaloneConfig].namesrv_listen_port
+            reactor,
+            loaded,
+            listen_port=loaded[StandaloneConfig].namesrv_listen_port,
+            config_path=config_path,
         )
         self._reactor = reactor
         self._host = loaded[NettyServerConfig].bind_address

@@ -96,7 +96,7 @@ class ContainerInMemory:
             self.config,
             [self.net],
             CONTAINER_RULES,
-            in_config_file(self.files, "/container.conf", threads),
+            in_config_file(self.files, "/container.conf", threads, is_made=True),
         )
         listener = self.server.listener()
         for code, handler in ContainerRequests(self.container, live, 1_000).handlers().items():

@@ -96,7 +96,7 @@ class AdminRequests:
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """25: changes keys, in the broker's file too; fails as `LiveConfig.update` does."""
         updated = self._live_config.update(request.body, peer)
-        return updated.addCallback(lambda _: request.response())
+        return updated.addCallback(lambda remark: request.response(remark=remark or None))
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """26: every key but secrets as .properties text, with its value now."""

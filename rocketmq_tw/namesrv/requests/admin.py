@@ -125,7 +125,7 @@ class NamesrvAdminRequests:
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """318: changes keys; fails as `LiveConfig.update` does."""
         updated = self._config.update(request.body, peer)
-        return updated.addCallback(lambda _: request.response())
+        return updated.addCallback(lambda remark: request.response(remark=remark or None))
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """319: every key that may be told, as .properties text."""

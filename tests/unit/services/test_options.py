@@ -87,6 +87,19 @@ def test_a_name_server_keeps_changes_in_its_own_file(tmp_path: Path) -> None:
     assert loaded[NamesrvConfig].config_store_path == str(file)
 
 
+def test_a_standalones_name_server_keeps_its_changes_where_the_next_start_reads_them(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "s.properties"
+    file.write_text("orderMessageEnable=true\n")
+    loaded = parsed(standalone.Options, "-c", str(file)).loaded
+    assert loaded[NamesrvConfig].config_store_path == str(file)
+    loaded = parsed(standalone.Options, "-c", str(file), "-o", "configStorePath=x").loaded
+    assert loaded[NamesrvConfig].config_store_path == "x"
+    of_none = parsed(standalone.Options).loaded[NamesrvConfig]
+    assert of_none.config_store_path == "data/namesrv/namesrv.properties"
+
+
 def test_a_controller_has_the_places_that_stocks_has(tmp_path: Path) -> None:
     file = tmp_path / "c.conf"
     file.write_text("controllerDLegerSelfId=n0\n")

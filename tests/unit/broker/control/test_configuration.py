@@ -28,7 +28,7 @@ def test_the_configuration_is_changed_by_allow_list(
         )
     said = "fileReservedTime=48 (was 72), brokerPermission=4 (was 6)"
     lost, made = logs
-    assert "until the server stops" in lost["log_format"]
+    assert "until the server stops" in formatEvent(lost)
     assert made["changes"] == said
     assert made["peer"] == plane.peer.address
     assert plane.store_config.file_reserved_time == 48
@@ -270,7 +270,28 @@ def test_a_file_that_cannot_be_changed_keeps_no_change_away() -> None:
     keep = where_possible(in_config_file(files, "/b.json", at_once))
     broker = BrokerInMemory(keep_config=keep)
     with capturedLogs() as logs:
-        broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+        answer = broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
     assert broker.config.broker_permission == 4
-    assert any("is JSON, change it by hand; it holds" in str(formatEvent(log)) for log in logs)
+    remark = (
+        "the change cannot be kept: the server's file: it is JSON, change it by hand; it holds"
+        " until the broker stops"
+    )
+    assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, remark)
+    assert remark in map(formatEvent, logs)
     assert files.read("/b.json") == b'{"brokerName": "b"}'
+
+
+def test_a_file_that_is_gone_is_not_made_of_one_change() -> None:
+    """The next start would take it for the whole configuration."""
+    files = MemoryFiles()
+    keep = where_possible(in_config_file(files, "/b.conf", at_once))
+    broker = BrokerInMemory(keep_config=keep)
+    answer = broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+    assert broker.config.broker_permission == 4
+    assert "no such file; it holds until the broker stops" in answer.remark
+    assert not files.exists("/b.conf")
+
+
+def test_a_broker_without_a_file_says_how_long_a_change_holds() -> None:
+    answer = BrokerInMemory().ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+    assert "holds until the server stops" in answer.remark
