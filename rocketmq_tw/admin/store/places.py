@@ -7,6 +7,8 @@ so what it names counts only for the store that it names too.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -90,6 +92,44 @@ def locked(root: str, owners: list[str]) -> Iterator[Callable[[], None]]:
             others.callback(_lock(owner, f"the log may be of {owner}, which").close)
         own.callback(_lock(root, root).close)
         yield own.close
+
+
+@contextmanager
+def held(root: str, owners: list[str]) -> Iterator[Callable[[], None]]:
+    """Keeps brokers from opening a store, and others that its log may be of, while it is read;
+    yields what ends that. Ends the command where a broker has one."""
+    with ExitStack() as all_of_them:
+        for each in (*owners, root):
+            descriptor = _share(each)
+            if descriptor is not None:
+                all_of_them.callback(os.close, descriptor)
+        yield all_of_them.close
+
+
+def _share(root: str) -> int | None:
+    """Returns the descriptor of a shared lock; None where no broker can have one of its own, as the
+    file system cannot be written."""
+    try:
+        descriptor = _open_lock(f"{root}/lock")
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            return None
+        fail(f"{root}/lock cannot be locked: {error.strerror}", error)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        fail(f"{root} is in use by a broker: stop it", error)
+    return descriptor
+
+
+def _open_lock(path: str) -> int:
+    """Opens a file for reading, which is made where it is missing."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_CREAT, 0o644)
 
 
 def _lock(root: str, what: str) -> IFile:

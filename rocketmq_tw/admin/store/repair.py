@@ -20,7 +20,7 @@ from rocketmq_tw.admin.store.opening import (
     progress,
     refuse_if_open,
 )
-from rocketmq_tw.admin.store.places import is_inside, locked, refuse_shared
+from rocketmq_tw.admin.store.places import held, is_inside, locked, refuse_shared
 from rocketmq_tw.admin.store.repairing import (
     Loss,
     Rebuilding,
@@ -71,12 +71,13 @@ def repair(
         refuse_shared(store, opened.place)
     else:
         _refuse_target(opened, target)
-    if target is not None or tool.dry_run:
+    if tool.dry_run:
         _repair(tool, opened, target, lambda: None, cut=cut, yes=yes)
         return
     # From the first look on: a broker that runs meanwhile would make another store of it.
-    with locked(store.root, opened.owners) as release:
-        _repair(tool, opened, None, release, cut=cut, yes=yes)
+    keep = locked if target is None else held
+    with keep(store.root, opened.owners) as release:
+        _repair(tool, opened, target, release, cut=cut, yes=yes)
 
 
 def _refuse_target(opened: Opened, target: str) -> None:

@@ -4,12 +4,15 @@ broker's own recovery builds it again from the log."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import attrs
 import msgspec
 
+from rocketmq_tw.admin.store.places import is_inside
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.flat import flat
@@ -36,21 +39,43 @@ _OWNERSHIP = ("lock", "abort")
 
 
 def copy_store(source: str, target: str, advance: Callable[[int], object]) -> None:
-    """Copies a store's files, without what nobody wrote. Raises `OSError`."""
-    os.makedirs(target, mode=0o750, exist_ok=True)
-    # A directory that is a link belongs to the store too.
-    for directory, _, names in os.walk(source, followlinks=True):
-        below = os.path.relpath(directory, source)
-        into = os.path.normpath(os.path.join(target, below))
-        os.makedirs(into, mode=0o750, exist_ok=True)
-        for name in names:
-            if below != "." or name not in _OWNERSHIP:
+    """Copies a store's files, without what nobody wrote. Raises `OSError`, and leaves nothing in
+    `target` then."""
+    directories = list(_walk(source))
+    try:
+        for directory, names in directories:
+            into = os.path.normpath(os.path.join(target, os.path.relpath(directory, source)))
+            os.makedirs(into, mode=0o750, exist_ok=True)
+            for name in names:
                 _copy_file(os.path.join(directory, name), os.path.join(into, name), advance)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _walk(source: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields each directory of a store with the names of its files, without those that say whose
+    the store is. Raises `OSError` where something is no file and no directory: reading it might
+    never end."""
+    # A directory that is a link belongs to the store too.
+    for directory, below, names in os.walk(source, followlinks=True):
+        for name in below:
+            path = f"{directory}/{name}"
+            if os.path.islink(path) and is_inside(directory, path):
+                raise OSError(f"{path} is a link to a directory that it is in: move it away")
+        own = [name for name in names if directory != source or name not in _OWNERSHIP]
+        for name in own:
+            if not os.path.isfile(f"{directory}/{name}"):
+                raise OSError(f"{directory}/{name} is no file and no directory: move it away")
+        yield directory, own
 
 
 def _copy_file(source: str, target: str, advance: Callable[[int], object]) -> None:
     with open(source, "rb", buffering=0) as reader, open(target, "wb", buffering=0) as writer:
-        size = os.fstat(reader.fileno()).st_size
+        found = os.fstat(reader.fileno())
+        size = found.st_size
+        # It is no more open to others than before, and the repair can write it.
+        os.fchmod(writer.fileno(), stat.S_IMODE(found.st_mode) | stat.S_IWUSR)
         writer.truncate(size)
         position = 0
         while position < size:

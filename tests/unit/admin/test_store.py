@@ -1,5 +1,6 @@
 """`rmqadmin store`: on stores in a directory of the test, sound and damaged ones."""
 
+import errno
 import json
 import os
 import pty
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_tw.admin.main import main
-from rocketmq_tw.admin.store.repairing import rebuild
+from rocketmq_tw.admin.store.repairing import copy_store, rebuild
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.files.posix import PosixFiles
 from tests.support.damaged_stores import (
@@ -343,6 +344,71 @@ def test_no_broker_starts_between_the_look_and_the_repair(
     monkeypatch.setattr("rocketmq_tw.admin.store.repair.ask_first", ask)
     assert run("repair", root).status == 0
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_no_broker_starts_while_a_store_is_copied(
+    has_lock: bool, root: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    if not has_lock:
+        (root / "lock").unlink()
+    copies = []
+
+    def copy_with_a_look(source: str, target: str, advance: Callable[[int], object]) -> None:
+        with pytest.raises(BlockingIOError):
+            PosixFiles().lock(str(root / "lock"))
+        copies.append(target)
+        copy_store(source, target, advance)
+
+    monkeypatch.setattr("rocketmq_tw.admin.store.repair.copy_store", copy_with_a_look)
+    target = tmp_path / "copy"
+    assert run("repair", root, "--to", target).status == 0
+    assert copies == [str(target)]
+    PosixFiles().lock(str(root / "lock")).close()
+    assert bodies_of(target) == ALL
+
+
+@pytest.mark.parametrize("kind", ["pipe", "dangling", "loop"])
+def test_no_copy_waits_for_what_is_no_file(kind: str, root: Path, tmp_path: Path, run: Run) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    path = root / "config/odd"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(root / "nowhere" if kind == "dangling" else root)
+    outcome = run("repair", root, "--to", tmp_path / "copy")
+    assert outcome.status == 1
+    assert f"{path} is " in outcome.err
+    assert "move it away" in outcome.err
+    assert not (tmp_path / "copy").exists()
+    path.unlink()
+    assert run("repair", root, "--to", tmp_path / "copy").status == 0
+
+
+def test_a_copy_that_fails_leaves_nothing(
+    root: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+
+    def no_space(descriptor: int, data: bytes, position: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", no_space)
+        outcome = run("repair", root, "--to", tmp_path / "copy")
+    assert (outcome.status, "No space left" in outcome.err) == (1, True)
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_copy_is_as_open_to_others_as_the_store(root: Path, tmp_path: Path, run: Run) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    (root / "config/topics.json").chmod(0o600)
+    (root / "config/consumerOffset.json").chmod(0o440)
+    assert run("repair", root, "--to", tmp_path / "copy").status == 0
+    names = ("topics.json", "consumerOffset.json")
+    modes = [(tmp_path / "copy/config" / name).stat().st_mode & 0o777 for name in names]
+    assert modes == [0o600, 0o640]
 
 
 def test_two_logs_of_one_store_are_told(root: Path, tmp_path: Path, run: Run) -> None:
