@@ -8,7 +8,12 @@ from importlib import import_module
 
 import rich_click as click
 
-from rocketmq_tw.admin.common_options import common_options, dry_run_option, output_option
+from rocketmq_tw.admin.common_options import (
+    common_options,
+    dry_run_option,
+    name_value,
+    output_option,
+)
 from rocketmq_tw.admin.completion import type_text
 from rocketmq_tw.admin.families import FAMILIES, REFUSED
 from rocketmq_tw.admin.near_names import did_you_mean
@@ -92,8 +97,6 @@ def _extend_with(command: click.Command, options: Sequence[click.Parameter]) -> 
     else:
         for option in command.params:
             type_text(option)
-            # A value that is none is told by this name.
-            if isinstance(option.type, click.IntRange):
-                option.type.name = "whole number"
+            name_value(option)
         own = {name for option in command.params for name in option.opts}
         command.params += [option for option in options if own.isdisjoint(option.opts)]

@@ -53,6 +53,12 @@ def _check_not_empty(option: click.Parameter, value: Any) -> None:
         raise click.UsageError(f"{option.opts[0]} is empty: give {option.metavar} or leave it out")
 
 
+def name_value(option: click.Parameter) -> None:
+    """Gives what the option takes the name by which a value that is none is told."""
+    if isinstance(option.type, click.IntRange):
+        option.type.name = "whole number"
+
+
 def output_option() -> click.Parameter:
     """Makes the option for the form of output."""
     return click.Option(
@@ -81,7 +87,7 @@ def common_options(*, of_group: bool) -> list[click.Parameter]:
     def variable(name: str) -> str | None:
         return name if of_group else None
 
-    return [
+    options: list[click.Parameter] = [
         click.Option(
             ["-n", "--namesrvAddr"],
             metavar="HOST:PORT;...",
@@ -129,3 +135,6 @@ def common_options(*, of_group: bool) -> list[click.Parameter]:
             help="Show it again and again, until Ctrl-C; not for what changes something.",
         ),
     ]
+    for option in options:
+        name_value(option)
+    return options

@@ -25,7 +25,11 @@ from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.message.names import check_group, dlq_topic, retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.base import convert_body
-from rocketmq_tw.wire.bodies.groups import GroupRetryPolicy, SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.groups import (
+    GroupRetryPolicy,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+)
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import BodyError, RequestError
@@ -282,9 +286,11 @@ async def _delete(
 ) -> Report:
     admin = servers.admin
     topics = [] if cluster is None else [retry_topic(group), dlq_topic(group)]
-    if not await _is_known(servers, group, targets, topics):
+    if not await _is_known(servers, group, targets, topics, cluster):
         where = targets[0] if cluster is None else f"cluster {cluster}"
-        fail(f"there is no group {group} at {where}: {await group_hint(servers, group)}")
+        places = ", ".join(await _places(servers, group))
+        hint = f"it is at {places}" if places else await group_hint(servers, group)
+        fail(f"there is no group {group} at {where}: {hint}")
     done = await on_each(
         targets, lambda address: admin.delete_group(address, group, clean_offset=remove_offset)
     )
@@ -300,16 +306,38 @@ async def _delete(
     )
 
 
-async def _is_known(servers: Servers, group: str, targets: list[str], topics: list[str]) -> bool:
+async def _is_known(
+    servers: Servers, group: str, targets: list[str], topics: list[str], cluster: str | None
+) -> bool:
     """Returns whether there is something to delete: a call that broke off leaves topics behind."""
     for address in targets:
         known = await servers.admin.groups(address)
         if group in known.subscription_group_table:
             return True
     for topic in topics:
-        if await servers.admin.topic_route(topic) is not None:
+        route = await servers.admin.topic_route(topic)
+        if route is not None and any(data.cluster == cluster for data in route.broker_datas):
             return True
     return False
+
+
+async def _places(servers: Servers, group: str) -> list[str]:
+    """Returns the masters that have a group, or messages that it is to try again."""
+    info = await servers.admin.cluster_info()
+    route = await servers.admin.topic_route(retry_topic(group))
+    retrying = {data.broker_name for data in route.broker_datas} if route is not None else set()
+    found = []
+    for data in info.broker_addr_table.values():
+        if MASTER_ID not in data.broker_addrs:
+            continue
+        try:
+            table = await servers.admin.groups(data.broker_addrs[MASTER_ID])
+        except (ClientError, RemotingError):
+            # What it has is left out: other commands say that it does not answer.
+            table = SubscriptionGroupTable()
+        if data.broker_name in retrying or group in table.subscription_group_table:
+            found.append(f"{data.broker_name} of {data.cluster}")
+    return sorted(found)
 
 
 async def _delete_topic(

@@ -439,10 +439,15 @@ def test_what_was_there_once_is_watched_while_it_is_gone(world, command: str) ->
     assert "no broker is registered" in outcome.err
 
 
-def test_what_changes_something_is_not_done_again_and_again(world) -> None:
+def test_what_changes_something_is_not_done_again_and_again(world, tmp_path: Path) -> None:
     outcome = world.rmqadmin("updateTopic -t T -c DefaultCluster --watch 1")
     assert outcome.status == 2
     assert "--watch is for commands that only look: this one sends UPDATE_AND_CREATE" in outcome.err
+    for command in ("exportMetadata", "exportConfigs", "exportMetrics"):
+        outcome = world.rmqadmin(f"{command} -c DefaultCluster -f {tmp_path}/new --watch 1")
+        assert outcome.status == 2
+        assert "--watch is for commands that only look: this one writes a file" in outcome.err
+    assert not (tmp_path / "new").exists()
     assert "T" not in world.rmqadmin("topicList").out.split()
     outcome = world.rmqadmin("printMsg -t T --watch 1")
     assert "this command goes on by itself" in outcome.err

@@ -122,6 +122,22 @@ def test_a_group_that_is_nowhere_is_not_said_to_be_deleted(world) -> None:
         assert "there is no group nix at " in outcome.err
 
 
+def test_a_group_of_another_cluster_is_not_said_to_be_deleted(world) -> None:
+    """Whether it has consumed, and so has a retry topic, or not."""
+    other = world.add_broker("broker-z", "10.0.0.9", broker_cluster_name="Other")
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
+    for _ in range(2):
+        for target, where in (("-c Other", "cluster Other"), (f"-b {other}", other)):
+            outcome = world.rmqadmin(f"deleteSubGroup -y -g billing {target}")
+            assert (outcome.status, outcome.out) == (1, "")
+            assert outcome.err == (
+                f"rmqadmin: there is no group billing at {where}: it is at broker-a of"
+                " DefaultCluster\n"
+            )
+        world.rmqadmin("updateTopic -t %RETRY%billing -c DefaultCluster")
+    assert "billing" in world.brokers["broker-a"].groups
+
+
 def test_a_deletion_that_broke_off_can_be_ended(world) -> None:
     world.rmqadmin("updateTopic -t %DLQ%billing -c DefaultCluster")
     outcome = world.rmqadmin("deleteSubGroup -y -g billing -c DefaultCluster")

@@ -177,6 +177,8 @@ def test_help_is_shown(arguments: list[str]) -> None:
         ("topicRoute", "Missing option '-t'"),
         ("clusterList -i 0", "-i"),
         ("clusterList -i x", "'x' is not a valid whole number"),
+        ("clusterList --watch x", "'x' is not a valid whole number"),
+        ("--watch x clusterList", "'x' is not a valid whole number"),
         ("haStatus", "give one of -b"),
         ("addBroker -b f", "Missing option '-c'"),
         ("addBroker -c nowhere -b f", "'nowhere' is no address: give host:port"),
