@@ -15,6 +15,8 @@ from rocketmq_tw.formats.epochs import crc_of as crc_of_epochs
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 
 _CHECKPOINT = "checkpoint"
+#: The year 10000, in milliseconds.
+_LATEST = 253_402_300_800_000
 
 
 class CheckpointCheck:
@@ -35,12 +37,31 @@ class CheckpointCheck:
                 f"it has {len(data)} bytes: the start reads the whole log", Remedy.START,
             )  # fmt: skip
             return
-        self.stock = STOCK.parse(data)
+        stock = STOCK.parse(data)
+        if self._tell_impossible(stock):
+            return
+        self.stock = stock
         if len(data) >= CHECKPOINT.sizeof():
             ours = CHECKPOINT.parse(data).ours
             # After stock has used the store the CRC does not hold, and nothing is wrong.
             if ours.magic == MAGIC and ours.crc == crc_of(data):
                 self.ours = ours
+
+    def _tell_impossible(self, stock: Any) -> bool:
+        """Reports values that nobody wrote: no checksum covers them where stock wrote last."""
+        times = stock.physic_msg_timestamp, stock.logics_msg_timestamp, stock.index_msg_timestamp
+        # Stock has -1 for an offset that it does not know.
+        offsets = stock.master_flushed_offset, stock.confirm_phy_offset
+        if min(times) < 0:
+            text, remedy = f"it says the time {min(times)}: nothing of it counts", Remedy.START
+        elif max(times) >= _LATEST:
+            text, remedy = f"it says the time {max(times)}, which cannot be", Remedy.REPAIR
+        elif min(offsets) < -1:
+            text, remedy = f"it says the log offset {min(offsets)}, which cannot be", Remedy.REPAIR
+        else:
+            return False
+        self._findings.add("checkpoint", _CHECKPOINT, None, text, remedy)
+        return True
 
     @property
     def confirmed(self) -> int:

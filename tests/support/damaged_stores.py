@@ -8,6 +8,7 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 from rocketmq_tw.files.posix import PosixFiles
@@ -218,6 +219,14 @@ DAMAGES = [
         lambda root: change(_index_file(root), 40 + 64 + 20 + 4, struct.pack(">q", 1)),
         {"index-astray"},
     ),
+    Damage("a checkpoint with a negative time",
+           lambda root: change(root / "checkpoint", 8, b"\xff" * 8), {"checkpoint"}),
+    Damage("a checkpoint with a time that cannot be",
+           lambda root: change(root / "checkpoint", 16, b"\x7f"), {"checkpoint"}),
+    Damage("a checkpoint with a log offset that cannot be",
+           lambda root: change(root / "checkpoint", 32, b"\x80"), {"checkpoint"}),
+    Damage("a checkpoint of any bytes", lambda root: (root / "checkpoint").write_bytes(
+        Random(7).randbytes(4096)), {"checkpoint"}),
     Damage("a slot that lost its entries", _spoil_slot, {"index-slot"}),
     Damage(
         "an index file of another size", lambda root: _index_file(root).write_bytes(b"short"),

@@ -250,9 +250,10 @@ def _take_away(
     root, files = config.store_path_root_dir, PosixFiles()
     former = read_checkpoint(files, f"{root}/checkpoint")
     # First of all: nothing is known to be safe any more, whatever happens from here on.
+    end = summary.log_end if summary.damaged_at is None else summary.damaged_at
     unsafe = Checkpoint(
-        master_flushed_offset=former.master_flushed_offset,
-        confirm_phy_offset=former.confirm_phy_offset,
+        master_flushed_offset=max(min(former.master_flushed_offset, end), 0),
+        confirm_phy_offset=max(min(former.confirm_phy_offset, end), 0),
     )
     write_checkpoint(files, f"{root}/checkpoint", unsafe)
     with open(f"{root}/abort", "w") as abort:
