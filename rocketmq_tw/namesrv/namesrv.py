@@ -74,12 +74,13 @@ class NameServer:
         live_config = kept_config(
             files, config, other_configs, in_thread, is_read=starts_from_store_path
         )
+        self._routes = RouteRequests(
+            config, self.table, self.kv, now_ms, GrowingAnswers(in_slices, in_thread)
+        )
         families = (
             KvRequests(self.kv),
             self.registrations,
-            RouteRequests(
-                config, self.table, self.kv, now_ms, GrowingAnswers(in_slices, in_thread)
-            ),
+            self._routes,
             TopicListRequests(config, self.table, in_slices, in_thread),
             NamesrvAdminRequests(self.table, live_config, in_slices),
         )
@@ -113,6 +114,10 @@ class NameServer:
         self._waking_time.stop()
         listener, self._listener = self._listener, None
         return succeed(None) if listener is None else listener.stop()
+
+    def not_ready(self) -> str:
+        """Returns why clients cannot be served yet; an empty text once they can."""
+        return self._routes.not_ready()
 
     def metrics(self) -> Iterator[Metric]:
         """Yields what the name server measures: its topics, each once for each of its brokers, and

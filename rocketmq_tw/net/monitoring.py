@@ -65,6 +65,7 @@ class Monitoring:
         self._pages = SharedResults(self._slices)
         self._delays = LongestDelay(reactor)
         self._listening: IListeningPort | None = None
+        self._is_stopping = False
 
     def start(self) -> int:
         """Listens where the configuration says so, and returns the port; 0 where it does not.
@@ -92,15 +93,20 @@ class Monitoring:
         )
         return port
 
+    def server_stops(self) -> None:
+        """Answers from now on that the server is being stopped, and tells none of its figures."""
+        self._is_stopping = True
+
     def stop(self) -> Deferred[Any]:
         """Closes the port; fires once it is closed."""
+        self.server_stops()
         self._delays.stop()
         listening, self._listening = self._listening, None
         return succeed(None) if listening is None else maybeDeferred(listening.stopListening)
 
     def _why_not_ready(self) -> str:
         """Connections that are open when the server stops may still ask."""
-        return self._not_ready() if self._listening is not None else "it is being stopped"
+        return "it is being stopped" if self._is_stopping else self._not_ready()
 
     def _page(self) -> Deferred[bytes]:
         """Fires with all figures; questions that meet share one answer."""
@@ -119,7 +125,8 @@ class Monitoring:
             "rocketmq_reactor_longest_delay", self._delays.take() * 1000, unit="milliseconds"
         )
         figures += labelled([delay], self._config.labels)
-        for number, metric in enumerate(labelled(self._metrics(), self._config.labels)):
+        told = () if self._is_stopping else self._metrics()
+        for number, metric in enumerate(labelled(told, self._config.labels)):
             figures.append(metric)
             if number % _OF_A_STEP == 0:
                 yield

@@ -46,13 +46,18 @@ class MonitoringService(service.Service):
         super().startService()
         self._monitoring.start()
 
+    def server_stops(self) -> None:
+        """Answers from now on that the server is being stopped."""
+        self._monitoring.server_stops()
+
     def stopService(self) -> Deferred[Any]:
         super().stopService()
         return self._monitoring.stop()
 
 
 class _WithMonitoring(service.MultiService):
-    """The port for monitoring first: where it cannot be had, the server does not begin."""
+    """The port for monitoring first: where it cannot be had, the server does not begin. It is there
+    until the server has stopped: that takes a while, in which nobody is to be sent there."""
 
     def __init__(self, reactor: Any, monitoring: MonitoringService, server: Any) -> None:
         super().__init__()
@@ -75,8 +80,13 @@ class _WithMonitoring(service.MultiService):
         stopped: Deferred[Any] = super().stopService()
         if self._is_refused:
             return stopped
-        services = (self._monitoring, self._server)
-        return DeferredList([stopped, *(maybeDeferred(each.stopService) for each in services)])
+        self._monitoring.server_stops()
+        stopping = maybeDeferred(self._server.stopService)
+
+        def close(result: object) -> Deferred[object]:
+            return self._monitoring.stopService().addCallback(lambda _: result)
+
+        return DeferredList([stopped, stopping.addBoth(close)])
 
 
 def with_monitoring(reactor: Any, loaded: Loaded, server: Any) -> Any:

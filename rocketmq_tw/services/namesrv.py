@@ -153,7 +153,9 @@ class NamesrvService(service.Service):
 
     def not_ready(self) -> str:
         """See `Monitored`."""
-        return "" if self.local_address else "it has not started"
+        if self._name_server is None or not self.local_address:
+            return "it has not started"
+        return self._name_server.not_ready()
 
     def _controller_failed(self, error: BaseException | None) -> None:
         """Routes are told on: that needs no controller."""

@@ -190,6 +190,10 @@ class ProxyServer:
         requests = chain(self._calls.metrics(), self._requests.metrics())
         return labelled(chain(self._proxy.metrics(), [held], requests), labels)
 
+    def not_ready(self) -> str:
+        """Returns why clients cannot be served yet; an empty text once they can."""
+        return "it does not listen yet" if self._cluster is None else self._cluster.not_ready()
+
     def _connect(self) -> IRemotingClient:
         return RemotingClient(
             self._reactor,
@@ -229,7 +233,7 @@ class ProxyService(service.Service):
 
     def not_ready(self) -> str:
         """See `Monitored`."""
-        return "" if self._serves else "it does not listen yet"
+        return self.proxy.not_ready()
 
 
 def _grpc_config(config: ProxyConfig) -> GrpcConfig:

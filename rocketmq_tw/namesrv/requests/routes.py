@@ -127,16 +127,18 @@ class RouteRequests:
             keep_zone(route, zone)
         return encode_body(route, standard_json=standard_json)
 
-    def _check_ready(self) -> None:
+    def not_ready(self) -> str:
+        """Returns why routes are not told yet; an empty text once they are."""
         if not self._config.need_wait_for_service:
-            return
+            return ""
         waited = self._now_ms() - self._started_ms
-        if waited < self._config.wait_seconds_for_service * 1000:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                "the name server still waits for its brokers (waitSecondsForService): ask again"
-                " later",
-            )
+        if waited >= self._config.wait_seconds_for_service * 1000:
+            return ""
+        return "the name server still waits for its brokers (waitSecondsForService)"
+
+    def _check_ready(self) -> None:
+        if reason := self.not_ready():
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{reason}: ask again later")
 
 
 def _encode_cluster_info(info: ClusterInfo) -> bytes:

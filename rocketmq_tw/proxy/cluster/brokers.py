@@ -64,6 +64,11 @@ class ClusterBrokers:
         self._departures.stop()
         return DeferredList([client.close() for client in (self._own, *self._connections)])
 
+    def not_ready(self) -> str:
+        """Returns why clients cannot be served yet; an empty text once they can. What is known
+        later stays in use where no name server answers."""
+        return "" if self._known.is_told else "no name server has told it of a broker"
+
     # IBrokers
 
     def route(self, topic: str) -> Deferred[TopicRouteData | None]:

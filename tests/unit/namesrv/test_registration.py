@@ -248,9 +248,11 @@ def test_routes_wait_where_they_are_told_to(make_namesrv: Any) -> None:
     namesrv = make_namesrv(need_wait_for_service=True, wait_seconds_for_service=3)
     namesrv.register()
     namesrv.clock.advance(2.9)
+    assert "waitSecondsForService" in namesrv.server.not_ready()
     with pytest.raises(RequestError, match="waitSecondsForService"):
         namesrv.route("T1")
     namesrv.clock.advance(0.1)
+    assert namesrv.server.not_ready() == ""
     assert namesrv.route("T1")
 
 

@@ -200,6 +200,14 @@ def test_a_server_that_stops_is_not_ready() -> None:
     assert transport.value().endswith(b"it is being stopped\n")
 
 
+def test_a_server_that_is_being_stopped_says_so_for_as_long_as_that_takes() -> None:
+    server = _Server()
+    server.monitoring.server_stops()
+    assert server.get("/healthz") == (200, "ok\n")
+    assert server.get("/readyz") == (503, "it is being stopped\n")
+    assert "topic_number" not in server.get("/metrics")[1]
+
+
 def test_an_error_of_a_figure_is_an_answer_and_ends_nothing(caplog: object) -> None:
     server = _Server()
 

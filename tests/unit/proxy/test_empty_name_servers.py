@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from rocketmq_tw.client.errors import NoRouteError
 from rocketmq_tw.client.name_servers import NameServers
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
 from rocketmq_tw.proxy.cluster.topic_routes import TopicRoutes
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -227,3 +228,21 @@ def test_who_is_a_broker_is_told_by_name_servers_that_know_some() -> None:
     names.is_down = True
     clock.pump([1.0] * 6)
     assert brokers.is_told
+
+
+def test_a_proxy_is_ready_once_a_name_server_has_told_it_of_a_broker() -> None:
+    clock = Clock()
+    network = MemoryNetwork(clock)
+    config = ProxyConfig(namesrv_addr="10.0.0.1:9876")
+    brokers = ClusterBrokers(clock, config, network.client)
+    brokers.start()
+    clock.pump([1.0] * 10)
+    assert brokers.not_ready() == "no name server has told it of a broker"
+    names = NameServerInMemory(clock)
+    network.serve("10.0.0.1:9876", names.handlers)
+    clock.pump([1.0] * 10)
+    assert brokers.not_ready() == "no name server has told it of a broker"
+    names.register("10.0.0.2:10911", "broker-a", "T", 4)
+    clock.pump([1.0] * 10)
+    assert brokers.not_ready() == ""
+    brokers.stop()
