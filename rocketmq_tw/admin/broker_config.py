@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import all_addresses, master_addresses, on_each
 from rocketmq_tw.admin.options import SWITCH, broker_option, check_broker_or_cluster, cluster_option
-from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.output import Report
+from rocketmq_tw.admin.server_configs import configs_report
 from rocketmq_tw.admin.tool import Servers, Tool
-
-_VALUE = Column("Value", "value")
 
 
 @click.command("getBrokerConfig")
@@ -24,22 +21,9 @@ def get_broker_config(tool: Tool, broker: str | None, cluster: str | None) -> No
 
     async def work(servers: Servers) -> Report:
         addresses = await all_addresses(servers, broker, cluster)
-        found = [await _config_of(servers, address) for address in addresses]
-        listings = [
-            Listing(
-                (Column(f"Key at {one['address']}", "key"), _VALUE),
-                [{"key": key, "value": value} for key, value in one["config"].items()],
-            )
-            for one in found
-        ]
-        return Report({"brokers": found}, listings)
+        return await configs_report("brokers", addresses, servers.admin.broker_config)
 
     tool.report(work)
-
-
-async def _config_of(servers: Servers, address: str) -> dict[str, Any]:
-    config = await servers.admin.broker_config(address)
-    return {"address": address, "config": dict(sorted(config.items()))}
 
 
 @click.command("updateBrokerConfig")

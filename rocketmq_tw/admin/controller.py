@@ -10,6 +10,7 @@ from rocketmq_tw.admin.brokers import in_cluster, on_each
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
+from rocketmq_tw.admin.server_configs import configs_report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.client.errors import BrokerError
@@ -283,18 +284,7 @@ def get_controller_config(tool: Tool, controllers: str) -> None:
 
     async def look(servers: Servers) -> Report:
         client = servers.controllers(controllers)
-        found: list[dict[str, Any]] = [
-            {"address": address, "config": dict(sorted((await client.config(address)).items()))}
-            for address in client.addresses
-        ]
-        listings = [
-            Listing(
-                (Column(f"Key at {one['address']}", "key"), Column("Value", "value")),
-                [{"key": key, "value": value} for key, value in one["config"].items()],
-            )
-            for one in found
-        ]
-        return Report({"controllers": found}, listings)
+        return await configs_report("controllers", client.addresses, client.config)
 
     tool.report(look, needs_names=False)
 

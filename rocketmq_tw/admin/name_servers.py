@@ -11,7 +11,8 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.brokers import check_broker_name, on_each
 from rocketmq_tw.admin.options import ask_first, yes_option
-from rocketmq_tw.admin.output import Column, Listing, Report, number_of
+from rocketmq_tw.admin.output import Report, number_of
+from rocketmq_tw.admin.server_configs import configs_report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import ORDER_NAMESPACE, topic_option
 from rocketmq_tw.client.errors import BrokerError
@@ -82,15 +83,8 @@ def get_config(tool: Tool) -> None:
     """Shows the configuration that name servers work with."""
 
     async def work(servers: Servers) -> Report:
-        found: list[dict[str, Any]] = []
-        listings = []
-        for address in servers.admin.names.addresses:
-            config = dict(sorted((await servers.admin.name_server_config(address)).items()))
-            found.append({"address": address, "config": config})
-            columns = (Column(f"Key at {address}", "key"), Column("Value", "value"))
-            rows = [{"key": key, "value": value} for key, value in config.items()]
-            listings.append(Listing(columns, rows))
-        return Report({"nameServers": found}, listings)
+        admin = servers.admin
+        return await configs_report("nameServers", admin.names.addresses, admin.name_server_config)
 
     tool.report(work)
 

@@ -16,6 +16,16 @@ def test_the_configurations_of_a_cluster(world) -> None:
     ]
 
 
+def test_a_broker_that_is_down_hides_no_configuration(world) -> None:
+    world.add_broker("broker-b", "10.0.0.3")
+    world.network.stop("10.0.0.2:10911")
+    outcome = world.rmqadmin("getBrokerConfig -c DefaultCluster")
+    assert outcome.status == 0
+    assert outcome.err.startswith("rmqadmin: 10.0.0.2:10911: ")
+    assert ["brokerName", "broker-b"] in outcome.lines
+    assert world.rmqadmin("getBrokerConfig -b 10.0.0.2:10911").status == 1
+
+
 def test_a_key_is_changed_on_all_masters(world) -> None:
     world.add_broker("broker-b", "10.0.0.3")
     outcome = world.rmqadmin(

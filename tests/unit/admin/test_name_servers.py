@@ -81,6 +81,18 @@ def test_name_servers_behind_one_that_is_down_are_told(
     assert shown in world.rmqadmin(look).out
 
 
+def test_a_name_server_that_is_down_hides_no_configuration(world) -> None:
+    away = "10.0.0.8:9876"
+    outcome = world.rmqadmin("getNamesrvConfig --output json", name_servers=f"{away};{world.names}")
+    dead, alive = outcome.json["nameServers"]
+    assert (dead["address"], dead["config"]) == (away, {})
+    assert dead["error"].startswith(f"{away}: cannot connect")
+    assert (alive["config"]["orderMessageEnable"], alive["error"]) == ("false", None)
+    assert outcome.err.startswith(f"rmqadmin: {away}: cannot connect")
+    outcome = world.rmqadmin("getNamesrvConfig", name_servers=away)
+    assert (outcome.status, outcome.out) == (1, "")
+
+
 def test_what_all_refuse_is_told_once(world) -> None:
     world.network.serve("10.0.0.8:9876", world.name_server.handlers)
     outcome = world.rmqadmin(

@@ -1,0 +1,44 @@
+"""The configurations that several servers work with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.tool import explain, warn
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.errors import WireError
+
+_VALUE = Column("Value", "value")
+
+
+async def configs_report(
+    kind: str, addresses: Iterable[str], ask: Callable[[str], Awaitable[Mapping[str, str]]]
+) -> Report:
+    """Returns the report of the servers at some addresses, under the name of their kind. One that
+    does not answer is told of, and its entry says why; raises why where none answers."""
+    found: list[dict[str, Any]] = []
+    failures: list[Exception] = []
+    for address in addresses:
+        try:
+            config = dict(sorted((await ask(address)).items()))
+        except (RemotingError, BrokerError, WireError) as error:
+            failures.append(error)
+            found.append({"address": address, "config": {}, "error": explain(error)})
+        else:
+            found.append({"address": address, "config": config, "error": None})
+    if failures and len(failures) == len(found):
+        raise failures[0]
+    for failure in failures:
+        warn(explain(failure))
+    listings = [
+        Listing(
+            (Column(f"Key at {one['address']}", "key"), _VALUE),
+            [{"key": key, "value": value} for key, value in one["config"].items()],
+        )
+        for one in found
+        if one["error"] is None
+    ]
+    return Report({kind: found}, listings)
