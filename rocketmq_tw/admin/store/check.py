@@ -128,6 +128,8 @@ def check(tool: Tool, directory: str, config_file: str | None, log: str | None) 
     opened = open_store(directory, config_file, log)
     refuse_if_open(opened)
     checked = look_through(opened.store)
+    # It holds no lock, which would keep a broker from starting: then what changed is no damage.
+    refuse_if_open(opened)
     tool.show(Report(checked.data, lines=[opened.log_line, *checked.lines]))
     if checked.findings.count:
         raise SystemExit(1)

@@ -132,6 +132,9 @@ def config_for(
             given,
             store_path_root_dir=root,
             store_path_commit_log="" if store.is_log_inside else store.log_path,
+            # What has further queues keeps them, also where no new ones are to be.
+            enable_multi_dispatch=given.enable_multi_dispatch or summary.has_further,
+            enable_lmq=given.enable_lmq or summary.has_further,
         )
     defaults = MessageStoreConfig()
     has_extensions = os.path.isdir(f"{root}/consumequeue_ext")

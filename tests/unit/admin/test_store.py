@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from rocketmq_tw.admin.main import main
+from rocketmq_tw.admin.store.check import Checked, look_through
 from rocketmq_tw.admin.store.repairing import copy_store, rebuild
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.storecheck.layout import Store
 from tests.support.damaged_stores import (
     DAMAGES,
     MESSAGES,
@@ -26,7 +29,15 @@ from tests.support.damaged_stores import (
     make_store,
     open_again,
 )
-from tests.support.stores import make_message, put, queues_of, read_all
+from tests.support.stores import (
+    START_MS,
+    ManualClock,
+    make_message,
+    put,
+    queues_of,
+    read_all,
+    small_config,
+)
 from tests.unit.admin.conftest import Outcome
 
 CONFIG = """\
@@ -121,6 +132,22 @@ def test_a_store_in_use_is_left_alone(command: str, root: Path, run: Run) -> Non
         assert "is in use by a broker: stop it" in outcome.err
     finally:
         lock.close()
+
+
+def test_a_broker_that_starts_while_a_store_is_checked_is_told(
+    root: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = []
+
+    def look_through_with_a_start(store: Store) -> Checked:
+        locks.append(PosixFiles().lock(str(root / "lock")))
+        return look_through(store)
+
+    monkeypatch.setattr("rocketmq_tw.admin.store.check.look_through", look_through_with_a_start)
+    outcome = run("check", root)
+    locks.pop().close()
+    assert (outcome.status, outcome.out) == (1, "")
+    assert "is in use by a broker: stop it" in outcome.err
 
 
 def test_the_lock_of_another_process_is_noticed(root: Path, run: Run) -> None:
@@ -878,3 +905,22 @@ def test_a_terminal_shows_how_far_the_check_is(root: Path) -> None:
     assert done.stdout.decode().endswith("nothing is wrong\n")
     assert b"reading the log" in shown
     assert b"100%" in shown
+
+
+def test_a_repair_builds_further_queues_that_the_configuration_does_not_name(
+    root: Path, run: Run
+) -> None:
+    config = small_config(
+        store_path_root_dir=str(root), enable_multi_dispatch=True, enable_lmq=True
+    )
+    store = MessageStore(config, PosixFiles(), ManualClock(START_MS + 1000))
+    store.load()
+    further = b"INNER_MULTI_DISPATCH\x01%LMQ%one\x02"
+    put(store, *(make_message(b"light", properties=further) for _ in range(3)))
+    store.close()
+    assert run("check", root).status == 0
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    assert run("repair", root, "--yes").status == 0
+    store = open_again(root)
+    assert store.max_queue_offset("%LMQ%one", 0) == 3
+    store.close()
