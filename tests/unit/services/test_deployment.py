@@ -51,6 +51,12 @@ def ports(program: str, *arguments: str) -> set[int]:
     return found | {port - 2 for port in found}
 
 
+def command_of(unit: str) -> list[str]:
+    """What a unit gives twistd: the server and its options."""
+    (command,) = re.findall(r"^ExecStart=\S+/twistd -n --pidfile= (.*)$", unit, re.M)
+    return shlex.split(command)
+
+
 def unit_names() -> list[str]:
     return sorted(path.name for path in (ETC / "systemd").iterdir())
 
@@ -58,11 +64,25 @@ def unit_names() -> list[str]:
 @pytest.mark.parametrize("name", unit_names())
 def test_a_unit_starts_a_server(name: str) -> None:
     unit = (ETC / "systemd" / name).read_text()
-    (command,) = re.findall(r"^ExecStart=\S+/twistd -n --pidfile= (.*)$", unit, re.M)
-    program, option, path = shlex.split(command)
+    program, option, path = command_of(unit)
     assert name.startswith(program)
     assert option == "-c"
     parse(program, "-c", str(ETC / SAMPLES[Path(path).name]))
+
+
+@pytest.mark.parametrize("name", [name for name in unit_names() if name != "rmq-proxy.service"])
+def test_a_server_may_write_its_paths_and_where_it_keeps_live_changes(name: str) -> None:
+    unit = (ETC / "systemd" / name).read_text()
+    program, _, path = command_of(unit)
+    writable = [line.lstrip("-") for line in re.findall(r"^ReadWritePaths=(.*)$", unit, re.M)]
+    (home,) = re.findall(r"^Environment=HOME=(.*)$", unit, re.M)
+    options = OPTIONS[program]({"HOME": home})
+    options.parseOptions([])
+    # Those that a configuration leaves out.
+    of_store = re.findall(r"^(?:kvConfig|\w*[sS]tore)Path\w*=(/.+)$", options.effective(), re.M)
+    assert of_store
+    for each in (path, *of_store):
+        assert any(Path(each).is_relative_to(place) for place in writable), each
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
