@@ -16,6 +16,7 @@ from rocketmq_tw.admin.server_configs import configs_report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import ORDER_NAMESPACE, topic_option
 from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.codes import ResponseCode
 
 _namespace_option = click.option(
@@ -69,12 +70,21 @@ def delete_value(tool: Tool, namespace: str, key: str, yes: bool) -> None:
 
 
 async def _value_of(servers: Servers, namespace: str, key: str) -> str | None:
-    try:
-        return await servers.admin.kv_config(namespace, key)
-    except BrokerError as error:
-        if error.code != ResponseCode.QUERY_NOT_FOUND:
-            raise
-        return None
+    """Returns the value at the first name server that has one: after a deletion that one of them
+    missed it is at that one alone. Raises `RemotingError` where none answers."""
+    addresses = servers.admin.names.addresses
+    failures: list[RemotingError] = []
+    for address in addresses:
+        try:
+            return await servers.admin.kv_config_of(address, namespace, key)
+        except RemotingError as error:
+            failures.append(error)
+        except BrokerError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+    if len(failures) == len(addresses):
+        raise failures[0]
+    return None
 
 
 @click.command("getNamesrvConfig")

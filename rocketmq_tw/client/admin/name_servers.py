@@ -59,6 +59,14 @@ class NameServerAdmin(ServerRequests):
             ),
         )
 
+    def kv_config_of(self, name_server: str, namespace: str, key: str) -> Deferred[str | None]:
+        """Fires with one value as one name server has it; fails with QUERY_NOT_FOUND where it has
+        none."""
+        header = GetKVConfigRequestHeader(namespace=namespace, key=key)
+        code = RequestCode.GET_KV_CONFIG
+        answer = self._header(name_server, code, header, GetKVConfigResponseHeader)
+        return answer.addCallback(lambda header: header.value)
+
     def put_kv_config(self, namespace: str, key: str, value: str) -> Deferred[None]:
         """Sets one value."""
         header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)

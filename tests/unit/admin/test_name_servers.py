@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.namesrv.namesrv import NameServer
+
 
 def test_a_value_is_set_and_deleted(world) -> None:
     outcome = world.rmqadmin("updateKvConfig -s space -k key -v value --output json")
@@ -79,6 +83,20 @@ def test_name_servers_behind_one_that_is_down_are_told(
     assert outcome.err.startswith("rmqadmin: 10.0.0.8:9876: ")
     assert outcome.err.endswith(f"; done on {world.names}\n")
     assert shown in world.rmqadmin(look).out
+
+
+def test_a_value_that_one_name_server_has_kept_is_deleted_there(world) -> None:
+    empty, nowhere = "10.0.0.8:9876", "10.0.0.9:9876"
+    other = NameServer(world.reactor, MemoryFiles(), NamesrvConfig(kv_config_path="/kv.json"))
+    world.network.serve(empty, other.handlers)
+    world.rmqadmin("updateKvConfig -s space -k key -v value")
+    both = f"{empty};{world.names}"
+    outcome = world.rmqadmin("deleteKvConfig -s space -k key --yes", name_servers=both)
+    assert outcome.status == 0, outcome.err
+    outcome = world.rmqadmin("deleteKvConfig -s space -k key --yes", name_servers=both)
+    assert outcome.err == "rmqadmin: the namespace space has no key key\n"
+    outcome = world.rmqadmin("deleteKvConfig -s space -k key --yes", name_servers=nowhere)
+    assert outcome.err.startswith(f"rmqadmin: {nowhere}: cannot connect")
 
 
 def test_a_name_server_that_is_down_hides_no_configuration(world) -> None:
