@@ -7,6 +7,40 @@ from rocketmq_tw.config.values import choice
 
 DISABLED, PROMETHEUS = "DISABLE", "PROM"
 
+#: Labels that figures have of their own: a figure that leaves one out would be taken for another.
+#: `le` and `quantile` are Prometheus' own.
+OWN_LABELS = frozenset(
+    {
+        "broker_set",
+        "cluster",
+        "consume_mode",
+        "consumer_group",
+        "group",
+        "invocation_status",
+        "is_long_polling",
+        "is_retry",
+        "is_system",
+        "language",
+        "le",
+        "message_type",
+        "node_id",
+        "node_type",
+        "peer_id",
+        "protocol_type",
+        "proxy_mode",
+        "quantile",
+        "queue_id",
+        "request_code",
+        "response_code",
+        "result",
+        "storage_medium",
+        "storage_type",
+        "timer_bound_s",
+        "topic",
+        "version",
+    }
+)
+
 
 class MonitoringConfig(Config, frozen=True):
     """Whether Prometheus may ask this server, and where. Stock also pushes to OpenTelemetry
@@ -38,6 +72,8 @@ def _labels(text: str) -> str:
             raise ValueError(
                 "give name:value, several with ',' between them; a name has letters, digits and _"
             )
+        if name in OWN_LABELS or name.startswith("__"):
+            raise ValueError(f"figures have a label {name} already: give another name")
     return text.strip()
 
 
