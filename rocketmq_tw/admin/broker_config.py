@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import all_addresses, master_addresses, on_each
+from rocketmq_tw.admin.brokers import all_addresses, master_addresses
 from rocketmq_tw.admin.options import SWITCH, broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Report
-from rocketmq_tw.admin.server_configs import configs_report
+from rocketmq_tw.admin.server_configs import changed_configs_report, configs_report
 from rocketmq_tw.admin.tool import Servers, Tool
 
 
@@ -43,18 +43,11 @@ def update_broker_config(
     check_broker_or_cluster(broker, cluster)
     if broker is not None and slaves_too:
         raise click.UsageError("-a is about a cluster: name that with -c")
-    change = {key.strip(): value.strip()}
 
     async def work(servers: Servers) -> Report:
         addresses = all_addresses if slaves_too else master_addresses
         targets = await addresses(servers, broker, cluster)
-        done = await on_each(
-            targets, lambda address: servers.admin.update_broker_config(address, change)
-        )
-        ((name, text),) = change.items()
-        return Report(
-            {"key": name, "value": text, "brokers": done},
-            lines=[f"{name}={text} on {address}" for address in done],
-        )
+        change = servers.admin.update_broker_config
+        return await changed_configs_report("brokers", targets, key.strip(), value.strip(), change)
 
     tool.report(work)

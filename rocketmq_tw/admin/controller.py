@@ -6,11 +6,11 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import in_cluster, on_each
+from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
-from rocketmq_tw.admin.server_configs import configs_report
+from rocketmq_tw.admin.server_configs import changed_configs_report, configs_report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.client.errors import BrokerError
@@ -296,17 +296,11 @@ def get_controller_config(tool: Tool, controllers: str) -> None:
 @click.pass_obj
 def update_controller_config(tool: Tool, controllers: str, key: str, value: str) -> None:
     """Changes one key of each running controller that -a names."""
-    change = {key.strip(): value.strip()}
 
     async def work(servers: Servers) -> Report:
         client = servers.controllers(controllers)
-        done = await on_each(
-            client.addresses, lambda address: client.update_config(address, change)
-        )
-        ((name, text),) = change.items()
-        return Report(
-            {"key": name, "value": text, "controllers": done},
-            lines=[f"{name}={text} on {address}" for address in done],
+        return await changed_configs_report(
+            "controllers", client.addresses, key.strip(), value.strip(), client.update_config
         )
 
     tool.report(work, needs_names=False)

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.admin.brokers import check_broker_name, on_each
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Report, number_of
-from rocketmq_tw.admin.server_configs import configs_report
+from rocketmq_tw.admin.server_configs import changed_configs_report, configs_report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import ORDER_NAMESPACE, topic_option
 from rocketmq_tw.client.errors import BrokerError
@@ -105,17 +105,11 @@ def get_config(tool: Tool) -> None:
 @click.pass_obj
 def update_config(tool: Tool, key: str, value: str) -> None:
     """Changes one key of the configuration of all name servers."""
-    change = {key.strip(): value.strip()}
 
     async def work(servers: Servers) -> Report:
-        done = await on_each(
-            servers.admin.names.addresses,
-            lambda address: servers.admin.update_name_server_config(address, change),
-        )
-        ((name, text),) = change.items()
-        return Report(
-            {"key": name, "value": text, "nameServers": done},
-            lines=[f"{name}={text} on {address}" for address in done],
+        targets, change = servers.admin.names.addresses, servers.admin.update_name_server_config
+        return await changed_configs_report(
+            "nameServers", targets, key.strip(), value.strip(), change
         )
 
     tool.report(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from rocketmq_tw.admin.brokers import on_each
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import explain, warn
 from rocketmq_tw.client.errors import BrokerError
@@ -12,6 +13,8 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.errors import WireError
 
 _VALUE = Column("Value", "value")
+#: What servers of stock may leave in an answer that is no failure.
+_SAYS_NOTHING = ("", "not set any response code")
 
 
 async def configs_report(
@@ -42,3 +45,30 @@ async def configs_report(
         if one["error"] is None
     ]
     return Report({kind: found}, listings)
+
+
+async def changed_configs_report(
+    kind: str,
+    addresses: Iterable[str],
+    key: str,
+    value: str,
+    change: Callable[[str, dict[str, str]], Awaitable[str]],
+) -> Report:
+    """Gives a key a new value at each server, and returns the report of that, under the name of
+    their kind, with what they have to say of it: that no start will know of it, for one. Ends the
+    command as `on_each` does."""
+    said: dict[str, str] = {}
+
+    async def change_one(address: str) -> None:
+        said[address] = await change(address, {key: value})
+
+    done = await on_each(addresses, change_one)
+    value_of: dict[str, Any] = {"key": key, "value": value, kind: done}
+    remarks = {address: said[address] for address in done if said[address] not in _SAYS_NOTHING}
+    if remarks:
+        value_of["remarks"] = remarks
+    lines = [f"{key}={value} on {address}" for address in done]
+    return Report(
+        value_of,
+        lines=lines + [f"{address}: {remark}" for address, remark in remarks.items()],
+    )

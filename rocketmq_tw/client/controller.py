@@ -112,14 +112,13 @@ class ControllerClient:
         answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
         return answer.addCallback(lambda response: from_text(check_success(address, response).body))
 
-    def update_config(self, address: str, changes: Mapping[str, str]) -> "Deferred[None]":
-        """1009: gives keys of one controller new values, all or none."""
+    def update_config(self, address: str, changes: Mapping[str, str]) -> "Deferred[str]":
+        """1009: gives keys of one controller new values, all or none; fires with what it has to say
+        of it, as that no start will know of them."""
         body = to_text(changes)
         command = RemotingCommand.request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=body)
         answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
-        return answer.addCallback(lambda response: check_success(address, response)).addCallback(
-            lambda _: None
-        )
+        return answer.addCallback(lambda response: check_success(address, response).remark or "")
 
     def find_leader(self) -> "Deferred[str]":
         """Fires with the leader's address, which all requests go to from then on."""

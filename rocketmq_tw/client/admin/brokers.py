@@ -35,8 +35,9 @@ class BrokerAdmin(ServerRequests):
         """Keys and values of the configuration, as .properties files have them."""
         return self._properties(broker, RequestCode.GET_BROKER_CONFIG)
 
-    def update_broker_config(self, broker: str, changes: dict[str, str]) -> Deferred[None]:
-        """Gives keys new values, all or none."""
+    def update_broker_config(self, broker: str, changes: dict[str, str]) -> Deferred[str]:
+        """Gives keys new values, all or none; fires with what the broker has to say of it, as that
+        no start will know of them."""
         return self._change_properties(broker, RequestCode.UPDATE_BROKER_CONFIG, changes)
 
     def ha_status(self, broker: str) -> Deferred[HARuntimeInfo]:
@@ -93,8 +94,9 @@ class BrokerAdmin(ServerRequests):
         request = RemotingCommand.request(RequestCode.GET_COLD_DATA_FLOW_CTR_INFO)
         return self._read(broker, request, _json_object)
 
-    def limit_cold_reads(self, broker: str, group: str, limit: int) -> Deferred[None]:
-        """Sets how many bytes of cold data a group may read in a period."""
+    def limit_cold_reads(self, broker: str, group: str, limit: int) -> Deferred[str]:
+        """Sets how many bytes of cold data a group may read in a period; fires as
+        `update_broker_config` does."""
         code = RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG
         return self._change_properties(broker, code, {group: str(limit)})
 

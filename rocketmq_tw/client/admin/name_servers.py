@@ -81,10 +81,9 @@ class NameServerAdmin(ServerRequests):
         """Keys and values of one name server's configuration, as .properties files have them."""
         return self._properties(name_server, RequestCode.GET_NAMESRV_CONFIG)
 
-    def update_name_server_config(
-        self, name_server: str, changes: dict[str, str]
-    ) -> Deferred[None]:
-        """Gives keys of one name server new values, all or none."""
+    def update_name_server_config(self, name_server: str, changes: dict[str, str]) -> Deferred[str]:
+        """Gives keys of one name server new values, all or none; fires with what it has to say of
+        it, as that no start will know of them."""
         return self._change_properties(name_server, RequestCode.UPDATE_NAMESRV_CONFIG, changes)
 
     def delete_topic_in_names(self, topic: str, cluster: str | None = None) -> Deferred[None]:

@@ -93,8 +93,13 @@ class ServerRequests:
 
     def _change_properties(
         self, address: str, code: int, changes: Mapping[str, str]
-    ) -> Deferred[None]:
-        return self._tell(address, code, None, to_text(changes))
+    ) -> Deferred[str]:
+        command = RemotingCommand.request(code, None, to_text(changes))
+        return self._read(
+            address,
+            command,
+            lambda address, response: check_success(address, response).remark or "",
+        )
 
     def _properties(self, address: str, code: int) -> Deferred[dict[str, str]]:
         return self._read(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from rocketmq_tw.wire.codes import RequestCode
+
 
 def test_the_configuration_of_one_broker(world) -> None:
     shown = world.rmqadmin("getBrokerConfig -b 10.0.0.2:10911")
@@ -60,3 +62,26 @@ def test_a_change_that_is_refused_names_the_key(world) -> None:
         outcome = world.rmqadmin(f"updateBrokerConfig -b 10.0.0.2:10911 -k {key} -v {value}")
         assert (outcome.status, outcome.out) == (1, "")
         assert why in outcome.err
+
+
+def test_what_a_broker_says_of_a_change_is_shown(world) -> None:
+    def held_until_stop(request, peer):
+        return request.response(remark="it holds until the broker stops")
+
+    world.let_answer("10.0.0.2:10911", RequestCode.UPDATE_BROKER_CONFIG, held_until_stop)
+    command = "updateBrokerConfig -b 10.0.0.2:10911 -k shortPollingTimeMills -v 24"
+    assert world.rmqadmin(command).out == (
+        "shortPollingTimeMills=24 on 10.0.0.2:10911\n"
+        "10.0.0.2:10911: it holds until the broker stops\n"
+    )
+    remarks = world.rmqadmin(f"{command} --output json").json["remarks"]
+    assert remarks == {"10.0.0.2:10911": "it holds until the broker stops"}
+
+
+def test_what_stocks_answers_say_without_meaning_it_is_not_shown(world) -> None:
+    def stocks(request, peer):
+        return request.response(remark="not set any response code")
+
+    world.let_answer("10.0.0.2:10911", RequestCode.UPDATE_BROKER_CONFIG, stocks)
+    outcome = world.rmqadmin("updateBrokerConfig -b 10.0.0.2:10911 -k traceOn -v false")
+    assert outcome.out == "traceOn=false on 10.0.0.2:10911\n"
