@@ -37,6 +37,10 @@ def test_a_key_is_changed_on_all_masters(world) -> None:
         "key": "shortPollingTimeMills",
         "value": "24",
         "brokers": ["10.0.0.2:10911", "10.0.0.3:10911"],
+        "remarks": dict.fromkeys(
+            ("10.0.0.2:10911", "10.0.0.3:10911"),
+            "the change holds until the server stops, which was started without a file (-c)",
+        ),
     }
     changed = [broker.config.short_polling_time_mills for broker in world.brokers.values()]
     assert changed == [24, 24]

@@ -173,6 +173,10 @@ def test_the_configuration_of_controllers(controlled: ControlledWorld) -> None:
         "key": "electMasterMaxRetryCount",
         "value": "7",
         "controllers": list(PEERS.values()),
+        "remarks": dict.fromkeys(
+            PEERS.values(),
+            "the change is in the file of configStorePath: no start reads it unless -c names it",
+        ),
     }
     shown = controlled.ask(f"getControllerConfig -a {ALL}")["controllers"]
     assert [one["address"] for one in shown] == list(PEERS.values())

@@ -29,6 +29,8 @@ def test_a_value_is_set_and_deleted(world) -> None:
 def test_the_configuration_is_shown_and_changed(world) -> None:
     assert world.rmqadmin("updateNamesrvConfig -k orderMessageEnable -v true").out == (
         "orderMessageEnable=true on 10.0.0.1:9876\n"
+        "10.0.0.1:9876: the change is in the file of configStorePath: no start reads it unless -c"
+        " names it\n"
     )
     (shown,) = world.rmqadmin("getNamesrvConfig --output json").json["nameServers"]
     assert shown["address"] == "10.0.0.1:9876"
