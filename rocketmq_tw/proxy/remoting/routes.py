@@ -42,6 +42,10 @@ class ClassicRoutes:
         header = request.header(GetRouteInfoRequestHeader)
         route = await self._brokers.route(header.topic)
         if route is None:
+            # It may have been made since that was remembered, as a group's retry topic is when its
+            # first consumer comes; tools ask once.
+            route = await self._brokers.refresh_route(header.topic)
+        if route is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"no registered broker has the topic {header.topic}: create it, or send to it"

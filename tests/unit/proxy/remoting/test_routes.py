@@ -64,9 +64,8 @@ def test_older_clients_read_numbers_as_keys() -> None:
     assert b'{"0":"10.0.0.1:8080"}' in port.ask(request).body
 
 
-def test_a_topic_that_nobody_has() -> None:
+def test_a_topic_that_nobody_has_is_looked_for_anew() -> None:
     port = ClassicPort()
     with refused(ResponseCode.TOPIC_NOT_EXIST):
         route_of(port)
-    # Clients ask for it as often as they like.
-    assert port.brokers.refreshed == 0
+    assert port.brokers.refreshed == 1
