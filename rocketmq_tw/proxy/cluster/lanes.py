@@ -29,7 +29,7 @@ from rocketmq_tw.wire.errors import RequestError
 MAX_MEMBERSHIPS = 500_000
 
 
-class Place:
+class LanePlace:
     """Where a client of a host stands, under which id, and in which groups."""
 
     def __init__(self, lane: int, client_id: str, host: str) -> None:
@@ -63,7 +63,7 @@ class Lanes:
         self._members: list[dict[Membership, IProxyClient]] = []
         #: Lane -> client id -> client.
         self._ids: list[dict[str, IProxyClient]] = []
-        self._places: dict[IProxyClient, Place] = {}
+        self._places: dict[IProxyClient, LanePlace] = {}
         #: The memberships of all clients; those on each lane that brokers see.
         self._shares = HostShares()
         self._seen: list[HostShares] = []
@@ -71,7 +71,7 @@ class Lanes:
     def __len__(self) -> int:
         return len(self._members)
 
-    def place(self, client: IProxyClient) -> Place | None:
+    def place(self, client: IProxyClient) -> LanePlace | None:
         """Returns where a client stands; None where it is in no group."""
         return self._places.get(client)
 
@@ -106,7 +106,7 @@ class Lanes:
                 lane, victims = self._make_room(client, wanted, excess)
                 departures += map(self.remove, victims)
             departures.append(self.remove(client))
-            self._put(client, Place(lane, client.client_id, host_of(client.address)), wanted)
+            self._put(client, LanePlace(lane, client.client_id, host_of(client.address)), wanted)
         return [departure for departure in departures if departure is not None]
 
     def leave(self, client: IProxyClient, memberships: Iterable[Membership]) -> Departure | None:
@@ -199,7 +199,7 @@ class Lanes:
             return None
         return last
 
-    def _put(self, client: IProxyClient, place: Place, wanted: set[Membership]) -> None:
+    def _put(self, client: IProxyClient, place: LanePlace, wanted: set[Membership]) -> None:
         self._places[client] = place
         self._shares.remove(place.host, len(place.memberships))
         self._shares.add(place.host, len(wanted))
@@ -214,13 +214,13 @@ class Lanes:
         seen.add(place.host, len(wanted))
         members.update(dict.fromkeys(wanted, client))
 
-    def _drop_id(self, client: IProxyClient, place: Place) -> None:
+    def _drop_id(self, client: IProxyClient, place: LanePlace) -> None:
         ids = self._ids[place.lane]
         if ids.get(place.client_id) is client:
             del ids[place.client_id]
 
     def _forget_elsewhere(
-        self, client: IProxyClient, place: Place, broker_names: Collection[str] | None
+        self, client: IProxyClient, place: LanePlace, broker_names: Collection[str] | None
     ) -> Departure | None:
         gone = set() if broker_names is None else place.brokers.difference(broker_names)
         place.brokers -= gone
@@ -229,7 +229,7 @@ class Lanes:
         return Departure(place.client_id, place.lane, own, gone) if own and gone else None
 
     def _leave(
-        self, client: IProxyClient, place: Place, memberships: Collection[Membership]
+        self, client: IProxyClient, place: LanePlace, memberships: Collection[Membership]
     ) -> Departure | None:
         members = self._members[place.lane]
         # Where others of a group share the lane, brokers know one of them there.

@@ -270,9 +270,11 @@ class Replication:
             state.commit_to(index)
 
     def is_compared(self, peer: str) -> bool:
-        """Returns whether a follower's log is known to have nothing that this leader's has not."""
+        """Returns whether a follower's log is known to have nothing that this leader's has not. An
+        empty log is compared with none."""
         progress = self.progress.get(peer)
-        return progress is not None and progress.phase is Phase.APPEND
+        is_like_ours = progress is not None and progress.phase is Phase.APPEND
+        return is_like_ours or self._state.log.is_empty
 
     def fall_behind(self, peer: str) -> int:
         """Returns by how many entries a follower is behind, as far as is known."""

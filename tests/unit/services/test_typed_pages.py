@@ -48,6 +48,7 @@ OTHERS = {
     "cp",
     "docker",
     "export",
+    "install",
     "mkdir",
     "prometheus",
     "promtool",
