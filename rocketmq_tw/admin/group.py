@@ -8,7 +8,7 @@ import msgspec
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, on_each, owner_addresses, unfinished
-from rocketmq_tw.admin.known_names import group_hint
+from rocketmq_tw.admin.known_names import group_hint, groups_of_masters
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
@@ -28,7 +28,6 @@ from rocketmq_tw.wire.bodies.base import convert_body
 from rocketmq_tw.wire.bodies.groups import (
     GroupRetryPolicy,
     SubscriptionGroupConfig,
-    SubscriptionGroupTable,
 )
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import ResponseCode
@@ -323,21 +322,13 @@ async def _is_known(
 
 async def _places(servers: Servers, group: str) -> list[str]:
     """Returns the masters that have a group, or messages that it is to try again."""
-    info = await servers.admin.cluster_info()
     route = await servers.admin.topic_route(retry_topic(group))
     retrying = {data.broker_name for data in route.broker_datas} if route is not None else set()
-    found = []
-    for data in info.broker_addr_table.values():
-        if MASTER_ID not in data.broker_addrs:
-            continue
-        try:
-            table = await servers.admin.groups(data.broker_addrs[MASTER_ID])
-        except (ClientError, RemotingError):
-            # What it has is left out: other commands say that it does not answer.
-            table = SubscriptionGroupTable()
-        if data.broker_name in retrying or group in table.subscription_group_table:
-            found.append(f"{data.broker_name} of {data.cluster}")
-    return sorted(found)
+    return sorted(
+        f"{data.broker_name} of {data.cluster}"
+        for data, groups in await groups_of_masters(servers)
+        if data.broker_name in retrying or group in groups
+    )
 
 
 async def _delete_topic(

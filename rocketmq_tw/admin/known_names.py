@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.tool import Servers
 from rocketmq_tw.client.errors import ClientError, NoRouteError
@@ -12,7 +14,7 @@ from rocketmq_tw.message.names import (
     SYSTEM_TOPICS,
 )
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData
 
 #: In the retry topics of pop consumers of 5.x it stands between group and topic.
 _POP_SEPARATOR = "+"
@@ -31,6 +33,15 @@ async def group_names(servers: Servers) -> list[str]:
         for topic in (await servers.admin.topic_list()).topic_list
         if topic.startswith(RETRY_PREFIX)
     }
+    for _, groups in await groups_of_masters(servers):
+        names.update(filter(is_of_users, groups))
+    return sorted(names)
+
+
+async def groups_of_masters(servers: Servers) -> list[tuple[BrokerData, Collection[str]]]:
+    """Returns the masters, each with the groups that it has settings of; none of one that does not
+    answer: other commands say so."""
+    found: list[tuple[BrokerData, Collection[str]]] = []
     info = await servers.admin.cluster_info()
     for data in info.broker_addr_table.values():
         if MASTER_ID not in data.broker_addrs:
@@ -38,10 +49,10 @@ async def group_names(servers: Servers) -> list[str]:
         try:
             table = await servers.admin.groups(data.broker_addrs[MASTER_ID])
         except (ClientError, RemotingError):
-            # What it has is left out: other commands say that it does not answer.
-            continue
-        names.update(filter(is_of_users, table.subscription_group_table))
-    return sorted(names)
+            found.append((data, ()))
+        else:
+            found.append((data, table.subscription_group_table))
+    return found
 
 
 def no_broker() -> NoRouteError:
