@@ -23,8 +23,8 @@ def _setting(field: str) -> Callback:
         _check_not_empty(option, value)
         if not value:
             return
-        if field == "tls_file":
-            Settings(tls_file=value).tls()
+        if field in ("tls_file", "credentials_file"):
+            Settings(**{field: value}).access()
         tool = context.ensure_object(Tool)
         assert option.name is not None
         if context.get_parameter_source(option.name) is ParameterSource.ENVIRONMENT:
@@ -124,6 +124,15 @@ def common_options(*, of_group: bool) -> list[click.Parameter]:
             expose_value=False,
             callback=_setting("tls_file"),
             help="Speak TLS as the tls.client keys of this .properties file say.",
+        ),
+        click.Option(
+            ["--credentials"],
+            envvar=variable("RMQADMIN_CREDENTIALS"),
+            show_envvar=True,
+            metavar="FILE",
+            expose_value=False,
+            callback=_setting("credentials_file"),
+            help="Sign requests with the accessKey and secretKey of this file of YAML.",
         ),
         dry_run_option(),
         click.Option(

@@ -27,13 +27,14 @@ _CONTEXTS = (
     Column("Name servers", "nameServers"),
     Column("TLS", "tls"),
     Column("TLS file", "tlsConfig"),
+    Column("Credentials", "credentials"),
     Column("Output", "output"),
 )
 
 
 @click.group("context")
 def context() -> None:
-    """Keeps name servers, TLS and the form of output under names."""
+    """Keeps name servers, TLS, credentials and the form of output under names."""
 
 
 @context.command("list")
@@ -48,6 +49,7 @@ def list_contexts(tool: Tool) -> None:
             "nameServers": each.name_servers,
             "tls": each.use_tls,
             "tlsConfig": each.tls_file,
+            "credentials": each.credentials_file,
             "output": each.output,
         }
         for name, each in sorted(contexts.by_name.items())
@@ -70,6 +72,10 @@ def list_contexts(tool: Tool) -> None:
 @click.option("--output", type=click.Choice(FORMS), help="The form of output.")
 @click.option("--tls", "use_tls", is_flag=True, default=None, help="Speak TLS.")
 @click.option("--tls-config", "tls_file", metavar="FILE", help="The file with keys of TLS.")
+@click.option(
+    "--credentials", "credentials_file", metavar="FILE",
+    help="The file of YAML with accessKey and secretKey.",
+)  # fmt: skip
 @click.pass_obj
 def add_context(
     tool: Tool,
@@ -78,13 +84,17 @@ def add_context(
     output: str | None,
     use_tls: bool | None,
     tls_file: str | None,
+    credentials_file: str | None,
 ) -> None:
     """Makes a context, or gives one other settings; the first one becomes the current one."""
-    if tls_file is not None:
-        # The context is used in other directories too.
-        tls_file = os.path.abspath(tls_file)
-    made = Settings(name_servers, use_tls, tls_file, output)
-    made.tls()
+    made = Settings(
+        name_servers=name_servers,
+        use_tls=use_tls,
+        tls_file=_anywhere(tls_file),
+        credentials_file=_anywhere(credentials_file),
+        output=output,
+    )
+    made.access()
     try:
         settings.check(made)
     except ValueError as error:
@@ -116,6 +126,11 @@ def remove_context(tool: Tool, name: str, yes: bool) -> None:
     by_name = {each: value for each, value in contexts.by_name.items() if each != name}
     current = None if contexts.current == name else contexts.current
     _write(tool, Contexts(by_name, current))
+
+
+def _anywhere(file: str | None) -> str | None:
+    """Returns a path that holds in other directories, where the context is used too."""
+    return None if file is None else os.path.abspath(file)
 
 
 def _write(tool: Tool, contexts: Contexts) -> None:

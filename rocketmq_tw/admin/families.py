@@ -250,7 +250,7 @@ FAMILIES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     },
     "This machine": {
         "context": {
-            "context": "Keeps name servers, TLS and the form of output under names.",
+            "context": "Keeps name servers, TLS, credentials and the form of output under names.",
         },
         "store.commands": {
             "store": "Checks, repairs and shows the files of a store; no server is asked.",

@@ -1,5 +1,5 @@
-"""What every call needs: name servers, TLS, the form of output; and the contexts in which they are
-kept by name, in a file of YAML."""
+"""What every call needs: name servers, TLS, credentials, the form of output; and the contexts in
+which they are kept by name, in a file of YAML."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rocketmq_tw.net.address import name_server_addresses
 
 # Its readers would take a part of every start.
 if TYPE_CHECKING:
+    from rocketmq_tw.client.commands import Credentials
     from rocketmq_tw.config.net import TlsConfig
 
 #: The forms of output, the first one is the default.
@@ -22,6 +23,19 @@ FORMS = ("table", "wide", "json", "yaml")
 #: The environment variable that names another file of contexts.
 FILE_VARIABLE = "RMQADMIN_CONTEXTS"
 _NAME_SERVERS, _TLS, _TLS_CONFIG, _OUTPUT = "name-servers", "tls", "tls-config", "output"
+_CREDENTIALS = "credentials"
+#: What a file of credentials has; the names are those of stock's tools.yml.
+_ACCESS_KEY, _SECRET_KEY, _SECURITY_TOKEN = "accessKey", "secretKey", "securityToken"
+
+
+@attrs.frozen
+class Access:
+    """How servers are spoken to."""
+
+    #: How TLS is spoken, None without TLS.
+    tls: TlsConfig | None = None
+    #: Who asks, None for nobody in particular.
+    credentials: Credentials | None = None
 
 
 @attrs.frozen
@@ -33,16 +47,25 @@ class Settings:
     use_tls: bool | None = None
     #: The file with keys of TLS.
     tls_file: str | None = None
+    #: The file that says who asks.
+    credentials_file: str | None = None
     output: str | None = None
-    #: Who named that file, for errors about it.
+    #: Who named these files, for errors about them.
     tls_origin: str = "--tls-config"
+    credentials_origin: str = "--credentials"
 
     def over(self, others: Settings) -> Settings:
         """Returns these settings, and the others where these leave it to them."""
         values = {name: value for name, value in attrs.asdict(self).items() if value is not None}
         if self.tls_file is None:
             values["tls_origin"] = others.tls_origin
+        if self.credentials_file is None:
+            values["credentials_origin"] = others.credentials_origin
         return attrs.evolve(others, **values)
+
+    def access(self) -> Access:
+        """Returns how servers are spoken to; raises `UsageError` for a wrong file."""
+        return Access(self.tls(), self.credentials())
 
     def tls(self) -> TlsConfig | None:
         """Returns how TLS is spoken, None without TLS; raises `UsageError` for a wrong file."""
@@ -60,12 +83,25 @@ class Settings:
         except ConfigError as error:
             raise click.UsageError(f"{self.tls_origin}: {error}") from error
 
+    def credentials(self) -> Credentials | None:
+        """Returns who asks; raises `UsageError` for a wrong file."""
+        if self.credentials_file is None:
+            return None
+        try:
+            return _read_credentials(self.credentials_file)
+        except FileNotFoundError as error:
+            reason = f"{self.credentials_file}: {error.strerror}"
+            raise click.UsageError(f"{self.credentials_origin}: {reason}") from error
+        except click.UsageError as error:
+            raise click.UsageError(f"{self.credentials_origin}: {error.message}") from error
+
     def to_file(self) -> dict[str, Any]:
         """Returns the settings as they stand in the file."""
         values = {
             _NAME_SERVERS: self.name_servers,
             _TLS: self.use_tls,
             _TLS_CONFIG: self.tls_file,
+            _CREDENTIALS: self.credentials_file,
             _OUTPUT: self.output,
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -114,8 +150,12 @@ def read() -> Contexts:
             found = _from_file(entry)
         except (AttributeError, TypeError, ValueError) as error:
             raise click.UsageError(f"{where}: context {name}: {error}") from error
-        origin = f"{where}: context {name}: {_TLS_CONFIG}"
-        contexts[str(name)] = attrs.evolve(found, tls_origin=origin)
+        origin = f"{where}: context {name}"
+        contexts[str(name)] = attrs.evolve(
+            found,
+            tls_origin=f"{origin}: {_TLS_CONFIG}",
+            credentials_origin=f"{origin}: {_CREDENTIALS}",
+        )
     if current is not None and current not in contexts:
         raise click.UsageError(f"{where}: the current context {current!r} is not among them")
     return Contexts(contexts, current)
@@ -150,7 +190,7 @@ def _private(name: str, flags: int) -> int:
 
 def _from_file(values: Mapping[str, Any]) -> Settings:
     """Returns the settings of an entry; raises `ValueError` for what is none."""
-    unknown = set(values) - {_NAME_SERVERS, _TLS, _TLS_CONFIG, _OUTPUT}
+    unknown = set(values) - {_NAME_SERVERS, _TLS, _TLS_CONFIG, _CREDENTIALS, _OUTPUT}
     if unknown:
         raise ValueError(f"{sorted(unknown)[0]!r} is no setting of a context")
     for name, value in values.items():
@@ -162,6 +202,7 @@ def _from_file(values: Mapping[str, Any]) -> Settings:
         name_servers=values.get(_NAME_SERVERS),
         use_tls=values.get(_TLS),
         tls_file=values.get(_TLS_CONFIG),
+        credentials_file=values.get(_CREDENTIALS),
         output=values.get(_OUTPUT),
     )
     check(settings)
@@ -169,9 +210,32 @@ def _from_file(values: Mapping[str, Any]) -> Settings:
 
 
 def check(settings: Settings) -> None:
-    """Raises `ValueError` that says what is wrong with settings. The file with keys of TLS is not
-    looked at: where it is gone, other contexts can be used, and this one be removed."""
+    """Raises `ValueError` that says what is wrong with settings. The files that they name are not
+    looked at: where one is gone, other contexts can be used, and this one be removed."""
     if settings.output not in (None, *FORMS):
         raise ValueError(f"output {settings.output!r}: give one of {', '.join(FORMS)}")
     if settings.name_servers is not None:
         name_server_addresses(settings.name_servers)
+
+
+def _read_credentials(file: str) -> Credentials:
+    """Returns what a file of YAML has; raises `UsageError` that says what is wrong with it, and
+    `FileNotFoundError`."""
+    values = read_yaml(file, as_texts=True)
+    if not isinstance(values, Mapping):
+        raise click.UsageError(f"{file}: give {_ACCESS_KEY}: KEY and {_SECRET_KEY}: SECRET")
+    known = (_ACCESS_KEY, _SECRET_KEY, _SECURITY_TOKEN)
+    for name in values:
+        if name not in known:
+            raise click.UsageError(f"{file}: {name} is none of {', '.join(known)}")
+        # What stands there is a secret, so it is not shown.
+        if not isinstance(values[name], str):
+            raise click.UsageError(f"{file}: {name} is no text")
+    for name in (_ACCESS_KEY, _SECRET_KEY):
+        if not values.get(name):
+            raise click.UsageError(f"{file} has no {name}")
+    from rocketmq_tw.client.commands import Credentials
+
+    return Credentials(
+        values[_ACCESS_KEY], values[_SECRET_KEY], values.get(_SECURITY_TOKEN) or None
+    )

@@ -16,7 +16,7 @@ from click.exceptions import Exit
 
 from rocketmq_tw.admin.openssl import openssl_left_out
 from rocketmq_tw.admin.output import Report, plain, show
-from rocketmq_tw.admin.settings import Settings
+from rocketmq_tw.admin.settings import Access, Settings
 from rocketmq_tw.admin.settings import read as read_contexts
 from rocketmq_tw.interrupted import INTERRUPTED
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rocketmq_tw.client.producer import Producer
     from rocketmq_tw.client.pull import QueuePuller
     from rocketmq_tw.client.session import Session
-    from rocketmq_tw.config.net import TlsConfig
     from rocketmq_tw.net.interfaces import IRemotingClient
 
 T = TypeVar("T")
@@ -40,8 +39,8 @@ CONTROLLER_TIMEOUT = 5.0
 
 #: What a command does once its options are right.
 Work = Callable[["Servers"], Coroutine["Deferred[Any]", Any, T]]
-#: Runs the work with the name servers at the addresses, over TLS where that is given.
-Runner = Callable[[str, Work[Any], "TlsConfig | None"], Any]
+#: Runs the work with the name servers at the addresses, and speaks to servers as `Access` says.
+Runner = Callable[[str, Work[Any], Access], Any]
 
 
 class Servers:
@@ -100,9 +99,9 @@ class Servers:
         return Session(self.reactor, self.name_servers, remoting=self.remoting)
 
 
-def run_reactor(name_servers: str, work: Work[T], tls: TlsConfig | None) -> T:
+def run_reactor(name_servers: str, work: Work[T], access: Access) -> T:
     """Returns the result of `work`, with the reactor running meanwhile; once in a process."""
-    with openssl_left_out() if tls is None else nullcontext():
+    with openssl_left_out() if access.tls is None else nullcontext():
         import_module("twisted.internet.reactor")
         from twisted.internet.defer import Deferred
         from twisted.internet.task import react
@@ -121,7 +120,9 @@ def run_reactor(name_servers: str, work: Work[T], tls: TlsConfig | None) -> T:
             working.cancel()
 
     async def connected(reactor: Any) -> T:
-        remoting = RemotingClient(reactor, tls=tls)
+        credentials = access.credentials
+        signing = () if credentials is None else (lambda request, _: credentials.sign(request),)
+        remoting = RemotingClient(reactor, tls=access.tls, before_send=signing)
         try:
             return await work(Servers(reactor, name_servers, remoting))
         finally:
@@ -188,7 +189,7 @@ class Tool:
         from rocketmq_tw.wire.errors import RequestError, WireError
 
         try:
-            result: T = self._runner(names, _telling_kinds(work), self.settings.tls())
+            result: T = self._runner(names, _telling_kinds(work), self.settings.access())
         except NoRouteError as error:
             others = f"(name servers: {names}; -n names others)"
             fail(f"{explain(error)} {others}", error)

@@ -7,9 +7,9 @@ from typing import Any
 import rich_click as click
 
 
-def read_yaml(path: str) -> Any:
-    """Returns what a file has. Raises `UsageError` with the line where it is wrong, and
-    `FileNotFoundError`."""
+def read_yaml(path: str, *, as_texts: bool = False) -> Any:
+    """Returns what a file has; with `as_texts` numbers and the like stay the texts that they stand
+    there as. Raises `UsageError` with the line where it is wrong, and `FileNotFoundError`."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -23,7 +23,7 @@ def read_yaml(path: str) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, yaml.BaseLoader if as_texts else yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"

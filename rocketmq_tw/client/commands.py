@@ -37,6 +37,7 @@ from rocketmq_tw.wire.headers.pull import (
     PULL_COMMIT_OFFSET,
     PULL_SUBSCRIPTION,
     PULL_SUSPEND,
+    UNIQUE_KEY_FLAG,
     PullMessageRequestHeader,
     PullMessageResponseHeader,
 )
@@ -69,6 +70,8 @@ _PULL_STATUS: dict[int, PullStatus] = {
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"
 SIGNATURE = "Signature"
+#: Fields that stock's servers leave out of what they check a signature by.
+_UNSIGNED = (SIGNATURE, UNIQUE_KEY_FLAG)
 
 
 def read_send(
@@ -291,6 +294,6 @@ class Credentials:
         fields[ACCESS_KEY] = self.access_key
         if self.security_token is not None:
             fields[SECURITY_TOKEN] = self.security_token
-        text = "".join(fields[name] for name in sorted(fields) if name != SIGNATURE)
+        text = "".join(fields[name] for name in sorted(fields) if name not in _UNSIGNED)
         digest = hmac.new(self.secret_key.encode(), text.encode() + command.body, hashlib.sha1)
         fields[SIGNATURE] = base64.b64encode(digest.digest()).decode()

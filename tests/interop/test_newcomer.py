@@ -145,6 +145,7 @@ def secure(terminal: Terminal) -> None:
     (directory / "namesrv.properties").write_text(f"{server}bindAddress={ELSEWHERE}\n")
     client = block("configuration.md", "tls.test.mode.enable=false").text
     (directory / "tls.properties").write_text(client)
+    (directory / "tools.yml").write_text("accessKey: RocketMQ\nsecretKey: 12345678\n")
     paths = f"-o kvConfigPath={directory}/kv.json -o configStorePath={directory}/kept.properties"
     terminal.begin(f"twistd -n --pidfile= rmq-namesrv -c /etc/rocketmq/namesrv.properties {paths}")
 

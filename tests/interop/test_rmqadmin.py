@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import Cluster
+from tests.support.guarded import KEYS, guarded_cluster
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.java_client import JavaClients
 from tests.support.rmqadmin import answer, rmqadmin
@@ -98,6 +99,43 @@ def test_messages_and_state_of_stock_brokers(stock: Cluster, names) -> None:
     assert [one["address"] for one in status] == [each.address for each in stock.brokers]
     changed = answer(stock.namesrv, f"updateTopicPerm -t {topic} -c TestCluster -p 4")["brokers"]
     assert [row["permBefore"] for row in changed] == [6, 6]
+
+
+@pytest.fixture(scope="module", params=STOCK_VERSIONS)
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    with guarded_cluster(tmp_path_factory.mktemp("guarded"), request.param) as started:
+        yield started
+
+
+def test_keys_open_a_guarded_broker_of_stock(guarded: Cluster, tmp_path: Path, names) -> None:
+    topic = names.topic
+    making = f"updateTopic -t {topic} -c TestCluster -r 1 -w 1"
+    refused = rmqadmin(guarded.namesrv, making)
+    assert refused.returncode == 1
+    assert re.search("accessKey|username", refused.stderr) and refused.stderr.count("\n") == 1
+    file = tmp_path / "tools.yml"
+    file.write_text("accessKey: {access_key}\nsecretKey: {secret_key}\n".format(**KEYS))
+    keys = f" --credentials {file}"
+    answer(guarded.namesrv, making + keys)
+    names_of = guarded.name_servers[0]
+    wait_until(lambda: names_of.routes(topic, guarded.brokers), "the route of the topic")
+    sent = answer(guarded.namesrv, f"sendMessage -t {topic} -p ü -k key -c tag{keys}")
+    queries = [
+        f"queryMsgByKey -t {topic} -k key",
+        f"queryMsgByUniqueKey -t {topic} -i {sent['messageId']}",
+        f"consumeMessage -t {topic}",
+    ]
+    for query in queries:
+
+        def is_shown(call: str = f"{query}{keys} --output json") -> bool:
+            return '"body":"ü"' in rmqadmin(guarded.namesrv, call).stdout
+
+        # Stock fills its queues and its index a little later.
+        wait_until(is_shown, query)
+        assert rmqadmin(guarded.namesrv, query).returncode == 1
+    answer(guarded.namesrv, f"deleteTopic -y -t {topic} -c TestCluster{keys}")
 
 
 def test_a_group_on_stock(stock: Cluster, jvms: dict[str, JavaClients], names) -> None:

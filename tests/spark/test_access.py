@@ -9,31 +9,17 @@ from pyspark.errors import PySparkException
 from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.client.message import Message
 from tests.support.cluster import Cluster
+from tests.support.guarded import KEYS, guarded_cluster
 from tests.support.spark import patient_client
 from tests.support.wait import wait_until
-
-ACCOUNTS = """globalWhiteRemoteAddresses: []
-accounts:
-- accessKey: RocketMQ
-  secretKey: 12345678
-  whiteRemoteAddress:
-  admin: true
-"""
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Stock 4.9.7 with its ACL, and ten messages."""
     home = tmp_path_factory.mktemp("guarded")
-    cluster = Cluster.of(
-        home, name_servers=["4.9.7"], brokers=["4.9.7"], settings={"aclEnable": "true"}
-    )
-    conf = cluster.broker.home / "conf"
-    conf.mkdir(exist_ok=True)
-    (conf / "plain_acl.yml").write_text(ACCOUNTS)
-    with cluster:
-        credentials = Credentials("RocketMQ", "12345678")
-        with patient_client(cluster.namesrv, credentials=credentials) as client:
+    with guarded_cluster(home) as cluster:
+        with patient_client(cluster.namesrv, credentials=Credentials(**KEYS)) as client:
             sent = client.send_batch([Message("guarded", b"m%d" % n) for n in range(10)])
             # Stock puts what it has stored into its queues a little later.
             wait_until(lambda: client.max_offset(sent.queue) == 10, "all in their queue")
@@ -44,7 +30,7 @@ def test_keys_open_a_guarded_broker(guarded: Cluster, spark: Any) -> None:
     reader = spark.read.format("rocketmq").options(nameServers=guarded.namesrv, topic="guarded")
     with pytest.raises(PySparkException, match=r"AccessKey|accessKey|acl"):
         reader.load().count()
-    keys = {"accessKey": "RocketMQ", "secretKey": "12345678"}
+    keys = {"accessKey": KEYS["access_key"], "secretKey": KEYS["secret_key"]}
     frame = reader.options(**keys).load()
     assert frame.count() == 10
     frame.select("body").write.format("rocketmq").options(

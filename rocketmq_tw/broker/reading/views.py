@@ -35,13 +35,12 @@ from rocketmq_tw.wire.headers.offsets import (
     SearchOffsetResponseHeader,
 )
 from rocketmq_tw.wire.headers.pull import (
+    UNIQUE_KEY_FLAG,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
 
-#: Set in `extFields` by a client whose key is a unique id.
-UNIQUE_KEY_FLAG = "_UNIQUE_KEY_QUERY"
 #: Messages in one answer to a query.
 MAX_QUERY_MESSAGES = 64
 

@@ -14,6 +14,7 @@ from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pull import (
+    UNIQUE_KEY_FLAG,
     QueryConsumeQueueRequestHeader,
     QueryMessageRequestHeader,
     ViewMessageRequestHeader,
@@ -22,9 +23,6 @@ from rocketmq_tw.wire.headers.pull import (
 # Most commands that ask a broker show no message.
 if TYPE_CHECKING:
     from rocketmq_tw.client.message import ReceivedMessage
-
-#: The field of a query whose key is a unique id.
-_UNIQUE_KEY_FLAG = "_UNIQUE_KEY_QUERY"
 
 
 class MessageAdmin(ServerRequests):
@@ -69,7 +67,7 @@ class MessageAdmin(ServerRequests):
         )
         request = RemotingCommand.request(RequestCode.QUERY_MESSAGE, header)
         if unique:
-            request.ext_fields[_UNIQUE_KEY_FLAG] = "true"
+            request.ext_fields[UNIQUE_KEY_FLAG] = "true"
 
         def read(address: str, response: RemotingCommand) -> list[ReceivedMessage]:
             if response.code == ResponseCode.QUERY_NOT_FOUND:

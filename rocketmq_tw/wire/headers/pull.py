@@ -51,6 +51,10 @@ class ViewMessageRequestHeader(Header):
     topic: str | None = None
 
 
+#: Set to "true" beside the fields of 12 by a client whose key is a unique id.
+UNIQUE_KEY_FLAG = "_UNIQUE_KEY_QUERY"
+
+
 class QueryMessageRequestHeader(TopicRpcHeader):
     """12; times in ms."""
 

@@ -12,13 +12,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.admin.main import main
+from rocketmq_tw.admin.settings import Access
 from rocketmq_tw.admin.tool import Servers, Tool, Work
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.client.settings import ConsumerSettings, StartFrom
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.interfaces import Handler
@@ -97,8 +97,9 @@ class World:
         """What it fires with, within a few seconds of the clock; a failure is raised."""
         return result_of(self.reactor, deferred)
 
-    def run(self, name_servers: str, work: Work[Any], tls: TlsConfig | None) -> Any:
-        self.tls = tls
+    def run(self, name_servers: str, work: Work[Any], access: Access) -> Any:
+        #: How the last command spoke to servers.
+        self.access = access
         servers = Servers(self.reactor, name_servers, self.network.client("10.0.1.1"))
         return self.result(Deferred.fromCoroutine(work(servers)))
 

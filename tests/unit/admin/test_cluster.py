@@ -52,7 +52,7 @@ def test_a_name_server_that_is_down_is_named(world) -> None:
 
 
 def test_it_is_shown_again_at_the_interval(world) -> None:
-    def a_while(name_servers, work, tls):
+    def a_while(name_servers, work, access):
         servers = Servers(world.reactor, name_servers, world.network.client())
         watching = Deferred.fromCoroutine(work(servers))
         for _ in range(50):

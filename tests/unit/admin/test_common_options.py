@@ -13,8 +13,9 @@ import yaml
 from rocketmq_tw.admin.commands import MODULES, load
 from rocketmq_tw.admin.main import main
 from rocketmq_tw.admin.output import Column, Listing, Report, show_yaml
-from rocketmq_tw.admin.settings import FILE_VARIABLE
+from rocketmq_tw.admin.settings import FILE_VARIABLE, Access
 from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.files.memory import MemoryFiles
@@ -112,7 +113,7 @@ def test_a_context_names_servers_tls_and_output(world, contexts: Path) -> None:
     assert stat.S_IMODE(contexts.stat().st_mode) == 0o600
     outcome = call(world, "topicList")
     assert json.loads(outcome.out)["topics"]
-    assert world.tls == TlsConfig()
+    assert world.access.tls == TlsConfig()
     # What is given wins.
     assert call(world, "topicList --output table").out.startswith("BenchmarkTest\n")
 
@@ -222,6 +223,27 @@ def test_a_context_without_its_file_locks_no_other_one(
     assert call(world, "topicList --context here").status == 0
 
 
+def test_a_context_names_a_file_of_credentials(
+    world, contexts: Path, tmp_path: Path, monkeypatch
+) -> None:
+    file = tmp_path / "tools.yml"
+    file.write_text("accessKey: me\nsecretKey: hush\n")
+    monkeypatch.chdir(tmp_path)
+    made = f"context add guarded -n {world.names} --credentials tools.yml"
+    assert call(world, made).status == 0
+    assert call(world, "topicList").status == 0
+    assert world.access.credentials == Credentials("me", "hush")
+    listed = json.loads(call(world, "context list --output json").out)
+    assert [one["credentials"] for one in listed["contexts"]] == [str(file)]
+    assert "hush" not in contexts.read_text()
+    file.unlink()
+    outcome = call(world, "topicList")
+    assert outcome.status == 2
+    assert f"{contexts}: context guarded: credentials: {file}: No such file" in outcome.err
+    assert call(world, made.replace("guarded", "other")).status == 2
+    assert call(world, "context remove guarded --yes").status == 0
+
+
 def test_a_wrong_context_is_not_made(world, contexts: Path) -> None:
     assert "give host:port" in call(world, "context add x -n nowhere").err
     assert "No such file" in call(world, "context add x -n a:1 --tls-config /no/file").err
@@ -319,7 +341,7 @@ ASKING = [
 ]
 
 
-def never(name_servers: str, work: Any, tls: TlsConfig | None) -> None:
+def never(name_servers: str, work: Any, access: Access) -> None:
     raise AssertionError("nobody said yes")
 
 

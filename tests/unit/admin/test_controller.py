@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.admin.settings import Access
 from rocketmq_tw.admin.tool import Servers, Tool, Work
-from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo
@@ -43,7 +43,7 @@ class ControlledWorld(World):
         info = ClusterInfo(broker_addr_table={GROUP: broker}, cluster_addr_table={CLUSTER: [GROUP]})
         return request.response(body=encode_body(info))
 
-    def run(self, name_servers: str, work: Work[Any], tls: TlsConfig | None) -> Any:
+    def run(self, name_servers: str, work: Work[Any], access: Access) -> Any:
         remoting = self.controllers.network.client("10.0.1.1")
         servers = Servers(self.controllers.clock, name_servers, remoting)
         return self.controllers.result(Deferred.fromCoroutine(work(servers)))

@@ -19,7 +19,9 @@ from click.testing import CliRunner
 from rocketmq_tw.admin.command_line import cli
 from rocketmq_tw.admin.commands import MODULES, load
 from rocketmq_tw.admin.refused import COMMANDS as REFUSED
+from rocketmq_tw.admin.settings import Access
 from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.wire.codes import RequestCode
 from tests.support.jars import PROJECT
@@ -31,7 +33,16 @@ STOCK: dict[str, dict[str, list[tuple[str | None, str, bool, bool]]]] = json.loa
     Path(__file__).with_name("mqadmin.json").read_text()
 )
 #: What all commands have, the way around a question, and long names that stock has no letter for.
-COMMON = {"-n", "--context", "--output", "--tls", "--tls-config", "--dry-run", "--watch"}
+COMMON = {
+    "-n",
+    "--context",
+    "--output",
+    "--tls",
+    "--tls-config",
+    "--credentials",
+    "--dry-run",
+    "--watch",
+}
 OURS = COMMON | {"-y"}
 #: Options of our own.
 MORE = {
@@ -51,7 +62,7 @@ NAMES = {name for names in MODULES.values() for name in names}
 CASES = [(version, name) for version in STOCK for name in STOCK[version] if name in NAMES]
 
 
-def never(name_servers, work, tls):
+def never(name_servers, work, access):
     raise AssertionError("a wrong call must not reach a server")
 
 
@@ -313,9 +324,9 @@ def test_name_servers_come_from_the_command_the_group_or_the_environment(
 ) -> None:
     asked = []
 
-    def note(name_servers, work, tls):
+    def note(name_servers, work, access):
         asked.append(name_servers)
-        return world.run(world.names, work, tls)
+        return world.run(world.names, work, access)
 
     monkeypatch.setenv("NAMESRV_ADDR", "env:1")
     for arguments in (
@@ -341,7 +352,7 @@ def test_tls_comes_from_the_command_the_group_or_the_environment(
         ["topicList"],
     ):
         assert world.bare(["-n", world.names, *arguments], Tool(world.run)).status == 0
-        seen.append(world.tls)
+        seen.append(world.access.tls)
     checked = TlsConfig(test_mode_enable=False, client_cert_path="/c.pem")
     assert seen == [TlsConfig(), TlsConfig(), checked, checked, None]
     for name, value, tls in (
@@ -350,7 +361,7 @@ def test_tls_comes_from_the_command_the_group_or_the_environment(
     ):
         monkeypatch.setenv(name, value)
         world.rmqadmin("topicList")
-        assert world.tls == tls
+        assert world.access.tls == tls
 
 
 @pytest.mark.parametrize(
@@ -368,6 +379,52 @@ def test_a_wrong_tls_configuration_is_told(world, tmp_path, text, line: str) -> 
     outcome = world.bare(["topicList", "--tls-config", str(file)], Tool(never))
     assert outcome.status == 2
     assert f"{file}{line}" in outcome.err
+
+
+def test_credentials_come_from_the_command_the_group_or_the_environment(
+    world, monkeypatch, tmp_path
+) -> None:
+    file, other = tmp_path / "tools.yml", tmp_path / "other.yml"
+    # What looks like a number, as in stock's sample, is a key as it stands.
+    file.write_text("accessKey: RocketMQ\nsecretKey: 0012345678\n")
+    other.write_text("{accessKey: me, secretKey: 'x y', securityToken: t}")
+    seen = []
+    for arguments in (
+        ["--credentials", str(file), "topicList"],
+        ["--credentials", str(file), "topicList", "--credentials", str(other)],
+        ["topicList"],
+    ):
+        assert world.bare(["-n", world.names, *arguments], Tool(world.run)).status == 0
+        seen.append(world.access.credentials)
+    assert seen == [Credentials("RocketMQ", "0012345678"), Credentials("me", "x y", "t"), None]
+    monkeypatch.setenv("RMQADMIN_CREDENTIALS", str(file))
+    world.rmqadmin("topicList")
+    assert world.access == Access(None, Credentials("RocketMQ", "0012345678"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (None, ": No such file or directory"),
+        ("", ": give accessKey: KEY and secretKey: SECRET"),
+        ("hush", ": give accessKey: KEY and secretKey: SECRET"),
+        ("accessKey: me", " has no secretKey"),
+        ("accessKey:\nsecretKey: hush", " has no accessKey"),
+        ("accessKey: me\nsecretKey: [hush]", ": secretKey is no text"),
+        ("accesskey: me\nsecretKey: hush", ": accesskey is none of accessKey, secretKey, "),
+        ("accessKey: [me\nsecretKey: hush", ", line 2, column 10: "),
+    ],
+)
+def test_a_wrong_file_of_credentials_is_told_without_its_secret(
+    world, tmp_path, text, line: str
+) -> None:
+    file = tmp_path / "tools.yml"
+    if text is not None:
+        file.write_text(text)
+    outcome = world.bare(["topicList", "--credentials", str(file)], Tool(never))
+    assert (outcome.status, outcome.err.count("\n")) == (2, 1)
+    assert outcome.err.startswith(f"rmqadmin: --credentials: {file}{line}")
+    assert "hush" not in outcome.err
 
 
 def test_output_is_chosen_before_or_after_the_command(world) -> None:

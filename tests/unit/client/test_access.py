@@ -15,6 +15,16 @@ def test_all_fields_and_the_body_are_signed() -> None:
     }
 
 
+def test_the_flag_of_a_query_by_unique_key_is_not_signed() -> None:
+    """Stock's servers leave it out of what they check."""
+    signatures = set()
+    for flag in ({}, {"_UNIQUE_KEY_QUERY": "true"}):
+        command = RemotingCommand(12, ext_fields={"topic": "t", "key": "k", **flag})
+        Credentials("RocketMQ", "12345678").sign(command)
+        signatures.add(command.ext_fields["Signature"])
+    assert len(signatures) == 1
+
+
 def test_signing_again_changes_nothing() -> None:
     command = RemotingCommand(105, ext_fields={"topic": "t"})
     for _ in range(2):

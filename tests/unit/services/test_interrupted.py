@@ -36,6 +36,7 @@ TWISTD = "    from twisted.scripts.twistd import run\n    run()\n"
 WAITING = """if True:
     import os, signal
     from twisted.internet.defer import Deferred
+    from rocketmq_tw.admin.settings import Access
     from rocketmq_tw.admin.tool import run_reactor
     from rocketmq_tw.client.errors import ClientError
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -47,7 +48,7 @@ WAITING = """if True:
         servers.reactor.callLater(0, os.kill, os.getpid(), signal.SIGINT)
         await question
 
-    run_reactor("", work, None)
+    run_reactor("", work, Access())
 """
 
 
