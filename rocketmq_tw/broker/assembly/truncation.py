@@ -43,6 +43,7 @@ class LogCut:
         self.end = end
         self._store = store
         self._observers: list[See] = []
+        self._began = False
         #: Topic -> queue -> queue offset -> where a message stands that stays and is not in the
         #: queue yet.
         self._unqueued: dict[str, dict[int, dict[int, int]]] = {}
@@ -52,15 +53,20 @@ class LogCut:
 
     def observe(self, see: See) -> None:
         """Calls `see` with each record that goes, of all topics, in the order of the log. Some are
-        in no queue yet: who counts what arrives there has not counted these."""
+        in no queue yet: who counts what arrives there has not counted these. Raises `RuntimeError`
+        once `scan` has begun."""
+        self._check_not_begun()
         self._observers.append(see)
 
     def need_messages_of(self, topic: str) -> None:
-        """Has `end_of`, `position` and `message` know of `topic`."""
+        """Has `end_of`, `position` and `message` know of `topic`. Raises `RuntimeError` once `scan`
+        has begun."""
+        self._check_not_begun()
         self._unqueued.setdefault(topic, {})
 
     def scan(self) -> Iterator[None]:
         """Goes through the log, in steps; the questions below may be asked then."""
+        self._began = True
         store, end = self._store, self.end
         for count, head in enumerate(store.records(min(end, store.dispatched_offset)), 1):
             if head.physical_offset >= end:
@@ -72,6 +78,12 @@ class LogCut:
                 unqueued[head.queue_offset] = head.physical_offset
             if count % STEP == 0:
                 yield
+
+    def _check_not_begun(self) -> None:
+        if self._began:
+            raise RuntimeError(
+                "register before the log is gone through, not in the steps of rewind"
+            )
 
     def _count_gone(self, head: RecordHead) -> None:
         for topic, queue_id, offset in self._store.places_of(head):
@@ -113,8 +125,9 @@ class DerivedOffsets(NamedTuple):
     """What a part keeps that follows from the log, and how it goes back before that is cut.
 
     `rewind` is called with the cut before that is gone through, and asks it for what it has to know
-    (`observe`, `need_messages_of`). The steps that it returns are made afterwards; then what is
-    kept stands for nothing that goes. `save` fires once that is on stable storage. `pause`, where
+    (`observe`, `need_messages_of`; it is no generator function then, whose body would run too late
+    for that). The steps that it returns are made afterwards; then what is kept stands for nothing
+    that goes. `save` fires once that is on stable storage. `pause`, where
     there is one, is called before all this and fires once nothing moves what is kept; `resume`
     tells that it may go on, since the cut is over or has failed.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -89,6 +89,31 @@ def test_all_go_back_and_are_saved_before_the_log_is_cut() -> None:
     saved.callback(None)
     fired(done)
     assert did[6:] == ["cut at 3", "it was cut", "b goes on"]
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        pytest.param(lambda cut: cut.observe(lambda head: None), id="observe"),
+        pytest.param(lambda cut: cut.need_messages_of("Topic"), id="need_messages_of"),
+    ],
+)
+def test_a_rewind_that_registers_once_the_log_was_gone_through_is_an_error(
+    register: Callable[[LogCut], None],
+) -> None:
+    """As one that is a generator function does: its body runs with its first step only."""
+    truncation, ending, did, clock = made()
+
+    def rewind(cut: LogCut) -> Iterator[None]:
+        register(cut)
+        yield
+
+    truncation.register(DerivedOffsets("late", rewind, lambda: succeed(None)))
+    failed = truncation.cut(ending.starts[3])
+    clock.pump([0] * 5)
+    with pytest.raises(RuntimeError, match="before the log is gone through"):
+        fired(failed)
+    assert not did, "the log is not cut"
 
 
 def test_a_log_that_cannot_be_saved_for_is_not_cut() -> None:
