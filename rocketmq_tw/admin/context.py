@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import attrs
 import rich_click as click
@@ -11,7 +12,7 @@ from rocketmq_tw.admin import settings
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.settings import FORMS, Contexts, Settings
-from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.admin.tool import Tool, warn
 
 
 def _check_name(context: click.Context, parameter: click.Parameter, name: str) -> str:
@@ -42,18 +43,10 @@ def context() -> None:
 def list_contexts(tool: Tool) -> None:
     """Shows all contexts; a star marks the current one."""
     contexts = settings.read()
-    rows = [
-        {
-            "name": name,
-            "current": name == contexts.current,
-            "nameServers": each.name_servers,
-            "tls": each.use_tls,
-            "tlsConfig": each.tls_file,
-            "credentials": each.credentials_file,
-            "output": each.output,
-        }
-        for name, each in sorted(contexts.by_name.items())
-    ]
+    rows = [_row(contexts, name) for name in sorted(contexts.entries)]
+    for row in rows:
+        if row["error"] is not None:
+            warn(row["error"])
     tool.show(
         Report(
             {"file": settings.path(), "contexts": rows},
@@ -61,6 +54,25 @@ def list_contexts(tool: Tool) -> None:
             nothing="there is no context: rmqadmin context add NAME -n HOST:PORT makes one",
         )
     )
+
+
+def _row(contexts: Contexts, name: str) -> dict[str, Any]:
+    """Returns the row of a context; a wrong one has only its name and what is wrong with it."""
+    found, problem = Settings(), None
+    try:
+        found = contexts.named(name)
+    except click.UsageError as error:
+        problem = error.message
+    return {
+        "name": name,
+        "current": name == contexts.current,
+        "nameServers": found.name_servers,
+        "tls": found.use_tls,
+        "tlsConfig": found.tls_file,
+        "credentials": found.credentials_file,
+        "output": found.output,
+        "error": problem,
+    }
 
 
 @context.command("add")
@@ -100,8 +112,8 @@ def add_context(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     contexts = settings.read()
-    by_name = {**contexts.by_name, name: made}
-    _write(tool, attrs.evolve(contexts, by_name=by_name, current=contexts.current or name))
+    entries = {**contexts.entries, name: made.to_file()}
+    _write(tool, attrs.evolve(contexts, entries=entries, current=contexts.current or name))
 
 
 @context.command("use")
@@ -121,11 +133,11 @@ def use_context(tool: Tool, name: str) -> None:
 def remove_context(tool: Tool, name: str, yes: bool) -> None:
     """Removes a context."""
     contexts = settings.read()
-    contexts.named(name)
+    contexts.check_name(name)
     ask_first(yes, f"Remove the context {name}?")
-    by_name = {each: value for each, value in contexts.by_name.items() if each != name}
+    entries = {each: entry for each, entry in contexts.entries.items() if each != name}
     current = None if contexts.current == name else contexts.current
-    _write(tool, Contexts(by_name, current))
+    _write(tool, Contexts(entries, current))
 
 
 def _anywhere(file: str | None) -> str | None:
@@ -135,10 +147,10 @@ def _anywhere(file: str | None) -> str | None:
 
 def _write(tool: Tool, contexts: Contexts) -> None:
     """Writes all contexts; with `--dry-run` shows what would be written."""
-    found = {"current": contexts.current, "contexts": sorted(contexts.by_name)}
+    found = {"current": contexts.current, "contexts": sorted(contexts.entries)}
     current = contexts.current or "none"
     if tool.dry_run:
-        names = ", ".join(sorted(contexts.by_name)) or "no contexts"
+        names = ", ".join(sorted(contexts.entries)) or "no contexts"
         lines = [
             f"nothing is changed; {settings.path()} would have {names}, and as the current one"
             f" {current}"

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 FORMS = ("table", "wide", "json", "yaml")
 #: The environment variable that names another file of contexts.
 FILE_VARIABLE = "RMQADMIN_CONTEXTS"
+_CURRENT, _CONTEXTS = "current", "contexts"
 _NAME_SERVERS, _TLS, _TLS_CONFIG, _OUTPUT = "name-servers", "tls", "tls-config", "output"
 _CREDENTIALS = "credentials"
+_KEYS = (_NAME_SERVERS, _TLS, _TLS_CONFIG, _CREDENTIALS, _OUTPUT)
 #: What a file of credentials has; the names are those of stock's tools.yml.
 _ACCESS_KEY, _SECRET_KEY, _SECURITY_TOKEN = "accessKey", "secretKey", "securityToken"
 
@@ -109,17 +111,45 @@ class Settings:
 
 @attrs.frozen
 class Contexts:
-    """Contexts by name, and the name of the current one."""
+    """Contexts by name, as they stand in the file, and the name of the current one. What is wrong
+    with one is told when that one is asked for: it locks no other one."""
 
-    by_name: Mapping[str, Settings] = attrs.Factory(dict)
+    entries: Mapping[str, Any] = attrs.Factory(dict)
     current: str | None = None
 
     def named(self, name: str) -> Settings:
-        """Returns a context; raises `UsageError` where there is none of the name."""
-        if name not in self.by_name:
-            known = ", ".join(sorted(self.by_name)) or "none: rmqadmin context add makes one"
+        """Returns a context; raises `UsageError` where there is none of the name, or a wrong
+        one."""
+        self.check_name(name)
+        where = f"{path()}: context {name}"
+        try:
+            found = _from_file(self.entries[name])
+        except ValueError as error:
+            mend = f"mend it, or rmqadmin context remove {name}"
+            raise click.UsageError(f"{where}: {error}: {mend}") from error
+        return attrs.evolve(
+            found,
+            tls_origin=f"{where}: {_TLS_CONFIG}",
+            credentials_origin=f"{where}: {_CREDENTIALS}",
+        )
+
+    def check_name(self, name: str) -> None:
+        """Raises `UsageError` where there is no context of the name."""
+        if name not in self.entries:
+            known = ", ".join(sorted(self.entries)) or "none: rmqadmin context add makes one"
             raise click.UsageError(f"there is no context {name}; there are: {known}")
-        return self.by_name[name]
+
+    def current_one(self) -> Settings:
+        """Returns the current context, nothing where none is; raises `UsageError` for a wrong
+        one."""
+        if self.current is None:
+            return Settings()
+        if self.current not in self.entries:
+            raise click.UsageError(
+                f"{path()}: the current context {self.current!r} is not among them: rmqadmin"
+                " context use takes another one"
+            )
+        return self.named(self.current)
 
 
 def path() -> str:
@@ -130,35 +160,33 @@ def path() -> str:
 
 
 def read() -> Contexts:
-    """Returns the contexts of the file; none where there is no file. Raises `UsageError` for a file
-    that cannot be read."""
+    """Returns the contexts of the file; none where it is empty or not there. Raises `UsageError`
+    for a file that is no such one or cannot be read."""
     where = path()
     try:
-        value = read_yaml(where) or {}
+        value = read_yaml(where)
     except FileNotFoundError:
         return Contexts()
     except click.UsageError as error:
         raise click.UsageError(f"{error.message}: mend or remove it") from error
-    try:
-        entries = value["contexts"].items()
-    except (AttributeError, KeyError, TypeError) as error:
-        raise click.UsageError(f"{where} has no contexts: mend or remove it") from error
-    current = value.get("current")
-    contexts = {}
-    for name, entry in entries:
-        try:
-            found = _from_file(entry)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise click.UsageError(f"{where}: context {name}: {error}") from error
-        origin = f"{where}: context {name}"
-        contexts[str(name)] = attrs.evolve(
-            found,
-            tls_origin=f"{origin}: {_TLS_CONFIG}",
-            credentials_origin=f"{origin}: {_CREDENTIALS}",
+    if value is None:
+        return Contexts()
+    entries = value.get(_CONTEXTS) if isinstance(value, dict) else None
+    if not isinstance(entries, dict):
+        raise click.UsageError(
+            f"{where} has no contexts by name under the key {_CONTEXTS!r}: mend or remove it"
         )
-    if current is not None and current not in contexts:
-        raise click.UsageError(f"{where}: the current context {current!r} is not among them")
-    return Contexts(contexts, current)
+    unknown = [key for key in value if key not in (_CURRENT, _CONTEXTS)]
+    if unknown:
+        raise click.UsageError(
+            f"{where}: {unknown[0]!r} is no key of it, those are {_CURRENT} and {_CONTEXTS}: mend"
+            " or remove it"
+        )
+    current = value.get(_CURRENT)
+    return Contexts(
+        {str(name): entry for name, entry in entries.items()},
+        None if current is None else str(current),
+    )
 
 
 def write(contexts: Contexts) -> None:
@@ -166,8 +194,8 @@ def write(contexts: Contexts) -> None:
     import yaml
 
     value = {
-        "current": contexts.current,
-        "contexts": {name: one.to_file() for name, one in sorted(contexts.by_name.items())},
+        _CURRENT: contexts.current,
+        _CONTEXTS: dict(sorted(contexts.entries.items())),
     }
     # A link stays one: the file behind it may be one of several machines.
     where = os.path.realpath(path())
@@ -188,11 +216,13 @@ def _private(name: str, flags: int) -> int:
     return descriptor
 
 
-def _from_file(values: Mapping[str, Any]) -> Settings:
+def _from_file(values: Any) -> Settings:
     """Returns the settings of an entry; raises `ValueError` for what is none."""
-    unknown = set(values) - {_NAME_SERVERS, _TLS, _TLS_CONFIG, _CREDENTIALS, _OUTPUT}
+    if not isinstance(values, dict):
+        raise ValueError(f"it has no settings by name, those are {', '.join(_KEYS)}")
+    unknown = [key for key in values if key not in _KEYS]
     if unknown:
-        raise ValueError(f"{sorted(unknown)[0]!r} is no setting of a context")
+        raise ValueError(f"{unknown[0]!r} is no setting of a context, those are {', '.join(_KEYS)}")
     for name, value in values.items():
         kind = bool if name == _TLS else str
         if value is not None and not isinstance(value, kind):
@@ -213,9 +243,12 @@ def check(settings: Settings) -> None:
     """Raises `ValueError` that says what is wrong with settings. The files that they name are not
     looked at: where one is gone, other contexts can be used, and this one be removed."""
     if settings.output not in (None, *FORMS):
-        raise ValueError(f"output {settings.output!r}: give one of {', '.join(FORMS)}")
+        raise ValueError(f"{_OUTPUT} {settings.output!r}: give one of {', '.join(FORMS)}")
     if settings.name_servers is not None:
-        name_server_addresses(settings.name_servers)
+        try:
+            name_server_addresses(settings.name_servers)
+        except ValueError as error:
+            raise ValueError(f"{_NAME_SERVERS}: {error}") from error
 
 
 def _read_credentials(file: str) -> Credentials:

@@ -168,10 +168,7 @@ class Tool:
         known = self.given.over(self.environment)
         if known.name_servers is not None:
             return known
-        contexts = read_contexts()
-        if contexts.current is None:
-            return known
-        return known.over(contexts.named(contexts.current))
+        return known.over(read_contexts().current_one())
 
     def run(self, work: Work[T], *, needs_names: bool = True) -> T:
         """Returns the result of `work`. Raises `ClickException` with one line that says what went
@@ -199,9 +196,21 @@ class Tool:
             fail(explain(error), error)
         return result
 
+    @cached_property
+    def _form(self) -> str | None:
+        """The form of output that is wanted, None for the default. What has asked no server needs
+        the contexts for nothing else: a wrong one does not end it."""
+        if self.given.output is not None:
+            return self.given.output
+        try:
+            return self.settings.output
+        except click.UsageError as error:
+            warn(error.message)
+            return None
+
     def show(self, report: Report) -> None:
         """Prints a report in the form that is wanted."""
-        show(report, self.settings.output)
+        show(report, self._form)
 
     def report(self, work: Work[Report], *, needs_names: bool = True) -> None:
         """Runs `work` and shows what it found, again and again where that is wanted; a plan

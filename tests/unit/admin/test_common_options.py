@@ -169,26 +169,121 @@ def test_contexts_are_chosen_and_removed(world, contexts: Path, monkeypatch) -> 
     [
         ("contexts: [x", "line 1, column 13: expected ',' or ']', but got '<stream end>': mend"),
         ("contexts: \0", "special characters are not allowed"),
-        ("contexts: 1", "has no contexts: mend or remove it"),
-        ("groups: {}", "has no contexts: mend or remove it"),
-        ("- contexts", "has no contexts: mend or remove it"),
-        ("contexts: {a: 1}", "context a: "),
-        ("contexts: {a: {nameservers: x}}", "'nameservers' is no setting of a context"),
-        ("contexts: {a: {output: xml}}", "give one of table, wide, json, yaml"),
-        ("contexts: {a: {name-servers: nowhere}}", "give host:port"),
-        ('contexts: {a: {tls: "false"}}', "context a: tls: 'false' is not true or false"),
-        ("contexts: {a: {name-servers: 1}}", "context a: name-servers: 1 is not a text"),
-        ("contexts: {a: {tls-config: [x]}}", "context a: tls-config: ['x'] is not a text"),
-        ("contexts: {}\ncurrent: a", "the current context 'a' is not among them"),
+        ("contexts: 2026-02-30", "day is out of range for month: mend or remove it"),
+        ("contexts: 1", "has no contexts by name under the key 'contexts': mend or remove it"),
+        ("contexts:", "has no contexts by name under the key 'contexts': mend or remove it"),
+        ("- contexts", "has no contexts by name under the key 'contexts': mend or remove it"),
+        ("contexts: {}\ncurent: a", "'curent' is no key of it, those are current and contexts"),
+        ("contexts: {}\nnull: a", "None is no key of it, those are current and contexts"),
     ],
 )
-def test_a_wrong_file_of_contexts_is_told(world, contexts: Path, text: str, reason: str) -> None:
+@pytest.mark.parametrize("command", ["topicList", "context list", "context add b -n a:1"])
+def test_a_wrong_file_of_contexts_is_told_and_kept(
+    world, contexts: Path, command: str, text: str, reason: str
+) -> None:
     contexts.parent.mkdir()
     contexts.write_text(text)
-    outcome = call(world, "topicList")
+    outcome = call(world, command)
     assert outcome.status == 2
     assert outcome.err.count("\n") == 1
     assert str(contexts) in outcome.err and reason in outcome.err
+    assert contexts.read_text() == text
+
+
+def test_an_empty_file_of_contexts_has_none(world, contexts: Path) -> None:
+    contexts.parent.mkdir()
+    contexts.touch()
+    assert "there is no context" in call(world, "context list").err
+    assert call(world, f"context add here -n {world.names}").status == 0
+    assert call(world, "topicList").status == 0
+
+
+#: A context to what is wrong with it.
+WRONG_CONTEXTS = {
+    "1": "it has no settings by name, those are name-servers, tls, tls-config, credentials, output",
+    "": "it has no settings by name",
+    "[x]": "it has no settings by name",
+    "{nameservers: x}": "'nameservers' is no setting of a context, those are name-servers, tls, ",
+    "{1: x, a: x}": "1 is no setting of a context",
+    "{output: xml}": "output 'xml': give one of table, wide, json, yaml",
+    "{name-servers: nowhere}": "name-servers: ",
+    '{tls: "false"}': "tls: 'false' is not true or false",
+    "{name-servers: 1}": "name-servers: 1 is not a text",
+    "{tls-config: [x]}": "tls-config: ['x'] is not a text",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_CONTEXTS)
+def test_a_wrong_context_locks_no_other_one(world, contexts: Path, wrong: str) -> None:
+    contexts.parent.mkdir()
+    contexts.write_text(
+        f"current: a\ncontexts:\n  a: {wrong}\n  here: {{name-servers: '{world.names}'}}\n"
+    )
+    told = f"rmqadmin: {contexts}: context a: {WRONG_CONTEXTS[wrong]}"
+    mend = "mend it, or rmqadmin context remove a"
+    for command in ("topicList", "topicList --context a", "context use a"):
+        outcome = call(world, command)
+        assert outcome.status == 2
+        assert outcome.err.startswith(told) and mend in outcome.err
+        assert outcome.err.count("\n") == 1
+    assert call(world, "topicList --context here").status == 0
+    listed = call(world, "context list --output json")
+    (first, second) = listed.json["contexts"]
+    assert f"rmqadmin: {first['error']}" == listed.err.strip()
+    assert listed.err.startswith(told)
+    assert (second["nameServers"], second["error"]) == (world.names, None)
+    # Others are written, and what is wrong stays as it was.
+    before = yaml.safe_load(contexts.read_text())["contexts"]["a"]
+    assert call(world, f"context add away -n {NOWHERE}").status == 0
+    assert yaml.safe_load(contexts.read_text())["contexts"]["a"] == before
+    assert call(world, "context use here").status == 0
+    assert call(world, "topicList").status == 0
+    assert call(world, "context remove a --yes").status == 0
+    assert call(world, "context list").err == ""
+
+
+def test_the_wrong_current_context_is_given_anew(world, contexts: Path) -> None:
+    contexts.parent.mkdir()
+    contexts.write_text("current: a\ncontexts: {a: 1}\n")
+    assert call(world, f"context add a -n {world.names}").out == "the current context is a\n"
+    assert call(world, "topicList").status == 0
+
+
+@pytest.mark.parametrize("current", ["b", "1", "[b]"])
+def test_a_current_context_that_is_none_is_told(world, contexts: Path, current: str) -> None:
+    contexts.parent.mkdir()
+    text = f"current: {current}\ncontexts: {{here: {{name-servers: '{world.names}'}}}}\n"
+    contexts.write_text(text)
+    outcome = call(world, "topicList")
+    assert outcome.status == 2
+    assert f"{contexts}: the current context " in outcome.err
+    assert "is not among them: rmqadmin context use takes another one" in outcome.err
+    assert call(world, "topicList --context here").status == 0
+    assert call(world, "context use here").status == 0
+    assert call(world, "topicList").status == 0
+
+
+@pytest.mark.parametrize("text", ["contexts: [x", "- contexts", "current: a\ncontexts: {a: 1}"])
+def test_who_needs_no_context_is_not_held_up_by_a_wrong_file(
+    world, contexts: Path, monkeypatch, tmp_path: Path, text: str
+) -> None:
+    contexts.parent.mkdir()
+    contexts.write_text(text)
+    for command in ("", "--help", "--version", "topicList --help", "context --help"):
+        outcome = call(world, command)
+        assert (outcome.status, outcome.err) == (0, "")
+    assert world.rmqadmin("topicList").err == ""
+    assert call(world, f"topicList -n {world.names}").err == ""
+    monkeypatch.setenv("NAMESRV_ADDR", world.names)
+    assert call(world, "topicList").err == ""
+    monkeypatch.delenv("NAMESRV_ADDR")
+    # The form of output is asked for alone.
+    message = "decodeMessageId -i 0A00000200002A9F00000000000000E8"
+    assert call(world, f"{message} --output json").err == ""
+    outcome = call(world, message)
+    assert outcome.status == 0
+    assert "10.0.0.2:10911" in outcome.out
+    assert outcome.err.startswith(f"rmqadmin: {contexts}") and outcome.err.count("\n") == 1
 
 
 def test_a_file_of_contexts_that_is_no_text_is_told(world, contexts: Path) -> None:
