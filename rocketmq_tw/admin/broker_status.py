@@ -6,7 +6,7 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import all_addresses
+from rocketmq_tw.admin.brokers import all_addresses, ask_each
 from rocketmq_tw.admin.options import (
     SWITCH,
     broker_option,
@@ -15,9 +15,7 @@ from rocketmq_tw.admin.options import (
     cluster_option,
 )
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
-from rocketmq_tw.admin.tool import Servers, Tool, warn
-from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.admin.tool import Servers, Tool
 
 _GROUPS = (
     Column("Topic", "topic"),
@@ -42,17 +40,11 @@ def broker_status(tool: Tool, broker: str | None, cluster: str | None) -> None:
     async def work(servers: Servers) -> Report:
         found: list[dict[str, Any]] = []
         listings = []
-        for address in await all_addresses(servers, broker, cluster):
-            try:
-                table = dict(sorted((await servers.admin.runtime_info(address)).table.items()))
-            except (RemotingError, BrokerError) as error:
-                if broker is not None:
-                    raise
-                warn(str(error))
-                found.append({"address": address, "status": {}, "error": str(error)})
-                continue
-            found.append({"address": address, "status": table, "error": None})
-            columns = (Column(f"Name at {address}", "name"), Column("Value", "value"))
+        addresses = await all_addresses(servers, broker, cluster)
+        for answer in await ask_each(addresses, servers.admin.runtime_info):
+            table = {} if answer.value is None else dict(sorted(answer.value.table.items()))
+            found.append({"address": answer.address, "status": table, "error": answer.error})
+            columns = (Column(f"Name at {answer.address}", "name"), Column("Value", "value"))
             rows = [{"name": name, "value": value} for name, value in table.items()]
             listings.append(Listing(columns, rows))
         return Report({"brokers": found}, listings)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic, TypeVar
+
+import attrs
 
 from rocketmq_tw.admin.known_names import no_broker, topic_hint
-from rocketmq_tw.admin.tool import Servers, explain, fail
+from rocketmq_tw.admin.tool import Servers, explain, fail, warn
 from rocketmq_tw.client.each import at_each
 from rocketmq_tw.client.errors import ClientError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
+from rocketmq_tw.wire.errors import WireError
+
+T = TypeVar("T")
 
 #: A broker's role as its configuration has it, also where it was elected.
 _ROLE_KEY, _SLAVE = "brokerRole", "SLAVE"
@@ -140,6 +146,39 @@ def name_of(info: ClusterInfo, address: str) -> str:
     if address not in names:
         fail(f"no broker is registered at {address}: clusterList shows the addresses")
     return names[address]
+
+
+@attrs.frozen
+class Answer(Generic[T]):
+    """What a server said: its value, or None with the error that says why there is none."""
+
+    address: str
+    value: T | None
+    error: str | None
+
+
+async def ask_each(addresses: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> list[Answer[T]]:
+    """Asks one server after the other and returns their answers in that order. One that does not
+    answer, or with an error, is told of on stderr; raises why where none answers."""
+    answers: list[Answer[T]] = []
+    failures: list[Exception] = []
+    for address in addresses:
+        try:
+            value = await ask(address)
+        except (ClientError, RemotingError, WireError) as error:
+            failures.append(error)
+            reason = explain(error)
+            # What is wrong with an answer is told without a place.
+            told = reason if address in reason else f"{address}: {reason}"
+            answers.append(Answer(address, None, told))
+        else:
+            answers.append(Answer(address, value, None))
+    if failures and len(failures) == len(answers):
+        raise failures[0]
+    for answer in answers:
+        if answer.error is not None:
+            warn(answer.error)
+    return answers
 
 
 async def on_each(targets: Iterable[str], change: Callable[[str], Awaitable[object]]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import all_addresses, master_addresses, on_each
+from rocketmq_tw.admin.brokers import all_addresses, ask_each, master_addresses, on_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.options import (
     ask_first,
@@ -38,15 +38,17 @@ def get_limits(tool: Tool, broker: str | None, cluster: str | None) -> None:
     check_broker_or_cluster(broker, cluster)
 
     async def work(servers: Servers) -> Report:
-        found: list[dict[str, Any]] = [
-            {"address": address, "info": await servers.admin.cold_reads(address)}
-            for address in await all_addresses(servers, broker, cluster)
-        ]
-        rows = [row for each in found for row in _rows(each["address"], each["info"])]
+        addresses = await all_addresses(servers, broker, cluster)
+        answers = await ask_each(addresses, servers.admin.cold_reads)
+        told = [(each.address, each.value) for each in answers if each.value is not None]
+        rows = [row for address, info in told for row in _rows(address, info)]
         lines = [
-            f"{each['address']}: {plain(each['info'].get('cgColdReadThreshold'))} bytes for any"
-            f" other group, {plain(each['info'].get('globalColdReadThreshold'))} for all together"
-            for each in found
+            f"{address}: {plain(info.get('cgColdReadThreshold'))} bytes for any other group,"
+            f" {plain(info.get('globalColdReadThreshold'))} for all together"
+            for address, info in told
+        ]
+        found = [
+            {"address": each.address, "info": each.value, "error": each.error} for each in answers
         ]
         return Report({"brokers": found}, [Listing(_LIMITS, rows)], ["", *lines])
 

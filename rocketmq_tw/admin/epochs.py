@@ -6,10 +6,11 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import in_cluster
+from rocketmq_tw.admin.brokers import ask_each, in_cluster
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.wire.bodies.controller import EpochEntryCache
 
 _EPOCHS = (
     Column("Broker", "address"),
@@ -43,16 +44,32 @@ async def _report(servers: Servers, broker: str | None, cluster: str | None) -> 
         found = [info.broker_addr_table[broker]]
     else:
         fail(f"no broker is called {broker}: clusterList shows the names")
-    brokers: list[dict[str, Any]] = []
-    for data in found:
-        for _, address in sorted(data.broker_addrs.items()):
-            brokers.append(await _epochs_of(servers, address))
+    registered: dict[str, dict[str, Any]] = {
+        address: {
+            "clusterName": data.cluster,
+            "brokerName": data.broker_name,
+            "brokerId": broker_id,
+        }
+        for data in found
+        for broker_id, address in sorted(data.broker_addrs.items())
+    }
+    brokers: list[dict[str, Any]] = [
+        {
+            "address": answer.address,
+            **registered[answer.address],
+            **_epochs(answer.value),
+            "error": answer.error,
+        }
+        for answer in await ask_each(registered, servers.admin.epochs)
+    ]
     rows = [one | epoch for one in brokers for epoch in one["epochs"]]
     return Report({"brokers": brokers}, [Listing(_EPOCHS, rows)])
 
 
-async def _epochs_of(servers: Servers, address: str) -> dict[str, Any]:
-    cache = await servers.admin.epochs(address)
+def _epochs(cache: EpochEntryCache | None) -> dict[str, Any]:
+    """Returns what a broker says, nothing of one that does not answer."""
+    if cache is None:
+        return {"maxOffset": None, "epochs": []}
     epochs = [
         {"epoch": one.epoch, "startOffset": one.start_offset, "endOffset": one.end_offset}
         for one in cache.epoch_list
@@ -61,7 +78,6 @@ async def _epochs_of(servers: Servers, address: str) -> dict[str, Any]:
         # The last reign goes on: it ends where the log does.
         epochs[-1]["endOffset"] = cache.max_offset
     return {
-        "address": address,
         "clusterName": cache.cluster_name,
         "brokerName": cache.broker_name,
         "brokerId": cache.broker_id,

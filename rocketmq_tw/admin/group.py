@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import in_cluster, on_each, owner_addresses, unfinished
+from rocketmq_tw.admin.brokers import ask_each, in_cluster, on_each, owner_addresses, unfinished
 from rocketmq_tw.admin.known_names import group_hint, groups_of_masters
 from rocketmq_tw.admin.options import (
     SWITCH,
@@ -224,16 +224,17 @@ def get_group(tool: Tool, group: str) -> None:
 
     async def work(servers: Servers) -> Report:
         info = await servers.admin.cluster_info()
-        rows = []
-        for cluster in sorted(info.cluster_addr_table):
-            for data in in_cluster(info, cluster):
-                address = data.broker_addrs.get(MASTER_ID)
-                if address is None:
-                    continue
-                known = (await servers.admin.groups(address)).subscription_group_table
-                if group in known:
-                    where = {"cluster": cluster, "brokerName": data.broker_name}
-                    rows.append(where | _settings(known[group]))
+        where = {
+            data.broker_addrs[MASTER_ID]: {"cluster": cluster, "brokerName": data.broker_name}
+            for cluster in sorted(info.cluster_addr_table)
+            for data in in_cluster(info, cluster)
+            if MASTER_ID in data.broker_addrs
+        }
+        rows = [
+            where[answer.address] | _settings(answer.value.subscription_group_table[group])
+            for answer in await ask_each(where, servers.admin.groups)
+            if answer.value is not None and group in answer.value.subscription_group_table
+        ]
         if not rows:
             fail(f"no broker has a group {group}: {await group_hint(servers, group)}")
         return Report({"group": group, "brokers": rows}, [Listing(_CONFIGS, rows)])

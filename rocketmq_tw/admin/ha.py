@@ -6,7 +6,7 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import masters
+from rocketmq_tw.admin.brokers import ask_each, master_addresses
 from rocketmq_tw.admin.options import check_broker_or_cluster
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of, plain
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
@@ -48,18 +48,17 @@ def ha_status(tool: Tool, broker: str | None, cluster: str | None, interval: int
 
 
 async def _report(servers: Servers, broker: str | None, cluster: str | None) -> Report:
-    if broker is not None:
-        addresses = [broker]
-    else:
-        assert cluster is not None
-        addresses = list(masters(await servers.admin.cluster_info(), cluster).values())
+    addresses = await master_addresses(servers, broker, cluster)
     data: list[dict[str, Any]] = []
     listings: list[Listing] = []
     lines: list[str] = []
-    for address in addresses:
-        info = await servers.admin.ha_status(address)
+    for answer in await ask_each(addresses, servers.admin.ha_status):
+        address, info = answer.address, answer.value
+        if info is None:
+            data.append({"address": address, "role": None, "logEnd": None, "error": answer.error})
+            continue
         status = _of_master(address, info) if info.master else _of_slave(address, info)
-        data.append(status)
+        data.append({**status, "error": None})
         if info.master:
             listings.append(Listing(_SLAVES, status["slaves"]))
             lines.append(

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from rocketmq_tw.admin.brokers import on_each
+from rocketmq_tw.admin.brokers import ask_each, on_each
 from rocketmq_tw.admin.output import Column, Listing, Report
-from rocketmq_tw.admin.tool import explain, warn
-from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.wire.errors import WireError
 
 _VALUE = Column("Value", "value")
 #: What servers of stock may leave in an answer that is no failure.
@@ -20,22 +16,16 @@ _SAYS_NOTHING = ("", "not set any response code")
 async def configs_report(
     kind: str, addresses: Iterable[str], ask: Callable[[str], Awaitable[Mapping[str, str]]]
 ) -> Report:
-    """Returns the report of the servers at some addresses, under the name of their kind. One that
-    does not answer is told of, and its entry says why; raises why where none answers."""
-    found: list[dict[str, Any]] = []
-    failures: list[Exception] = []
-    for address in addresses:
-        try:
-            config = dict(sorted((await ask(address)).items()))
-        except (RemotingError, BrokerError, WireError) as error:
-            failures.append(error)
-            found.append({"address": address, "config": {}, "error": explain(error)})
-        else:
-            found.append({"address": address, "config": config, "error": None})
-    if failures and len(failures) == len(found):
-        raise failures[0]
-    for failure in failures:
-        warn(explain(failure))
+    """Returns the report of the servers at some addresses, under the name of their kind; asks as
+    `ask_each` does."""
+    found: list[dict[str, Any]] = [
+        {
+            "address": answer.address,
+            "config": dict(sorted((answer.value or {}).items())),
+            "error": answer.error,
+        }
+        for answer in await ask_each(addresses, ask)
+    ]
     listings = [
         Listing(
             (Column(f"Key at {one['address']}", "key"), _VALUE),

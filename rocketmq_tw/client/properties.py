@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from rocketmq_tw.wire.errors import WireError
+
 
 def to_text(values: Mapping[str, str]) -> bytes:
     """Returns the text of keys and values."""
@@ -13,8 +15,11 @@ def to_text(values: Mapping[str, str]) -> bytes:
 
 
 def from_text(text: bytes) -> dict[str, str]:
-    """Returns the keys and values of a text."""
+    """Returns the keys and values of a text; raises `WireError` for what is none."""
     import javaproperties
 
-    values: dict[str, str] = javaproperties.loads(text.decode())
+    try:
+        values: dict[str, str] = javaproperties.loads(text.decode())
+    except ValueError as error:
+        raise WireError(f"the answer is no .properties text: {error}") from error
     return values

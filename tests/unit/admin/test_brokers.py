@@ -7,6 +7,9 @@ import json
 import pytest
 
 from rocketmq_tw.admin.refused import COMMANDS as REFUSED
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
+from rocketmq_tw.wire.codes import RequestCode
 
 A, B = "10.0.0.2:10911", "10.0.0.3:10911"
 
@@ -33,6 +36,71 @@ def test_the_state_of_brokers(topic) -> None:
     both = world.rmqadmin("brokerStatus -c DefaultCluster --output json").json["brokers"]
     assert [one["address"] for one in both] == [A, B]
     assert f"Name at {B}" in world.rmqadmin("brokerStatus -c DefaultCluster").out
+
+
+#: What looks at several brokers.
+LOOKS = (
+    "brokerStatus -c DefaultCluster",
+    "haStatus -c DefaultCluster",
+    "getBrokerConfig -c DefaultCluster",
+    "getColdDataFlowCtrInfo -c DefaultCluster",
+    "getBrokerEpoch -c DefaultCluster",
+    "getConsumerConfig -g billing",
+)
+
+
+def let_tell_epochs(world, address: str) -> None:
+    """A broker in controller mode says which reigns its log has; others refuse."""
+
+    def epochs(request, peer):
+        cache = EpochEntryCache(broker_name="told", epoch_list=[EpochEntryBody(epoch=1)])
+        return request.response(body=encode_body(cache))
+
+    world.let_answer(address, RequestCode.GET_BROKER_EPOCH_CACHE, epochs)
+
+
+@pytest.mark.parametrize("dead", [A, B])
+@pytest.mark.parametrize("command", LOOKS)
+def test_a_broker_that_is_down_hides_no_other_one(topic, command: str, dead: str) -> None:
+    world = topic
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
+    living = ({A, B} - {dead}).pop()
+    let_tell_epochs(world, living)
+    world.network.stop(dead)
+    outcome = world.rmqadmin(f"{command} --output json")
+    rows = outcome.json["brokers"]
+    assert outcome.err.startswith(f"rmqadmin: {dead}: ") and outcome.err.count("\n") == 1
+    if command.startswith("getConsumerConfig"):
+        assert len(rows) == 1
+    else:
+        assert [row["address"] for row in rows] == [A, B]
+        problems = {row["address"]: row["error"] for row in rows}
+        assert problems == {living: None, dead: outcome.err.removeprefix("rmqadmin: ").strip()}
+    assert world.rmqadmin(command).out
+    world.network.stop(living)
+    outcome = world.rmqadmin(command)
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err.startswith("rmqadmin: 10.0.0.") and outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [look for look in LOOKS if "-c" in look])
+def test_a_broker_whose_answer_cannot_be_read_hides_no_other_one(topic, command: str) -> None:
+    world = topic
+    let_tell_epochs(world, B)
+    codes = (
+        RequestCode.GET_BROKER_RUNTIME_INFO,
+        RequestCode.GET_BROKER_HA_STATUS,
+        RequestCode.GET_BROKER_CONFIG,
+        RequestCode.GET_COLD_DATA_FLOW_CTR_INFO,
+        RequestCode.GET_BROKER_EPOCH_CACHE,
+    )
+    unreadable = dict.fromkeys(codes, lambda request, peer: request.response(body=b"\xff"))
+    world.network.serve(A, {**world.hosts[A].handlers, **unreadable})
+    outcome = world.rmqadmin(f"{command} --output json")
+    first, second = outcome.json["brokers"]
+    assert (second["address"], second["error"]) == (B, None)
+    assert first["error"].startswith(A)
+    assert outcome.err == f"rmqadmin: {first['error']}\n"
 
 
 def test_all_groups_of_a_broker(topic) -> None:

@@ -220,4 +220,5 @@ def test_the_epochs_of_logs(controlled: ControlledWorld, which: str) -> None:
             {"epoch": 1, "startOffset": 0, "endOffset": 50},
             {"epoch": 3, "startOffset": 50, "endOffset": 90},
         ],
+        "error": None,
     }

@@ -5,7 +5,14 @@ def test_a_master_shows_its_slaves(world) -> None:
     outcome = world.rmqadmin(f"haStatus -b {MASTER}")
     assert outcome.lines[0] == f"{MASTER} is a master: log end 0, 0 slaves, 0 in sync".split()
     (status,) = world.rmqadmin("haStatus -c DefaultCluster --output json").json["brokers"]
-    assert status == {"address": MASTER, "role": "master", "logEnd": 0, "inSync": 0, "slaves": []}
+    assert status == {
+        "address": MASTER,
+        "role": "master",
+        "logEnd": 0,
+        "inSync": 0,
+        "slaves": [],
+        "error": None,
+    }
 
 
 def test_a_slave_shows_its_master(world) -> None:
