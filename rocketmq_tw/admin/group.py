@@ -309,15 +309,23 @@ async def _delete(
 async def _is_known(
     servers: Servers, group: str, targets: list[str], topics: list[str], cluster: str | None
 ) -> bool:
-    """Returns whether there is something to delete: a call that broke off leaves topics behind."""
+    """Returns whether there is something to delete: a call that broke off leaves topics behind.
+    Raises why a target did not answer where no other one knows of anything."""
+    failures: list[Exception] = []
     for address in targets:
-        known = await servers.admin.groups(address)
+        try:
+            known = await servers.admin.groups(address)
+        except (RemotingError, ClientError) as error:
+            failures.append(error)
+            continue
         if group in known.subscription_group_table:
             return True
     for topic in topics:
         route = await servers.admin.topic_route(topic)
         if route is not None and any(data.cluster == cluster for data in route.broker_datas):
             return True
+    if failures:
+        raise failures[0]
     return False
 
 

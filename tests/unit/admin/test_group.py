@@ -138,6 +138,23 @@ def test_a_group_of_another_cluster_is_not_said_to_be_deleted(world) -> None:
     assert "billing" in world.brokers["broker-a"].groups
 
 
+@pytest.mark.parametrize("dead", ["10.0.0.2:10911", "10.0.0.3:10911"])
+def test_a_group_is_deleted_where_another_broker_is_down(world, dead: str) -> None:
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
+    world.network.stop(dead)
+    living = ({*world.hosts} - {dead}).pop()
+    outcome = world.rmqadmin("deleteSubGroup -y -g billing -c DefaultCluster")
+    assert outcome.status == 1
+    assert outcome.err.startswith(f"rmqadmin: {dead}: ")
+    assert outcome.err.endswith(f"; done on {living}\n")
+    assert "billing" not in world.hosts[living].groups
+    # Nobody who answers knows of it now.
+    outcome = world.rmqadmin("deleteSubGroup -y -g billing -c DefaultCluster")
+    assert outcome.status == 1
+    assert outcome.err.startswith(f"rmqadmin: {dead}: ") and "done" not in outcome.err
+
+
 def test_a_deletion_that_broke_off_can_be_ended(world) -> None:
     world.rmqadmin("updateTopic -t %DLQ%billing -c DefaultCluster")
     outcome = world.rmqadmin("deleteSubGroup -y -g billing -c DefaultCluster")
