@@ -30,6 +30,7 @@ from rocketmq_tw.services.ports import (
     own_port,
     port_of_monitoring,
 )
+from rocketmq_tw.services.user import check_user
 
 
 def whole_number(option: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
@@ -61,9 +62,11 @@ def settle_twistd(
     twistd: Any, log_config: LogConfig, port: int | None = None, *, says_version: bool = True
 ) -> None:
     """Gives the options of `twistd` that its user left out what suits a server, see
-    `choose_pid_file` and `take_over_log`, and says the version; without `twistd` nothing."""
+    `choose_pid_file` and `take_over_log`, and says the version; without `twistd` nothing. Ends the
+    program as `check_user` and `choose_pid_file` do."""
     if twistd is not None:
         tell_plainly()
+        check_user(twistd)
         choose_pid_file(twistd, port)
         take_over_log(twistd, log_config)
         if says_version:

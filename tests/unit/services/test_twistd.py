@@ -229,6 +229,14 @@ def test_a_place_that_cannot_be_used_is_named_with_its_key(twistd: Start, tmp_pa
         assert "Traceback" not in output
 
 
+@pytest.mark.parametrize("more", [(), ("-g", "0")])
+def test_a_number_that_no_user_has_is_refused_with_one_line(
+    twistd: Start, more: tuple[str, ...]
+) -> None:
+    status, output = twistd("-u", "3999999999", *more, "rmq-namesrv", *LOOPBACK).finish()
+    assert (status, output) == (1, "-u 3999999999: no user has this number: give another one\n")
+
+
 def test_a_wrong_file_refuses_with_one_line(twistd: Start, tmp_path: Path) -> None:
     (tmp_path / "b.properties").write_text("brokerName=b\nflushDiskType=SYNC\n")
     status, output = twistd("rmq-broker", "-c", "b.properties").finish()
