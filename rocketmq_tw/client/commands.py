@@ -19,7 +19,7 @@ from rocketmq_tw.client.preparing import Prepared
 from rocketmq_tw.message.tags import TAG_TYPE, parse_tag_expression
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.command import VERSION_4_9_3, RemotingCommand
 from rocketmq_tw.wire.headers.offsets import (
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
@@ -70,8 +70,6 @@ _PULL_STATUS: dict[int, PullStatus] = {
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"
 SIGNATURE = "Signature"
-#: Fields that stock's servers leave out of what they check a signature by.
-_UNSIGNED = (SIGNATURE, UNIQUE_KEY_FLAG)
 
 
 def read_send(
@@ -289,11 +287,18 @@ class Credentials:
 
     def sign(self, command: RemotingCommand) -> None:
         """Adds key and signature: HMAC-SHA1 of the field values in the order of their names,
-        followed by the body."""
+        followed by the body.
+
+        Servers of 4.9 leave the flag of queries by unique key out of what they check, newer ones
+        only for clients up to 4.9.3: where there is one, that version is announced.
+        """
         fields = command.ext_fields
         fields[ACCESS_KEY] = self.access_key
         if self.security_token is not None:
             fields[SECURITY_TOKEN] = self.security_token
-        text = "".join(fields[name] for name in sorted(fields) if name not in _UNSIGNED)
+        unsigned = (SIGNATURE, UNIQUE_KEY_FLAG)
+        if UNIQUE_KEY_FLAG in fields:
+            command.version = VERSION_4_9_3
+        text = "".join(fields[name] for name in sorted(fields) if name not in unsigned)
         digest = hmac.new(self.secret_key.encode(), text.encode() + command.body, hashlib.sha1)
         fields[SIGNATURE] = base64.b64encode(digest.digest()).decode()

@@ -32,6 +32,8 @@ def _accounts_of_5x(home: Path) -> dict[str, str]:
     user = {"username": KEYS["access_key"], "password": KEYS["secret_key"]}
     inner = {"accessKey": KEYS["access_key"], "secretKey": KEYS["secret_key"]}
     settings = {
+        # Without it 5.3.3 cannot delete a topic.
+        "timerWheelEnable": "true",
         "authConfigPath": str(home / "accounts"),
         "initAuthenticationUser": json.dumps(user),
         "innerClientAuthenticationCredentials": json.dumps(inner),

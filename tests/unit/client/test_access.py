@@ -1,7 +1,7 @@
 """Signatures as stock's client hook makes them (made with its jar)."""
 
 from rocketmq_tw.client.commands import Credentials
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.command import RemotingCommand, version_name
 
 
 def test_all_fields_and_the_body_are_signed() -> None:
@@ -16,12 +16,13 @@ def test_all_fields_and_the_body_are_signed() -> None:
 
 
 def test_the_flag_of_a_query_by_unique_key_is_not_signed() -> None:
-    """Stock's servers leave it out of what they check."""
+    """Servers of 4.9 leave it out of what they check, and newer ones for clients of 4.9.3."""
     signatures = set()
     for flag in ({}, {"_UNIQUE_KEY_QUERY": "true"}):
         command = RemotingCommand(12, ext_fields={"topic": "t", "key": "k", **flag})
         Credentials("RocketMQ", "12345678").sign(command)
         signatures.add(command.ext_fields["Signature"])
+        assert (version_name(command.version) == "V4_9_3") == bool(flag)
     assert len(signatures) == 1
 
 
