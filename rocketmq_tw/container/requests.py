@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.container.container import BrokerContainer, NoSuchBroker, NotAdded
 from rocketmq_tw.container.interface import BrokerIdentity
 from rocketmq_tw.net.administrators import only_administrators
+from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.wire.bodies.base import DataVersion, encode_body
@@ -53,7 +54,7 @@ class ContainerRequests:
         path = request.header(AddBrokerRequestHeader).config_path
         if not path:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "addBroker config path is empty")
-        log.info("{peer} adds the broker of {path}", peer=peer.address, path=path)
+        log.info("{peer} adds the broker of {path}", peer=who(peer), path=path)
 
         def refuse(failure: Failure) -> RemotingCommand:
             failure.trap(NotAdded)
@@ -66,7 +67,7 @@ class ContainerRequests:
         _check_administrator(request, peer)
         header = request.header(RemoveBrokerRequestHeader)
         identity = BrokerIdentity(header.broker_cluster_name, header.broker_name, header.broker_id)
-        log.info("{peer} removes {broker}", peer=peer.address, broker=identity.canonical_name)
+        log.info("{peer} removes {broker}", peer=who(peer), broker=identity.canonical_name)
 
         def refuse(failure: Failure) -> RemotingCommand:
             failure.trap(NoSuchBroker)
@@ -93,7 +94,7 @@ def _check_administrator(request: RemotingCommand, peer: IPeer) -> None:
         log.warn(
             "request {code} of {peer} is refused: no administrator",
             code=request.code,
-            peer=peer.address,
+            peer=who(peer),
         )
         raise RequestError(
             ResponseCode.NO_PERMISSION, f"request {request.code} {only_administrators(peer)}"

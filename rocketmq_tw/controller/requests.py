@@ -22,7 +22,7 @@ from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.net.administrators import is_designation
-from rocketmq_tw.net.changes import changed
+from rocketmq_tw.net.changes import changed, who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.net.networks import host_of, is_same_host
@@ -234,7 +234,7 @@ class ControllerRequests:
             if is_order(request):
                 self.log.info(
                     "{peer} orders {request}: {change}",
-                    peer=peer.address,
+                    peer=who(peer),
                     request=RequestCode(request.code).name,
                     change=changed(
                         {name: text[:MAX_SHOWN] for name, text in request.ext_fields.items()},
@@ -261,7 +261,7 @@ class ControllerRequests:
         self.log.warn(
             "request {request} of {peer} is answered with {code}: {remark}",
             request=request.code,
-            peer=peer.address,
+            peer=who(peer),
             code=code,
             remark=remark,
         )

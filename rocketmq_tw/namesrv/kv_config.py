@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.net.changes import changed, said_once_made
+from rocketmq_tw.net.changes import changed, said_once_made, who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread, at_once
@@ -202,7 +202,7 @@ class KvRequests:
             kept,
             log,
             "{peer} {what} the value of {key} in {namespace}: {change}",
-            peer=peer.address,
+            peer=who(peer),
             what="deletes" if value is None else "sets",
             change=changed(value, before),
             key=header.key[:MAX_NAME_BYTES],

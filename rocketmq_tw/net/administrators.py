@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from twisted.logger import Logger
 
 from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import ANONYMOUS, IPeer, PeerIdentity
 from rocketmq_tw.net.networks import Networks, host_of, is_loopback
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -117,7 +118,7 @@ class AdministratorCheck:
             "request {code} ({name}) of {peer} is refused: no administrator",
             code=int(code),
             name=code.name,
-            peer=peer.address,
+            peer=who(peer),
         )
         raise RequestError(
             ResponseCode.NO_PERMISSION, f"request {int(code)} {only_administrators(peer)}"

@@ -1,4 +1,4 @@
-"""How the log tells what administrators change: the new value, and behind it what it was."""
+"""How the log tells what administrators change: who did it, the new value, and what was before."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rocketmq_tw.net.interfaces import ANONYMOUS, IIdentified
+
 T = TypeVar("T")
 
 #: Entries of one change that the log tells of.
 NAMED = 100
 #: Characters of one value that the log tells.
 MAX_TOLD = 1_000
+
+
+def who(peer: IIdentified) -> str:
+    """Returns the address of a peer, and behind it its name where a check has identified it."""
+    if peer.identity == ANONYMOUS:
+        return peer.address
+    return f"{peer.address} ({peer.identity.name})"
 
 
 def changed(now: Any, before: Any) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import IIdentified, IPeer
 from rocketmq_tw.net.networks import Networks, host_of, is_loopback
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -98,7 +99,7 @@ class ClusterCheck:
             "request {code} ({name}) of {peer} is refused: it is not in clusterAddresses",
             code=int(code),
             name=code.name,
-            peer=peer.address,
+            peer=who(peer),
         )
 
 

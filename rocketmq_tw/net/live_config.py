@@ -34,7 +34,7 @@ from rocketmq_tw.config.values import format_value
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.administrators import only_administrators
-from rocketmq_tw.net.changes import changed
+from rocketmq_tw.net.changes import changed, who
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
@@ -152,7 +152,7 @@ class LiveConfig:
             apply_changes(changes)
             log.info(
                 "{peer} changed the configuration: {changes}",
-                peer=peer.address,
+                peer=who(peer),
                 changes=", ".join(said) or "nothing",
             )
             if warning:
@@ -214,7 +214,7 @@ class LiveConfig:
         if guarded:
             log.warn(
                 "{peer} wanted to change {keys} and is refused: no administrator",
-                peer=peer.address,
+                peer=who(peer),
                 keys=guarded,
             )
             raise RequestError(

@@ -27,7 +27,7 @@ from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX, RETRY_PREFIX
-from rocketmq_tw.net.changes import changed, said_once_made
+from rocketmq_tw.net.changes import changed, said_once_made, who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.retries import RETRY_SLOW
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
@@ -199,7 +199,7 @@ class AssignmentRequests:
             self._modes.set(body),
             log,
             "{peer} sets how {group} reads {topic}: {change}",
-            peer=peer.address,
+            peer=who(peer),
             group=body.consumer_group,
             topic=body.topic,
             change=change,

@@ -17,7 +17,7 @@ from rocketmq_tw.config.properties import ConfigError, read_properties
 from rocketmq_tw.config.schema import stock_default
 from rocketmq_tw.config.values import LONG, integer
 from rocketmq_tw.message import names
-from rocketmq_tw.net.changes import changed, listed
+from rocketmq_tw.net.changes import changed, listed, who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -82,7 +82,7 @@ class ColdDataRequests:
         limits = (f"{each}={changed(wanted[each], before.get(each))}" for each in wanted)
         log.info(
             "{peer} sets limits of cold reads: {limits}",
-            peer=peer.address,
+            peer=who(peer),
             limits=listed(limits, len(wanted)),
         )
         return request.response()
@@ -94,7 +94,7 @@ class ColdDataRequests:
         if before is not None:
             log.info(
                 "{peer} removes {group}'s limit of cold reads (was {before})",
-                peer=peer.address,
+                peer=who(peer),
                 group=group,
                 before=before,
             )
@@ -121,7 +121,7 @@ class ColdDataRequests:
             )
         log.info(
             "{peer} sets the mode of reading ahead: {change}",
-            peer=peer.address,
+            peer=who(peer),
             change=changed(mode, self._mode),
         )
         self._mode = mode

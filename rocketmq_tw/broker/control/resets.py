@@ -13,7 +13,7 @@ from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.net.changes import NAMED, changed, listed
+from rocketmq_tw.net.changes import NAMED, changed, listed, who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
@@ -88,7 +88,7 @@ class ResetRequests:
         def answer() -> RemotingCommand:
             log.info(
                 "{peer} reset {group} in queues of {topic}: {offsets}",
-                peer=peer.address,
+                peer=who(peer),
                 group=header.group,
                 topic=header.topic,
                 offsets=listed(_moves(offsets, before), len(offsets)),
@@ -133,7 +133,7 @@ class ResetRequests:
         def answer() -> RemotingCommand:
             log.info(
                 "{peer} copied the offsets of {source} to {target}: {offsets}",
-                peer=peer.address,
+                peer=who(peer),
                 source=source,
                 target=header.dest_group,
                 offsets=listed(moves, number_of_moves),

@@ -12,6 +12,7 @@ from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -81,7 +82,7 @@ class ReplicaRequests:
         offset = request.header(ResetMasterFlushOffsetHeader).master_flush_offset
         log.info(
             "{peer} wants the master's flush offset to be {offset}: this broker keeps none",
-            peer=peer.address,
+            peer=who(peer),
             offset=offset,
         )
         return request.response()

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.members import HostNames, find_hosts
+from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.net.networks import Networks, host_of
 from rocketmq_tw.store.interface import IMessageStore
@@ -59,7 +60,7 @@ class ReturnNoticeCheck:
             "{peer} says that it is the master that is about to be back, and is refused: the"
             " master of this group is at {known}; where it moved, name its address in haAddresses"
             " of this broker",
-            peer=peer.address,
+            peer=who(peer),
             known=", ".join(sorted(known)),
         )
         raise RequestError(

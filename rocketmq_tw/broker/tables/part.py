@@ -30,6 +30,7 @@ from rocketmq_tw.broker.tables.versioned import TableContext
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric, gauge
+from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.whole_tables import WholeTables
@@ -148,7 +149,7 @@ class Tables(Part):
     def _left_to_the_master(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         log.info(
             "{peer} sent request {code}: left to the master, which this slave copies",
-            peer=peer.address,
+            peer=who(peer),
             code=request.code,
         )
         return request.response(remark=ONLY_A_MASTER_CHANGES)

@@ -22,6 +22,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.store.interface import IMessageStore
@@ -263,7 +264,7 @@ class TransactionRequests:
                 ResponseCode.SYSTEM_ERROR,
                 f"the message at {position} of the log does not say for which queue it is",
             )
-        log.info("{peer} has {id} asked about again", peer=peer.address, id=header.msg_id)
+        log.info("{peer} has {id} asked about again", peer=who(peer), id=header.msg_id)
         return self._when_ready(lambda settling: self._resume(request, half, settling))
 
     @inlineCallbacks

@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.namesrv.brokers import check_name
 from rocketmq_tw.namesrv.route_table import RouteTable
-from rocketmq_tw.net.changes import changed, listed
+from rocketmq_tw.net.changes import changed, listed, who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.runtime.slices import Slices
@@ -136,7 +136,7 @@ class NamesrvAdminRequests:
             self._log_change(peer, what)
 
     def _log_change(self, peer: IPeer, what: str) -> None:
-        self.log.info("{peer} {what}", peer=peer.address, what=what)
+        self.log.info("{peer} {what}", peer=who(peer), what=what)
 
 
 def _describe_queues(queues: Mapping[str, QueueData]) -> str:

@@ -18,7 +18,7 @@ from rocketmq_tw.broker.tables.changes import (
     check_list_length,
 )
 from rocketmq_tw.broker.tables.groups.table import GroupTable
-from rocketmq_tw.net.changes import changed, listed, said_once_made
+from rocketmq_tw.net.changes import changed, listed, said_once_made, who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.whole_tables import WholeTables
@@ -111,7 +111,7 @@ class GroupRequests:
             self._groups.delete(name),
             log,
             "{peer} deletes the group {group}{and_offsets}",
-            peer=peer.address,
+            peer=who(peer),
             group=group,
             and_offsets=f" and its offsets: {offsets}" if with_offsets else "",
         )
@@ -126,7 +126,7 @@ class GroupRequests:
             self._groups.update(*configs),
             log,
             "{peer} makes or changes {n} groups: {groups}",
-            peer=peer.address,
+            peer=who(peer),
             n=len(configs),
             groups=told,
         )
@@ -168,7 +168,7 @@ class GroupRequests:
             self._groups.set_readable(name, topic, header.readable),
             log,
             "{peer} sets whether the group {group!r} may read {topic!r}: {change}",
-            peer=peer.address,
+            peer=who(peer),
             group=name,
             topic=topic,
             change=change,

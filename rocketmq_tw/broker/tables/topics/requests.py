@@ -19,7 +19,7 @@ from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
-from rocketmq_tw.net.changes import changed, listed, said_once_made
+from rocketmq_tw.net.changes import changed, listed, said_once_made, who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.whole_tables import WholeTables
@@ -136,7 +136,7 @@ class TopicChangeRequests:
             written,
             log,
             "{peer} makes or changes a static topic: {topic}, {mapping}",
-            peer=peer.address,
+            peer=who(peer),
             topic=topic,
             mapping=mapping,
         )
@@ -179,7 +179,7 @@ class TopicChangeRequests:
                 self._topics.delete(*doomed),
                 log,
                 "{peer} deletes the topics {topics} and the offsets in them: {offsets}",
-                peer=peer.address,
+                peer=who(peer),
                 topics=topics,
                 offsets=offsets,
             )
@@ -198,7 +198,7 @@ class TopicChangeRequests:
             self._topics.update(*configs),
             log,
             "{peer} makes or changes {n} topics: {topics}",
-            peer=peer.address,
+            peer=who(peer),
             n=len(configs),
             topics=told,
         )

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.net.interfaces import PeerIdentity
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from rocketmq_tw.wire.bodies.queues import SetMessageRequestModeRequestBody
@@ -66,11 +67,12 @@ def test_who_changed_what_is_logged(code: RequestCode, fields: dict[str, str], b
     if code != RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP:
         broker.groups.update(SubscriptionGroupConfig(group_name="Named"))
     data = body if isinstance(body, bytes) else encode_body(body)
-    peer = FakePeer()
+    peer = FakePeer(identity=PeerIdentity("alice"))
     with capturedLogs() as events:
         broker.request(RemotingCommand(code, ext_fields=fields, body=data), peer)
     lines = [line for line in map(formatEvent, events) if line and peer.address in line]
     assert len(lines) == 1
+    assert f"{peer.address} (alice) " in lines[0]
     if "Named" in str(fields) + str(body):
         assert "Named" in lines[0]
 
