@@ -33,10 +33,12 @@ class IBrokers(Interface):
     """Asks name servers and brokers. In local mode the proxy's own broker is called in the
     process, all others over the network; in cluster mode all are asked over the network."""
 
-    def route(topic: str) -> Deferred[TopicRouteData | None]:
-        """Fires with the route of a topic, from memory where it is fresh; None where it has none,
-        which is remembered for `ABSENT_SECONDS`. Fails with `RequestError` (SYSTEM_ERROR) where no
-        name server answers."""
+    def route(
+        topic: str, absent_seconds: float = ABSENT_SECONDS
+    ) -> Deferred[TopicRouteData | None]:
+        """Fires with the route of a topic, from memory where it is fresh; None where it has none.
+        That it has none may have been told so many seconds ago, with 0 name servers are asked.
+        Fails with `RequestError` (SYSTEM_ERROR) where none of them answers."""
 
     def refresh_route(topic: str) -> Deferred[TopicRouteData | None]:
         """Fires with the route as name servers have it now, as where a broker could not be

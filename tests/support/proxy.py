@@ -20,7 +20,7 @@ from zope.interface import implementer
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.types import MESSAGE_TYPE
 from rocketmq_tw.net.errors import ConnectError, RemotingError
-from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
 from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients, Recover
@@ -188,7 +188,9 @@ class PlayedBrokers:
 
     # IBrokers
 
-    def route(self, topic: str) -> Deferred[TopicRouteData | None]:
+    def route(
+        self, topic: str, absent_seconds: float = ABSENT_SECONDS
+    ) -> Deferred[TopicRouteData | None]:
         if self.route_error is not None:
             return fail(self.route_error)
         return succeed(self.routes.get(topic))

@@ -16,7 +16,7 @@ from rocketmq_tw.client.name_servers import NameServers
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.net.interfaces import IPeer, IRemotingClient
-from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient
 from rocketmq_tw.proxy.cluster.departures import Departures
 from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
 from rocketmq_tw.proxy.cluster.lanes import Lanes
@@ -71,8 +71,10 @@ class ClusterBrokers:
 
     # IBrokers
 
-    def route(self, topic: str) -> Deferred[TopicRouteData | None]:
-        return self._routes.get(topic)
+    def route(
+        self, topic: str, absent_seconds: float = ABSENT_SECONDS
+    ) -> Deferred[TopicRouteData | None]:
+        return self._routes.get(topic, absent_seconds)
 
     def refresh_route(self, topic: str) -> Deferred[TopicRouteData | None]:
         return self._routes.refresh(topic)

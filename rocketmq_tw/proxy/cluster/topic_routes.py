@@ -56,10 +56,13 @@ class TopicRoutes:
         """Calls `callback(topic, route)` for each route that came and is another one."""
         self._routes.on_change(callback)
 
-    def get(self, topic: str) -> Deferred[TopicRouteData | None]:
-        """Fires with a route, as `IBrokers.route` says."""
+    def get(
+        self, topic: str, absent_seconds: float = ABSENT_SECONDS
+    ) -> Deferred[TopicRouteData | None]:
+        """Fires with a route, as `IBrokers.route` says; `absent_seconds` are `ABSENT_SECONDS` at
+        most."""
         absent_since = self._absent.get(topic, -inf)
-        if self._clock.seconds() - absent_since < ABSENT_SECONDS:
+        if self._clock.seconds() - absent_since < absent_seconds:
             return succeed(None)
         self._use(topic)
         return self._routes.get(topic).addCallbacks(self._found, _refuse, callbackArgs=(topic,))

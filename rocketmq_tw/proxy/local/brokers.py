@@ -13,7 +13,7 @@ from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.in_process import InProcessPeer, call_handler
-from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
+from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient
 from rocketmq_tw.proxy.memberships import Membership, unregistration_of
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode
@@ -37,8 +37,10 @@ class LocalBrokers:
         self._peers: dict[IProxyClient, InProcessPeer] = {}
         self._memberships: dict[IProxyClient, frozenset[Membership]] = {}
 
-    def route(self, topic: str) -> Deferred[TopicRouteData | None]:
-        return self._others.route(topic)
+    def route(
+        self, topic: str, absent_seconds: float = ABSENT_SECONDS
+    ) -> Deferred[TopicRouteData | None]:
+        return self._others.route(topic, absent_seconds)
 
     def refresh_route(self, topic: str) -> Deferred[TopicRouteData | None]:
         return self._others.refresh_route(topic)

@@ -40,11 +40,9 @@ class ClassicRoutes:
     async def route(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """105: the queues of a topic; TOPIC_NOT_EXIST where no broker has it."""
         header = request.header(GetRouteInfoRequestHeader)
-        route = await self._brokers.route(header.topic)
-        if route is None:
-            # It may have been made since that was remembered, as a group's retry topic is when its
-            # first consumer comes; tools ask once.
-            route = await self._brokers.refresh_route(header.topic)
+        # What nobody had a moment ago may have been made since, as a group's retry topic is when
+        # its first consumer comes; tools ask once.
+        route = await self._brokers.route(header.topic, absent_seconds=0)
         if route is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,

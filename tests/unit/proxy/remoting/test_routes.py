@@ -1,14 +1,26 @@
 """Routes that classic clients get of a proxy."""
 
-import pytest
+from typing import cast
 
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.brokers import Endpoint
+from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
+from rocketmq_tw.proxy.remoting.broker_ports import NO_PORTS
+from rocketmq_tw.proxy.remoting.clients import ClassicClients
+from rocketmq_tw.proxy.remoting.routes import ClassicRoutes
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.asked import refused
 from tests.support.classic import ClassicPort, classic_request
-from tests.support.network import FakePeer
+from tests.support.name_server import NameServerInMemory
+from tests.support.network import FakePeer, MemoryNetwork
+from tests.support.wait import result_of
 
 
 def route_of(port: ClassicPort, topic: str = "T", peer: FakePeer | None = None) -> TopicRouteData:
@@ -64,8 +76,26 @@ def test_older_clients_read_numbers_as_keys() -> None:
     assert b'{"0":"10.0.0.1:8080"}' in port.ask(request).body
 
 
-def test_a_topic_that_nobody_has_is_looked_for_anew() -> None:
-    port = ClassicPort()
-    with refused(ResponseCode.TOPIC_NOT_EXIST):
-        route_of(port)
-    assert port.brokers.refreshed == 1
+def test_a_topic_that_nobody_has_is_looked_for_once_each_time() -> None:
+    clock = Clock()
+    names, network = NameServerInMemory(clock), MemoryNetwork(clock)
+    network.serve("10.0.0.2:9876", names.handlers)
+    config = ProxyConfig(namesrv_addr="10.0.0.2:9876")
+    brokers = ClusterBrokers(clock, config, network.client)
+    routes = ClassicRoutes(brokers, ClassicClients(brokers, NO_PORTS), NO_PORTS, None)
+
+    def look() -> RemotingCommand:
+        request = classic_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="T")
+        answer = Deferred.fromCoroutine(routes.route(request, FakePeer()))
+        return cast(RemotingCommand, result_of(clock, answer))
+
+    for times in (1, 2):
+        with refused(ResponseCode.TOPIC_NOT_EXIST):
+            look()
+        assert names.asked == ["T"] * times
+    # Made in the second for which others are told that it is not there.
+    names.register("10.0.0.3:10911", "broker-a", "T", 4)
+    assert look().code == ResponseCode.SUCCESS
+    assert names.asked == ["T"] * 3
+    assert look().code == ResponseCode.SUCCESS
+    assert names.asked == ["T"] * 3
