@@ -41,6 +41,7 @@ from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
 from rocketmq_tw.proxy.neighbours.records import ProxyIdentity
 from rocketmq_tw.proxy.registration import ClientRegistration
 from rocketmq_tw.proxy.remoting.broker_ports import BrokerPorts
+from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.slices import Slices
@@ -109,7 +110,13 @@ class Proxy:
         typed = metadata if config.enable_topic_message_type_check else None
         ports = BrokerPorts(split_named_ports(config.remoting_broker_ports))
         self._classic = ClassicRequests(
-            brokers, reactor, self._neighbours, _advertised(config), typed, ports
+            brokers,
+            reactor,
+            self._neighbours,
+            UndeliveredPops(renewal),
+            _advertised(config),
+            typed,
+            ports,
         )
         #: Request code -> what answers classic clients.
         self.handlers: dict[int, Handler] = self._classic.handlers()

@@ -15,7 +15,7 @@ from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import VERSION_4_9_7, RemotingCommand
 from tests.support.network import FakePeer
-from tests.support.proxy import PlayedBrokers, answer_of, neighbours_of
+from tests.support.proxy import PlayedBrokers, answer_of, neighbours_of, undelivered_pops
 
 
 class ClassicPort:
@@ -34,7 +34,13 @@ class ClassicPort:
         metadata = Metadata(self.clock, self.brokers) if typed else None
         self.neighbours = neighbours_of(self.clock, self.brokers)
         self.requests = ClassicRequests(
-            self.brokers, self.clock, self.neighbours, advertised, metadata, ports
+            self.brokers,
+            self.clock,
+            self.neighbours,
+            undelivered_pops(self.clock, self.brokers),
+            advertised,
+            metadata,
+            ports,
         )
         self.peer = FakePeer(address="10.0.0.9:40000", local_address="10.0.0.1:8080")
 

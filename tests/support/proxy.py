@@ -24,10 +24,14 @@ from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
 from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients, Recover
+from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
+from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
 from rocketmq_tw.proxy.neighbours.records import ProxyIdentity
 from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
+from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -315,6 +319,13 @@ def neighbours_of(
         lambda: 120.0,
         now_ms or (lambda: int(clock.seconds() * 1000)),
     )
+
+
+def undelivered_pops(clock: Clock, brokers: IBrokers) -> UndeliveredPops:
+    """What has messages come back that were popped for classic clients which are gone."""
+    clients: Any = FakeClients()
+    metadata = Metadata(clock, brokers)
+    return UndeliveredPops(Renewal(clock, PopClient(brokers), clients, metadata, ProxyConfig()))
 
 
 def answer_of(result: Any, clock: Clock | None = None) -> Any:

@@ -41,8 +41,6 @@ from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 #: Seconds that a broker gets to answer an acknowledgement or a change of the invisible time.
 ASK_SECONDS = 3.0
-#: For so long messages are hidden that could not be given to their client, in ms.
-RETURN_MS = 1_000
 #: Seconds that an answer to a pop may come late.
 _LATE_SECONDS = 3.0
 #: Codes of brokers for what no pop of theirs gave.

@@ -6,10 +6,9 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.proxy.messaging.popped import RETURN_MS, PopClient, PoppedMessage, read_popped
-from rocketmq_tw.proxy.messaging.statuses import StatusError
+from rocketmq_tw.proxy.messaging.popped import read_popped
+from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError, WireError
@@ -18,10 +17,11 @@ log = Logger()
 
 
 class UndeliveredPops:
-    """Looks whether clients are still there when the answers to their pops come."""
+    """Looks whether clients are still there when the answers to their pops come. `renewal` has
+    messages come back, those of gRPC clients as well."""
 
-    def __init__(self, popped: PopClient) -> None:
-        self._popped = popped
+    def __init__(self, renewal: Renewal) -> None:
+        self._renewal = renewal
 
     def watch(
         self,
@@ -34,32 +34,28 @@ class UndeliveredPops:
 
         def look(response: RemotingCommand) -> RemotingCommand:
             if response.code == ResponseCode.SUCCESS and not peer.connected:
-                Deferred.fromCoroutine(self._bring_back(response, request, broker_name))
+                self._bring_back(response, request, broker_name)
             return response
 
         return answer.addCallback(look)
 
-    async def _bring_back(
+    def _bring_back(
         self, response: RemotingCommand, request: RemotingCommand, broker_name: str
     ) -> None:
         topic = request.ext_fields.get("topic", "")
         group = request.ext_fields.get("consumerGroup", "")
         is_orderly = request.ext_fields.get("order", "").lower() == "true"
         try:
-            for message in read_popped(response, broker_name, is_orderly=is_orderly):
-                await self._bring_back_one(topic, group, message)
-        except (RequestError, WireError, RemotingError) as error:
+            messages = read_popped(response, broker_name, is_orderly=is_orderly)
+        except (RequestError, WireError) as error:
             log.warn(
                 "messages of {topic} that were popped for a client that is gone come when their"
                 " invisible time is over: {error}",
                 topic=topic,
                 error=error,
             )
-        except Exception:
-            log.failure("bringing back messages of {topic}", topic=topic)
-
-    async def _bring_back_one(self, topic: str, group: str, message: PoppedMessage) -> None:
-        try:
-            await self._popped.hide(topic, group, message.handle, RETURN_MS)
-        except StatusError as error:
-            log.warn("a message of {topic} is not brought back: {error}", topic=topic, error=error)
+            return
+        for message in messages:
+            # They were popped just now. None of the clients that the proxy registers has them.
+            left_ms = message.handle.info.invisible_time
+            self._renewal.bring_back_unrenewed("", group, topic, message.handle, left_ms)

@@ -7,7 +7,6 @@ from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
-from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
 from rocketmq_tw.proxy.remoting.broker_ports import NO_PORTS, BrokerPorts
@@ -66,6 +65,7 @@ class ClassicRequests:
         brokers: IBrokers,
         clock: IReactorTime,
         neighbours: Neighbours,
+        pops: UndeliveredPops,
         advertised: Endpoint | None = None,
         metadata: Metadata | None = None,
         ports: BrokerPorts = NO_PORTS,
@@ -75,7 +75,7 @@ class ClassicRequests:
         self._targets = Targets(brokers)
         self._routes = ClassicRoutes(brokers, self.clients, ports, advertised)
         self._heartbeats = ClassicHeartbeats(brokers, self.clients, clock, neighbours.telling)
-        self._pops = UndeliveredPops(PopClient(brokers))
+        self._pops = pops
         self._groups = ClassicGroups(brokers, self.clients, self._passing, neighbours.members)
         self._sends = ClassicSends(brokers, self.clients, self._passing, self._targets, metadata)
         in_slices = Slices(clock)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -13,12 +15,13 @@ from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer
 from tests.support.pops import PoppedMessage, Popper
-from tests.support.proxy import neighbours_of
+from tests.support.proxy import neighbours_of, undelivered_pops
 from tests.support.receiving import RealBroker
 from tests.support.wait import result_of
 
 #: Seconds that a popped message is hidden; one that is given back comes long before.
 HIDDEN = 600
+HIDE = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
 
 
 class PopPort:
@@ -35,7 +38,10 @@ class PopPort:
         self.brokers = RealBroker(self.broker)
         self.brokers.add_topic("Topic", {"broker-a": 1})
         self.requests = ClassicRequests(
-            self.brokers, self.clock, neighbours_of(self.clock, self.brokers)
+            self.brokers,
+            self.clock,
+            neighbours_of(self.clock, self.brokers),
+            undelivered_pops(self.clock, self.brokers),
         )
         self.popper = Popper(
             self.broker,
@@ -108,13 +114,22 @@ def test_an_empty_answer_for_a_client_that_is_gone_gives_nothing_back() -> None:
     assert [asked.request.code for asked in port.brokers.asked] == [RequestCode.POP_MESSAGE]
 
 
-def test_a_broker_that_takes_nothing_back_is_no_fault() -> None:
-    port = PopPort()
-    code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-    port.brokers.answer(code, RequestTimeout("broker-a:10911", code, 3.0))
-    peer = FakePeer()
-    held = port.hold(peer)
-    peer.lose()
-    port.broker.send(b"lost for now")
-    port.clock.pump([0.5] * 4)
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("error", [RequestTimeout("broker-a:1", HIDE, 3.0), "busy"])
+def test_they_come_back_though_the_broker_takes_them_back_later_only(
+    error: Any, orderly: bool
+) -> None:
+    port = PopPort(orderly=orderly)
+    if isinstance(error, RequestTimeout):
+        port.brokers.answer(HIDE, error)
+    else:
+        port.brokers.answer(HIDE, lambda request: request.response(ResponseCode.SYSTEM_BUSY, error))
+    gone, other = FakePeer("10.0.0.8:1"), FakePeer("10.0.0.9:1")
+    held = port.hold(gone)
+    gone.lose()
+    for number in range(3):
+        port.broker.send(b"%d" % number)
+    port.clock.pump([0.5] * 20)
     assert held
+    port.brokers.answers_itself(HIDE)
+    assert sorted(port.bodies_within(30, other)) == [b"0", b"1", b"2"]
