@@ -97,7 +97,7 @@ class Proxy:
                 config,
                 now_ms,
             ),
-            Acknowledging(popped, claims, self.clients, config),
+            Acknowledging(reactor, popped, claims, self.clients, config),
             InvisibleDurations(claims, config),
             DeadLetters(reactor, self.clients, popped, renewal),
             Pulling(brokers, self.clients, unpacking, expressions, reactor, config),

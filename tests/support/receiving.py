@@ -163,7 +163,7 @@ class ReceivingWorld:
                 self.config,
                 now_ms,
             ).methods(),
-            **Acknowledging(popped, claims, self.clients, self.config).methods(),
+            **Acknowledging(self.clock, popped, claims, self.clients, self.config).methods(),
             **InvisibleDurations(claims, self.config).methods(),
             **Pulling(
                 self.brokers, self.clients, unpacking, expressions, self.clock, self.config

@@ -6,15 +6,22 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RequestTimeout
-from rocketmq_tw.proxy.messaging.acknowledging import MAX_ENTRIES
+from rocketmq_tw.proxy.messaging.acknowledging import MAX_ENTRIES, Acknowledging
+from rocketmq_tw.proxy.messaging.claims import Claims
+from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.renewal import Renewal
+from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from tests.support.proxy import FakeCall
+from tests.support.proxy import FakeCall, FakeClients, PlayedBrokers
 from tests.support.receiving import ReceivingWorld
+from tests.support.wait import result_of
 
 SOON = {"long_polling_timeout": {"seconds": 5}}
 NONSENSE = "nonsense"
@@ -504,6 +511,45 @@ class TestAnswersThatDoNotCome:
         world.brokers.unheard.clear()
         assert world.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
         assert world.receive(**SOON).bodies == [b"slow"]
+
+
+@pytest.mark.parametrize(("batches", "turns"), [(False, 32), (True, 16)])
+def test_others_are_served_while_very_many_are_acknowledged(batches: bool, turns: int) -> None:
+    """By brokers that answer at once, as one in the process does."""
+    clock, brokers, clients = Clock(), PlayedBrokers(), FakeClients()
+    brokers.add_topic("Topic", {"a": 1})
+    for code in (RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE):
+        brokers.answer(code, lambda request: request.response())
+    config, popped = ProxyConfig(enable_batch_ack=batches), PopClient(brokers)
+    renewal = Renewal(clock, popped, clients, Metadata(clock, brokers), config)
+    service = Acknowledging(clock, popped, Claims(renewal, lambda: 1_000), clients, config)
+
+    def begin(count: int) -> Deferred[Any]:
+        entries = [
+            pb.AckMessageEntry(
+                message_id=f"ID-{n}", receipt_handle=f"0 1000 60000 3 0 a 0 {n} 4096"
+            )
+            for n in range(count)
+        ]
+        topic, group = pb.Resource(name="Topic"), pb.Resource(name="G")
+        request = pb.AckMessageRequest(topic=topic, group=group, entries=entries)
+        return Deferred.fromCoroutine(service.ack(request, FakeCall()))
+
+    served = 0
+
+    def serve() -> None:
+        nonlocal served
+        served += begin(1).called
+        if not many.called:
+            clock.callLater(0, serve)
+
+    many = begin(MAX_ENTRIES)
+    clock.callLater(0, serve)
+    clock.advance(0)
+    assert served == turns - 1
+    answer = result_of(clock, many)
+    assert [entry.message_id for entry in answer.entries] == [f"ID-{n}" for n in range(MAX_ENTRIES)]
+    assert {entry.status.code for entry in answer.entries} == {answer.status.code} == {Code.OK}
 
 
 class TestLongRequests:
