@@ -1,4 +1,4 @@
-"""A connection of HTTP/2 clients: frames come, streams are opened, served and ended.
+"""A connection of HTTP/2 clients: streams are opened, served and ended.
 
 What a client does never grows our memory: frames, header blocks and streams are bounded, what all
 streams hold is counted in the server's budget, and nothing is read from a client that does not take
@@ -7,7 +7,6 @@ what it is sent.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +18,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.net.connection import ConnectionObserver
 from rocketmq_tw.net.haproxy import Forwarded, ends_of
-from rocketmq_tw.net.limits import LONG_ROUND, SHARE, ServerResources
+from rocketmq_tw.net.limits import ServerResources
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import CLOSE_TIMEOUT
 from rocketmq_tw.proxy.http2.engine import Http2Engine
@@ -27,16 +26,16 @@ from rocketmq_tw.proxy.http2.frames import (
     ACK,
     HEADER_LENGTH,
     ErrorCodes,
-    FrameSplitter,
     FrameType,
     Http2Error,
     Http2Frame,
     go_away,
     make_frame,
 )
+from rocketmq_tw.proxy.http2.incoming import IFrameConnection, IncomingFrames
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, OpenStream
 from rocketmq_tw.proxy.http2.limits import FrameAllowance, Http2Limits, frame_cost
-from rocketmq_tw.proxy.http2.memory import ConnectionMemory, MemoryRefused
+from rocketmq_tw.proxy.http2.memory import ConnectionMemory
 from rocketmq_tw.proxy.http2.streams import Http2Stream, IStreamConnection
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.scope import Scope
@@ -54,7 +53,7 @@ _IGNORED = (FrameType.GOAWAY, FrameType.PRIORITY)
 _PING, _LAST_KIND = int(FrameType.PING), int(FrameType.CONTINUATION)
 
 
-@implementer(IPushProducer, IStreamConnection)
+@implementer(IPushProducer, IFrameConnection, IStreamConnection)
 class Http2Connection(Protocol):
     """One connection of a server."""
 
@@ -75,7 +74,6 @@ class Http2Connection(Protocol):
         self._clock = resources.clock
         self._config = resources.config
         self.memory = ConnectionMemory(resources.budget)
-        self._turns = resources.turns
         self._outboxes = resources.outboxes
         self._outbox = Outbox(resources.outboxes, None)
         self._group = group
@@ -84,7 +82,7 @@ class Http2Connection(Protocol):
         self.engine = Http2Engine(limits, self)
         self.allowance = FrameAllowance(resources.clock.seconds)
         # Blocks are shorter than their lists, or hardly longer.
-        self._splitter = FrameSplitter(limits.header_list + 4096)
+        self._incoming = IncomingFrames(resources, self, limits.header_list + 4096)
         self._streams: dict[int, Http2Stream] = {}
         #: Streams that are open, and those whose work goes on.
         self._places = 0
@@ -92,19 +90,12 @@ class Http2Connection(Protocol):
         #: the stream itself.
         self._waiting: dict[int, Http2Stream] = {}
         self._blocked: dict[int, Http2Stream] = {}
-        #: Frames that wait for the connection's turn, or until its client takes what it is sent,
-        #: and their bytes; nothing is read meanwhile.
-        self._later: deque[Http2Frame] = deque()
-        self._later_size = 0
-        #: What is left of the data that came last; it is carried out before the next frame.
-        self._steps: Iterator[None] | None = None
-        self._waits = False
         #: The transport's buffer is full, since when.
         self.is_full = False
         self._full_since = 0.0
         #: Bytes taken of the connection's window and not told to the client.
         self._unacknowledged = 0
-        self._closing = False
+        self.is_closing = False
         self._draining = False
         #: The last stream that the client was told is served, when it was told to go.
         self._last_served = 2**31 - 1
@@ -116,7 +107,6 @@ class Http2Connection(Protocol):
         self._pong_alarm = Alarm(resources.clock, self._send_pongs)
         self._scope = Scope()
         self._scope.on_end(self._pong_alarm.cancel)
-        self.last_received = 0.0
         self._idle_since = 0.0
         self._pinged_at: float | None = None
 
@@ -136,7 +126,7 @@ class Http2Connection(Protocol):
         transport: Any = self.transport
         self.connected = True
         self.address, self.local_address = ends_of(transport, self.forwarded)
-        self.last_received = self._idle_since = self._clock.seconds()
+        self._incoming.last_received = self._idle_since = self._clock.seconds()
         if ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
         self._outbox = Outbox(self._outboxes, transport)
@@ -145,14 +135,17 @@ class Http2Connection(Protocol):
         self.flush()
 
     def dataReceived(self, data: bytes) -> None:
-        self._outboxes.gather(self._take, data)
+        self._pinged_at = None
+        if self._unproven:
+            self._unproven = []
+        self._outboxes.gather(self._incoming.take, data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.connected = False
-        self._closing = True
+        self.is_closing = True
         self._scope.end()
         self._outbox.close()
-        self._drop_later()
+        self._incoming.drop()
         self._waiting.clear()
         self._blocked.clear()
         streams, self._streams = self._streams, {}
@@ -161,7 +154,6 @@ class Http2Connection(Protocol):
         unproven, self._unproven = self._unproven, []
         for callback in unproven:
             callback()
-        self.memory.hold_frames(0)
         self._group.discard(self)
 
     # IPushProducer: the transport's buffer is full, empty again, gone
@@ -174,7 +166,7 @@ class Http2Connection(Protocol):
     def resumeProducing(self) -> None:
         self.is_full = False
         self._outboxes.gather(self._catch_up)
-        self._read_on()
+        self._incoming.read_on()
 
     def stopProducing(self) -> None:
         """The connection is lost; `connectionLost` does the rest."""
@@ -185,16 +177,16 @@ class Http2Connection(Protocol):
         """Closes a connection that is idle, whose client is gone, or does not take what it is
         sent, and streams of which it does not."""
         limits = self._limits
-        if self._closing:
+        if self.is_closing:
             return
         self._cut_stuck(now)
         if self.is_full and now - self._full_since >= self._config.max_unread_seconds:
-            self._end(ErrorCodes.ENHANCE_YOUR_CALM, "it does not take what it is sent")
+            self.end(ErrorCodes.ENHANCE_YOUR_CALM, "it does not take what it is sent")
             self.abort()
         elif not self._places and now - self._idle_since >= limits.idle_seconds:
             self._go_away(ErrorCodes.NO_ERROR, b"idle")
             self.lose_connection()
-        elif now - self.last_received < limits.keepalive_seconds:
+        elif now - self._incoming.last_received < limits.keepalive_seconds:
             self._pinged_at = None
         elif self._pinged_at is None:
             self._pinged_at = now
@@ -216,7 +208,7 @@ class Http2Connection(Protocol):
 
     def drain(self) -> None:
         """Takes no more streams; those that are open end first."""
-        if not self._draining and not self._closing:
+        if not self._draining and not self.is_closing:
             self._draining = True
             self._go_away(ErrorCodes.NO_ERROR, b"the server stops")
             for stream in list(self._streams.values()):
@@ -225,9 +217,9 @@ class Http2Connection(Protocol):
 
     def lose_connection(self) -> None:
         """Closes the connection; what is written still leaves, for `CLOSE_TIMEOUT`."""
-        if self.connected and not self._closing:
+        if self.connected and not self.is_closing:
             transport: Any = self.transport
-            self._closing = True
+            self.is_closing = True
             self._outbox.flush()
             # A transport waits for its producer before it closes.
             transport.unregisterProducer()
@@ -236,7 +228,7 @@ class Http2Connection(Protocol):
 
     def abort(self) -> None:
         """Cuts the connection; what is not sent yet is dropped."""
-        self._closing = True
+        self.is_closing = True
         self._outbox.close()
         if self.connected:
             self.transport.abortConnection()  # type: ignore[union-attr]
@@ -251,7 +243,7 @@ class Http2Connection(Protocol):
             self._outbox.write(data)
 
     def refuse_memory(self) -> None:
-        self._end(
+        self.end(
             ErrorCodes.ENHANCE_YOUR_CALM,
             f"{self.memory.used} bytes wait for it, which are too many (maxBytesInFlight)",
         )
@@ -280,99 +272,9 @@ class Http2Connection(Protocol):
         if not self._places:
             self._idle_since = self._clock.seconds()
 
-    # What comes
+    # IFrameConnection
 
-    def _take(self, data: bytes) -> None:
-        self.last_received = self._clock.seconds()
-        self._pinged_at = None
-        if self._unproven:
-            self._unproven = []
-        if self._closing:
-            return
-        try:
-            frames = self._splitter.feed(data)
-        except Http2Error as error:
-            self._end(error.code, str(error))
-            return
-        self._later += frames
-        self._later_size += sum([len(frame.data) for frame in frames])
-        if self._waits:
-            self._count_frames()
-        else:
-            self._carry_out()
-
-    def _count_frames(self) -> None:
-        """Has the bytes counted that wait for the rest of a frame or for their turn."""
-        held = self._splitter.buffered + self._later_size
-        try:
-            self.memory.hold_frames(held)
-        except MemoryRefused:
-            self._end(
-                ErrorCodes.ENHANCE_YOUR_CALM, f"{held} bytes of frames are too many in flight"
-            )
-
-    def _carry_out(self) -> None:
-        """Carries out the frames that came, as long as the connection's time lasts; a few of them
-        where the reactor is late, and none while the client does not take what it is sent: each may
-        be answered."""
-        later = self._later
-        share, seconds = len(later), LONG_ROUND
-        if self._turns.is_late():
-            share, seconds = min(share, SHARE), LONG_ROUND / SHARE
-        until = self._clock.seconds() + seconds
-        try:
-            while not self._closing and not self.is_full:
-                if not self._go_through(until) or not share:
-                    break
-                share -= 1
-                frame = later.popleft()
-                self._later_size -= len(frame.data)
-                self._frame(frame)
-        except Http2Error as error:
-            self._end(error.code, str(error))
-        if self._closing:
-            self._drop_later()
-        elif (later or self._steps is not None) and not self.is_full:
-            self._waits = True
-            self.transport.pauseProducing()  # type: ignore[union-attr]
-            self._turns.wait(self)
-        self._count_frames()
-
-    def _go_through(self, until: float) -> bool:
-        """Carries out what data brought, one message of many after the other; returns whether all
-        of it is done before the clock shows `until`."""
-        steps, now = self._steps, self._clock.seconds
-        if steps is not None:
-            for _ in steps:
-                if self._closing or now() >= until:
-                    break
-            else:
-                self._steps = None
-            self.flush()
-        return now() < until
-
-    def _drop_later(self) -> None:
-        self._later.clear()
-        self._later_size = 0
-        self._steps = None
-
-    def _catch_up(self) -> None:
-        """Goes on with what waited until the client takes more."""
-        self._send_waiting()
-        if not self._waits:
-            self._carry_out()
-
-    def go_on(self) -> None:
-        """See `WaitingConnection`."""
-        self._waits = False
-        self._carry_out()
-        self._read_on()
-
-    def _read_on(self) -> None:
-        if not (self._closing or self.is_full or self._waits):
-            self.transport.resumeProducing()  # type: ignore[union-attr]
-
-    def _frame(self, frame: Http2Frame) -> None:
+    def frame_came(self, frame: Http2Frame) -> None:
         kind = frame.type
         cost = frame_cost(frame)
         if cost and not self.allowance.spend(cost):
@@ -384,6 +286,14 @@ class Http2Connection(Protocol):
         elif kind not in _IGNORED and kind <= _LAST_KIND:
             self.engine.receive(frame)
             self.flush()
+
+    def end(self, code: ErrorCodes, why: str) -> None:
+        if not self.is_closing:
+            self.flush()
+            self._send_pongs()
+            self._go_away(code, why.encode())
+            self.log.warn("closing {address}: {reason}", address=self.address, reason=why)
+            self.lose_connection()
 
     def _ping(self, frame: Http2Frame) -> None:
         if len(frame.data) != HEADER_LENGTH + 8 or frame.stream_id:
@@ -425,7 +335,7 @@ class Http2Connection(Protocol):
         elif stream.unacknowledged >= _WINDOW_STEP:
             self.engine.increment_flow_control_window(stream.unacknowledged, stream_id)
             stream.unacknowledged = 0
-        self._steps = _steps_of(stream, data, ended=ended)
+        self._incoming.steps = _steps_of(stream, data, ended=ended)
 
     def request_ended(self, stream_id: int) -> None:
         stream = self._streams.get(stream_id)
@@ -475,6 +385,11 @@ class Http2Connection(Protocol):
         if pongs:
             self._outbox.write(b"".join(pongs))
 
+    def _catch_up(self) -> None:
+        """Goes on with what waited until the client takes more."""
+        self._send_waiting()
+        self._incoming.catch_up()
+
     def _send_waiting(self) -> None:
         """Has each stream that waits send what it may, those that waited longest first."""
         for stream_id in list(self._waiting):
@@ -485,25 +400,10 @@ class Http2Connection(Protocol):
                 stream.go_on()
         self.flush()
 
-    # The end
-
     def _go_away(self, code: ErrorCodes, why: bytes) -> None:
         # Never higher than before (RFC 9113, section 6.8): streams that came since were refused.
         self._last_served = min(self._last_served, self.engine.highest_inbound_stream_id)
         self._outbox.write(go_away(self._last_served, code, why))
-
-    def _end(self, code: ErrorCodes, why: str) -> None:
-        """Tells the client what it did wrong, and closes."""
-        if not self._closing:
-            self.flush()
-            self._send_pongs()
-            self._go_away(code, why.encode())
-            self._close(why)
-
-    def _close(self, reason: str) -> None:
-        if not self._closing:
-            self.log.warn("closing {address}: {reason}", address=self.address, reason=reason)
-            self.lose_connection()
 
 
 def _steps_of(stream: Http2Stream, data: bytes, *, ended: bool) -> Iterator[None]:

@@ -241,16 +241,33 @@ def test_a_connection_with_many_frames_takes_turns(
 ) -> None:
     server = served(service)
     greedy = server.connect()
-    monkeypatch.setattr(server.made[0]._turns, "is_late", lambda: True)
+    monkeypatch.setattr(server.made[0]._incoming._turns, "is_late", lambda: True)
     greedy.corked = True
     responses = [greedy.call(ECHO, value(b"")) for _ in range(100)]
     server.receive(greedy.h2.data_to_send())
     # A few frames are served; the others wait, and are counted.
-    assert len(server.made[0]._later) > 150
+    assert len(server.made[0]._incoming._later) > 150
     assert server.used > 1000
     greedy.corked = False
     server.settle(200)
     assert {each.status for each in responses} == {0}
+    assert server.used == 0
+
+
+def test_a_connection_that_is_lost_while_frames_wait_has_none_counted(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = served(service)
+    greedy = server.connect()
+    monkeypatch.setattr(server.made[0]._incoming._turns, "is_late", lambda: True)
+    greedy.corked = True
+    for _ in range(100):
+        greedy.call(ECHO, value(b""))
+    # What it sent last comes with the news of its end. The last frame is not whole.
+    server.network.ends("10.0.0.1")[-1].break_off()
+    server.receive(greedy.h2.data_to_send()[:-1])
+    assert server.used > 1000
+    server.settle(200)
     assert server.used == 0
 
 
