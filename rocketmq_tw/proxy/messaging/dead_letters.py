@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import TimeoutError
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
+from rocketmq_tw.proxy.messaging.burials import Burials, GivenUp
 from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
-from rocketmq_tw.proxy.messaging.claims import handle_of
+from rocketmq_tw.proxy.messaging.claims import Claim, handle_of
+from rocketmq_tw.proxy.messaging.hiding import is_for_good
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
@@ -19,13 +23,16 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     ForwardMessageToDeadLetterQueueResponse,
 )
 
-#: Seconds that a broker gets to store a message in a dead-letter queue.
+#: Seconds for which a call waits until a broker has stored a message in a dead-letter queue.
 FORWARD_SECONDS = 3.0
+
+_log = Logger()
 
 
 class DeadLetters:
     """Answers ForwardMessageToDeadLetterQueue: the message is stored in its group's dead-letter
-    queue first, and then acknowledged."""
+    queue first, and then acknowledged. A client that is not told OK asks again, and what is done by
+    then is not done once more."""
 
     def __init__(
         self,
@@ -38,6 +45,7 @@ class DeadLetters:
         self._clients = clients
         self._popped = popped
         self._renewal = renewal
+        self._burials = Burials(popped)
 
     def methods(self) -> Methods:
         """Returns the methods by path."""
@@ -53,22 +61,46 @@ class DeadLetters:
         self, request: ForwardMessageToDeadLetterQueueRequest, call: ICall
     ) -> ForwardMessageToDeadLetterQueueResponse:
         topic, group = check_topic(request.topic), check_group(request.group)
-        handle = _handle(request.receipt_handle)
-        client = self._clients.get(client_id_of(call))
-        # Also one that others may have by now: its consumer tries until it is told of success.
-        renewed = await self._renewal.claim(group, topic, handle)
-        if renewed is not None:
-            handle = renewed.handle
-        try:
-            timeout = seconds_left(call, self._clock, FORWARD_SECONDS)
-            await self._popped.bury(topic, group, handle, request.message_id, client, timeout)
-        except BaseException:
-            if renewed is not None:
-                self._renewal.give_back(renewed)
-            raise
-        if renewed is not None:
-            self._renewal.settle(renewed)
+        given_up = GivenUp(topic, group, _handle(request.receipt_handle))
+        renewed = await self._renewal.claim(group, topic, given_up.handle)
+        if renewed is None:
+            # Also one that others may have by now: its consumer asks until it is told of success.
+            await self._bury(given_up, given_up.handle, request.message_id, call)
+        else:
+            claim = Claim(self._renewal, renewed)
+            try:
+                await claim.make_sure()
+                await self._bury(given_up, claim.handle, request.message_id, call)
+            except BaseException as error:
+                claim.failed(error)
+                raise
+            claim.done()
         return ForwardMessageToDeadLetterQueueResponse(status=ok())
+
+    async def _bury(
+        self, given_up: GivenUp, handle: ReceiptHandle, message_id: str, call: ICall
+    ) -> None:
+        client = self._clients.get(client_id_of(call))
+        seconds = seconds_left(call, self._clock, FORWARD_SECONDS)
+        stored = self._burials.bury(given_up, handle, message_id, client)
+        try:
+            await stored.addTimeout(seconds, self._clock)
+        except TimeoutError:
+            raise StatusError(
+                Code.PROXY_TIMEOUT,
+                f"{handle.info.broker_name} has not stored the dead letter within {seconds:.1f} s:"
+                " ask again",
+            ) from None
+        try:
+            await self._popped.acknowledge(given_up.topic, given_up.group, handle, client)
+        except StatusError as error:
+            if not is_for_good(error):
+                raise
+            _log.warn(
+                "a dead letter of {group} is not acknowledged, and may come again: {error}",
+                group=given_up.group,
+                error=error,
+            )
 
 
 def _handle(text: str) -> ReceiptHandle:

@@ -16,6 +16,7 @@ from rocketmq_tw.message.extra_info import (
 )
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import dlq_topic
 from rocketmq_tw.message.properties import FIRST_POP_TIME, POP_CK, UNIQ_KEY, parse_properties
 from rocketmq_tw.message.record import RecordError, decode_records
 from rocketmq_tw.net.errors import RemotingError
@@ -37,12 +38,19 @@ from rocketmq_tw.wire.headers.pop import (
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
+from rocketmq_tw.wire.headers.pull import UNIQUE_KEY_FLAG, QueryMessageRequestHeader
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 #: Seconds that a broker gets to answer an acknowledgement or a change of the invisible time.
 ASK_SECONDS = 3.0
 #: Seconds that an answer to a pop may come late.
 _LATE_SECONDS = 3.0
+#: Messages that are looked at to find a dead letter.
+_MOST_FOUND = 32
+#: So much earlier than it was, in ms, the index of a broker may say that a message was stored.
+_INDEX_MS = 1_000
+#: Later than all times, in ms.
+_ALWAYS = (1 << 63) - 1
 #: Codes of brokers for what no pop of theirs gave.
 _NOT_POPPED = frozenset(
     {ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_MESSAGE, ResponseCode.TOPIC_NOT_EXIST}
@@ -142,10 +150,30 @@ class PopClient:
         handle: ReceiptHandle,
         message_id: str,
         client: IProxyClient | None = None,
-        timeout: float = ASK_SECONDS,
     ) -> None:
         """Makes a message a dead letter of its group, then acknowledges it: where that fails it is
         delivered once more. Raises as `pop` does where it is no dead letter."""
+        await self.forward(topic, group, handle, message_id, client)
+        try:
+            await self.acknowledge(topic, group, handle, client)
+        except (StatusError, RequestError, RemotingError) as error:
+            _log.warn(
+                "a dead letter of {group} is not acknowledged, and comes again: {error}",
+                group=group,
+                error=error,
+            )
+
+    async def forward(
+        self,
+        topic: str,
+        group: str,
+        handle: ReceiptHandle,
+        message_id: str,
+        client: IProxyClient | None = None,
+        timeout: float = ASK_SECONDS,
+    ) -> None:
+        """Makes a message, which is to be acknowledged then, a dead letter of its group; raises as
+        `pop` does."""
         header = ConsumerSendMsgBackRequestHeader(
             offset=handle.log_offset,
             group=group,
@@ -162,14 +190,32 @@ class PopClient:
             if error.message.startswith(_NO_SUCH_RECORD):
                 raise StatusError(Code.INVALID_RECEIPT_HANDLE, error.message) from None
             raise
-        try:
-            await self.acknowledge(topic, group, handle, client)
-        except (StatusError, RequestError, RemotingError) as error:
-            _log.warn(
-                "a dead letter of {group} is not acknowledged, and comes again: {error}",
-                group=group,
-                error=error,
-            )
+
+    async def is_dead_letter(
+        self,
+        group: str,
+        handle: ReceiptHandle,
+        message_id: str,
+        client: IProxyClient | None = None,
+    ) -> bool:
+        """Returns whether its broker shows a message among the dead letters of its group that came
+        there since it was popped; raises `BodyError` and `RemotingError`."""
+        info = handle.info
+        header = QueryMessageRequestHeader(
+            topic=dlq_topic(group),
+            key=message_id,
+            max_num=_MOST_FOUND,
+            begin_timestamp=info.pop_time - _INDEX_MS,
+            end_timestamp=_ALWAYS,
+            bname=info.broker_name,
+        )
+        request = RemotingCommand.request(RequestCode.QUERY_MESSAGE, header)
+        request.ext_fields[UNIQUE_KEY_FLAG] = "true"
+        answer = await self._brokers.ask(info.broker_name, request, ASK_SECONDS, client)
+        if answer.code != ResponseCode.SUCCESS:
+            return False
+        found = _records(answer, info.broker_name)
+        return any(stored.store_timestamp >= info.pop_time for stored in found)
 
     async def hide(
         self,
@@ -261,12 +307,8 @@ def read_popped(
     where it is none."""
     header = answer.header(PopMessageResponseHeader)
     offsets = PoppedOffsets(header.start_offset_info, header.order_count_info)
-    try:
-        records = list(decode_records(answer.body))
-    except RecordError as error:
-        raise BodyError(f"{broker_name} answered a pop with damaged records: {error}") from error
     popped = []
-    for stored in records:
+    for stored in _records(answer, broker_name):
         properties = parse_properties(stored.properties)
         info = _noted(stored, header, properties.pop(POP_CK, None))
         if info is None:
@@ -290,6 +332,13 @@ def read_popped(
             PoppedMessage(stored, properties, ReceiptHandle(info, stored.physical_offset))
         )
     return popped
+
+
+def _records(answer: RemotingCommand, broker_name: str) -> list[StoredMessage]:
+    try:
+        return list(decode_records(answer.body))
+    except RecordError as error:
+        raise BodyError(f"{broker_name} answered with damaged records: {error}") from error
 
 
 def _noted(

@@ -1,14 +1,17 @@
 """What is sent by way of the proxy, on a real broker in memory."""
 
 import gzip
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from twisted.internet.defer import Deferred, fail
 
 from rocketmq_tw.config.proxy import ProxyConfig
+from rocketmq_tw.net.errors import ConnectionLost
+from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
-from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -26,6 +29,7 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
 )
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.proxy import BrokersInMemory, FakeClient, FakeClients, answer_of
@@ -35,13 +39,38 @@ from tests.support.transactions import connect, let
 COMMIT, ROLLBACK = TransactionResolution.COMMIT, TransactionResolution.ROLLBACK
 
 
+class LosingBrokers(BrokersInMemory):
+    """Loses the connection to its broker when the test says so."""
+
+    _lost: tuple[int, bool] | None = None
+
+    def lose(self, code: int, *, is_done: bool) -> None:
+        """Has the next request of a code get no answer; with `is_done` it is carried out."""
+        self._lost = code, is_done
+
+    def ask(
+        self,
+        broker_name: str,
+        request: RemotingCommand,
+        timeout: float,
+        client: IProxyClient | None = None,
+    ) -> Deferred[RemotingCommand]:
+        lost = self._lost
+        if lost is None or lost[0] != request.code:
+            return super().ask(broker_name, request, timeout, client)
+        self._lost = None
+        if lost[1]:
+            super().ask(broker_name, request, timeout, client)
+        return fail(ConnectionLost(broker_name, "lost"))
+
+
 class Proxy(SendingProxy):
     """The services before one broker with the topic `T` of one queue."""
 
     def __init__(self, message_type: str = "MIXED", **fields: Any) -> None:
         self.broker = BrokerInMemory(**fields)
         self.name = self.broker.config.broker_name
-        brokers = BrokersInMemory(self.broker)
+        brokers = self.losing = LosingBrokers(self.broker)
         brokers.add_topic("T", {self.name: 1}, message_type=message_type)
         clock = self.broker.clock
         super().__init__(brokers, clock, self.broker.now_ms)
@@ -200,11 +229,8 @@ def test_a_timed_message_comes_at_its_time_unless_it_is_recalled() -> None:
     assert proxy.bodies() == [b"comes"]
 
 
-def test_a_received_message_becomes_a_dead_letter() -> None:
-    proxy = Proxy()
-    proxy.broker.groups.update(SubscriptionGroupConfig(group_name="G"))
-    proxy.entries(message())
-    let(proxy.broker, 1)
+def popped(proxy: Proxy) -> list[PoppedMessage]:
+    """What group G pops, which is hidden for 10 s."""
     header = PopMessageRequestHeader(
         consumer_group="G",
         topic="T",
@@ -215,17 +241,31 @@ def test_a_received_message_becomes_a_dead_letter() -> None:
         born_time=0,
         init_mode=0,
     )
-    (popped,) = answer_of(_popped(proxy, header), proxy.broker.clock)
-    response = proxy.call(
-        "ForwardMessageToDeadLetterQueue",
-        ForwardMessageToDeadLetterQueueRequest(
-            topic=Resource(name="T"),
-            group=Resource(name="G"),
-            receipt_handle=str(popped.handle),
-            message_id="ID",
-        ),
+
+    async def pop() -> list[PoppedMessage]:
+        return await proxy.popped.pop(proxy.name, header)
+
+    return cast(list[PoppedMessage], answer_of(pop(), proxy.broker.clock))
+
+
+def forward(proxy: Proxy, received: PoppedMessage) -> int:
+    """The code of the response to a call that makes a message a dead letter."""
+    request = ForwardMessageToDeadLetterQueueRequest(
+        topic=Resource(name="T"),
+        group=Resource(name="G"),
+        receipt_handle=str(received.handle),
+        message_id="ID",
     )
-    assert response.status.code == Code.OK
+    return int(proxy.call("ForwardMessageToDeadLetterQueue", request).status.code)
+
+
+def test_a_received_message_becomes_a_dead_letter() -> None:
+    proxy = Proxy()
+    proxy.broker.groups.update(SubscriptionGroupConfig(group_name="G"))
+    proxy.entries(message())
+    let(proxy.broker, 1)
+    (received,) = popped(proxy)
+    assert forward(proxy, received) == Code.OK
     let(proxy.broker, 30)
     dead = proxy.broker.consume("%DLQ%G")
     assert [each.body for each in dead] == [b"hello"]
@@ -234,8 +274,22 @@ def test_a_received_message_becomes_a_dead_letter() -> None:
     origin = message_of(record).system_properties.dead_letter_queue
     assert (origin.topic, origin.message_id) == ("T", "ID")
     # Nobody gets it again.
-    assert answer_of(_popped(proxy, header), proxy.broker.clock) == []
+    assert popped(proxy) == []
 
 
-async def _popped(proxy: Proxy, header: PopMessageRequestHeader) -> Any:
-    return await proxy.popped.pop(proxy.name, header)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_dead_letter_whose_answer_was_lost_is_not_made_twice(is_stored: bool) -> None:
+    proxy = Proxy()
+    proxy.broker.groups.update(SubscriptionGroupConfig(group_name="G"))
+    proxy.entries(message())
+    let(proxy.broker, 1)
+    for deliveries in (1, 2):
+        (received,) = popped(proxy)
+        proxy.losing.lose(RequestCode.CONSUMER_SEND_MSG_BACK, is_done=is_stored)
+        assert forward(proxy, received) == Code.INTERNAL_SERVER_ERROR
+        let(proxy.broker, 1)
+        assert forward(proxy, received) == Code.OK
+        assert len(proxy.broker.consume("%DLQ%G")) == deliveries
+        # It is consumed once more, as what tools take from a dead-letter queue.
+        proxy.entries(message())
+        let(proxy.broker, 1)
