@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.filters.compile_budget import CompileBudget
 from rocketmq_tw.config.proxy import ProxyConfig
-from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
@@ -48,6 +48,10 @@ class RealBroker(PlayedBrokers):
         self._broker = broker
         #: Codes of requests that are carried out, and whose answers do not come.
         self.unheard: set[int] = set()
+        #: Codes of requests that are carried out while the connection is lost.
+        self.lost: set[int] = set()
+        #: Code of requests that are carried out at once -> seconds until the answer comes.
+        self.late: dict[int, float] = {}
 
     def answers_itself(self, code: int) -> None:
         """Has the broker answer a request for which the test had an answer."""
@@ -73,17 +77,28 @@ class RealBroker(PlayedBrokers):
 
         self._broker.clock.callLater(timeout, end)
 
-        comes = request.code not in self.unheard
+        comes, seconds = request.code not in self.unheard, self.late.get(request.code, 0)
+
+        def give(response: RemotingCommand) -> None:
+            if seconds:
+                self._broker.clock.callLater(seconds, come, response)
+            else:
+                come(response)
+
+        def come(response: RemotingCommand) -> None:
+            if comes and not later.called:
+                later.callback(response)
 
         class Peer(FakePeer):
             def reply(self, response: RemotingCommand) -> None:
                 super().reply(response)
-                if comes and not later.called:
-                    later.callback(response)
+                give(response)
 
         answer = self._broker.request(request, Peer())
-        if comes and answer is not None and not later.called:
-            later.callback(answer)
+        if request.code in self.lost:
+            later.errback(ConnectionLost(f"{broker_name}:10911", "it was cut"))
+        elif answer is not None:
+            give(answer)
         return later
 
 

@@ -8,7 +8,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.clients import ProxyClients
-from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.popped import ASK_SECONDS, PopClient
 from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
@@ -20,6 +20,8 @@ _FOR_GOOD = frozenset({Code.INVALID_RECEIPT_HANDLE, Code.BAD_REQUEST})
 _NOT_DONE = _FOR_GOOD | {Code.TOO_MANY_REQUESTS}
 #: For so long at least a message is hidden that is about to be acknowledged, in ms.
 _SURE_MS = 10_000
+#: Seconds that a broker gets at most to answer what nobody else is waiting for.
+_PATIENT_SECONDS = 10.0
 
 _log = Logger()
 
@@ -48,12 +50,19 @@ class Hiding:
         self._popped = popped
         self._clients = clients
 
-    async def hide(self, message: RenewedMessage, invisible_ms: int) -> HidingError | None:
+    async def renew(self, message: RenewedMessage, invisible_ms: int) -> HidingError | None:
+        """Hides a message as `hide` does, and waits longer for the answer: until others may have
+        the message. What is asked about it meanwhile waits too."""
+        return await self.hide(message, invisible_ms, self._patience(message))
+
+    async def hide(
+        self, message: RenewedMessage, invisible_ms: int, seconds: float = ASK_SECONDS
+    ) -> HidingError | None:
         """Hides a message from now on, while nothing else is asked about it; returns what it failed
-        with, which is logged."""
+        with, which is logged. The broker gets so many seconds."""
         message.is_busy = True
         try:
-            await self._hide(message, invisible_ms)
+            await self._hide(message, invisible_ms, seconds)
         except (StatusError, RequestError, RemotingError) as error:
             message.failures += 1
             if is_for_good(error):
@@ -66,13 +75,16 @@ class Hiding:
         message.failures = 0
         return None
 
-    async def change(self, message: RenewedMessage, invisible_ms: int) -> None:
-        """Hides a message as its client asks for; raises as `PopClient.hide` does."""
+    async def change(
+        self, message: RenewedMessage, invisible_ms: int, seconds: float = ASK_SECONDS
+    ) -> None:
+        """Hides a message as its client asks for; raises as `PopClient.hide` does. The broker gets
+        so many seconds."""
         while message.is_busy:
             await message.when_idle()
         message.is_busy = True
         try:
-            await self._hide(message, invisible_ms)
+            await self._hide(message, invisible_ms, seconds)
         finally:
             message.set_idle()
 
@@ -83,14 +95,15 @@ class Hiding:
             if message.is_busy:
                 await message.when_idle()
             else:
-                await self.change(message, max(message.hidden_until - self._now(), _SURE_MS))
+                hidden_ms = max(message.hidden_until - self._now(), _SURE_MS)
+                await self.change(message, hidden_ms, self._patience(message))
 
-    async def _hide(self, message: RenewedMessage, invisible_ms: int) -> None:
+    async def _hide(self, message: RenewedMessage, invisible_ms: int, seconds: float) -> None:
         place = message.place
         client = self._clients.get(message.client_id)
         try:
             handle = await self._popped.hide(
-                place.topic, place.group, message.handle, invisible_ms, client
+                place.topic, place.group, message.handle, invisible_ms, client, seconds
             )
         except Exception as error:
             # In order, a message keeps its handle.
@@ -100,6 +113,15 @@ class Hiding:
         message.handle = handle
         message.hidden_until = self._now() + invisible_ms
         message.is_uncertain = False
+
+    def _patience(self, message: RenewedMessage) -> float:
+        """Returns how many seconds a broker gets to answer: where an answer is missed, nobody knows
+        the handle that is good from then on."""
+        if message.popped.is_orderly:
+            # The handle stays good, and another try may help.
+            return ASK_SECONDS
+        left = (message.hidden_until - self._now()) / 1000
+        return min(max(left, ASK_SECONDS), _PATIENT_SECONDS)
 
     def _now(self) -> int:
         return int(self._clock.seconds() * 1000)

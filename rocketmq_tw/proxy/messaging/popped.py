@@ -224,6 +224,7 @@ class PopClient:
         handle: ReceiptHandle,
         invisible_ms: int,
         client: IProxyClient | None = None,
+        timeout: float = ASK_SECONDS,
     ) -> ReceiptHandle:
         """Hides a message for a time from now on, and returns its handle from now on; raises as
         `pop` does."""
@@ -238,7 +239,7 @@ class PopClient:
             bname=info.broker_name,
         )
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-        answer = await self._ask(info.broker_name, code, header, client)
+        answer = await self._ask(info.broker_name, code, header, client, timeout)
         found = answer.header(ChangeInvisibleTimeResponseHeader)
         if not found.pop_time:
             # Brokers answer so for orderly groups.

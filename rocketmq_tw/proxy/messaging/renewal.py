@@ -412,7 +412,7 @@ class Renewal:
             hidden_ms = retry_delay_ms(group, message.retries)
             if message.claims or not self._is_renewed(message):
                 return
-        error = await self._hiding.hide(message, hidden_ms)
+        error = await self._hiding.renew(message, hidden_ms)
         if not self._is_renewed(message):
             return
         if error is not None and not is_for_good(error):

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from rocketmq_tw.config.proxy import ProxyConfig
-from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.proxy.messaging.acknowledging import MAX_ENTRIES, Acknowledging
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.popped import PopClient
@@ -409,6 +409,40 @@ class TestRefusedRenewals:
         assert world.receive(**SOON).messages == []
 
 
+class TestAnswersThatComeLate:
+    """The broker has carried out what it was asked: only its answer has the handle that is good."""
+
+    @pytest.mark.parametrize("seconds", [50.5, 54, 60])
+    def test_a_renewal(self, seconds: float) -> None:
+        world, message = renewing()
+        world.pass_time(45)
+        world.brokers.late[HIDE] = 6
+        world.pass_time(seconds - 45)
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    def test_another_try_of_an_acknowledgement(self) -> None:
+        """Of which it is not known whether the renewal came to the broker."""
+        world, message = renewing()
+        world.pass_time(45)
+        world.brokers.answer(HIDE, ConnectionLost("a:1", "gone"))
+        world.pass_time(6)
+        world.brokers.answers_itself(HIDE)
+        world.brokers.late[HIDE] = 4
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
+    def test_a_fifo_group_does_not_wait(self) -> None:
+        world, message = renewing(is_fifo=True)
+        world.pass_time(45)
+        world.brokers.late[HIDE] = 6
+        world.pass_time(9)
+        assert world.ack(message).status.code == Code.OK
+        assert world.clock.seconds() - 54 < 1
+
+
 class TestAnswersThatDoNotCome:
     """A broker has carried out what it was asked, and voided the handle: it says OK to an
     acknowledgement with it, and the message comes again."""
@@ -429,10 +463,10 @@ class TestAnswersThatDoNotCome:
     def test_the_next_renewal_finds_that_the_handle_is_void(self, seconds: int) -> None:
         world, message = renewing()
         world.pass_time(45)
-        world.brokers.unheard.add(HIDE)
-        world.pass_time(8.5)
-        world.brokers.unheard.clear()
-        world.pass_time(seconds - 8.5)
+        world.brokers.lost.add(HIDE)
+        world.pass_time(6)
+        world.brokers.lost.clear()
+        world.pass_time(seconds - 6)
         assert len(world.renewal) == 0
         assert world.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
 
