@@ -10,7 +10,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.commands import CommandGroup
 from rocketmq_tw.admin.common_options import common_options
-from rocketmq_tw.admin.output import plain
+from rocketmq_tw.admin.output import let_write_everything, plain
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.interrupted import INTERRUPTED
 
@@ -56,6 +56,7 @@ cli.params.append(
 def run(arguments: Sequence[str] | None, tool: Tool | None) -> NoReturn:
     """Runs a command (of the process's arguments where none is given) and exits: a failure is told
     in one line on stderr and has status 1, a wrong call 2."""
+    let_write_everything()
     try:
         # A number where a command ends with a status of its own.
         ended = cli.main(arguments, "rmqadmin", obj=tool, standalone_mode=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.output import plain
+from rocketmq_tw.admin.output import is_terminal, plain
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.net.address import split_address
 
@@ -72,6 +72,6 @@ def ask_first(yes: bool, question: str) -> None:
     tool = None if context is None else context.find_object(Tool)
     if yes or (tool is not None and tool.dry_run):
         return
-    if not sys.stdin.isatty():
+    if not is_terminal(sys.stdin):
         raise click.UsageError(f"{plain(question)} Nobody can be asked here: give --yes")
     click.confirm(plain(question), abort=True, err=True)

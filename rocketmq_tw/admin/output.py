@@ -6,13 +6,15 @@ printable is shown escaped.
 
 from __future__ import annotations
 
+import io
+import json
 import operator
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import dropwhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import attrs
 import msgspec
@@ -29,7 +31,31 @@ _UNBOUNDED = 100_000
 #: Control characters behind the ASCII ones, and those that turn the direction of writing.
 _CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
+#: What a JSON string may have and ASCII has not.
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]")
+
 Row = Mapping[str, Any]
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Returns whether somebody sits there; of standard streams a process may have none."""
+    return stream is not None and stream.isatty()
+
+
+def let_write_everything() -> None:
+    """Lets stdout take texts of servers and messages whatever its encoding is: characters that it
+    lacks are escaped as those are that are not printable."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _is_lacking(text: str) -> bool:
+    """Returns whether the encoding of stdout has not all the characters of a text."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def plain(value: Any) -> str:
@@ -119,11 +145,13 @@ def show_json(report: Report) -> None:
     """Writes one line. The encoder escapes what stands in front of the space; the other characters
     that act on a terminal stand in strings only, so they can be escaped behind it."""
     text = msgspec.json.encode(report.data).decode()
-    click.echo(_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    escaped = _BEYOND_ASCII if _is_lacking(text) else _CONTROLS
+    click.echo(escaped.sub(lambda match: json.dumps(match[0])[1:-1], text))
 
 
 def show_yaml(report: Report) -> None:
-    """Writes a document of YAML; characters that act on a terminal are escaped."""
+    """Writes a document of YAML; characters that act on a terminal, or that stdout cannot take, are
+    escaped."""
     import yaml
 
     value = msgspec.to_builtins(report.data, str_keys=True)
@@ -139,7 +167,8 @@ def show_yaml(report: Report) -> None:
         return text
 
     text = dumped(allow_unicode=True)
-    click.echo(dumped(allow_unicode=False) if _CONTROLS.search(text) else text, nl=False)
+    is_escaped = _CONTROLS.search(text) is not None or _is_lacking(text)
+    click.echo(dumped(allow_unicode=False) if is_escaped else text, nl=False)
 
 
 def show_tables(report: Report, *, wide: bool = False) -> None:

@@ -136,6 +136,8 @@ def send_message(
         check_topic(topic)
     except RequestError as error:
         raise click.UsageError(error.remark) from error
+    if path == _STDIN and sys.stdin is None:
+        raise click.UsageError("--body-file -: nothing is piped in, stdin is closed")
     common = CommonParts(topic, tags or None, keys or "", properties)
     bodies = iter([body.encode()]) if body is not None else _bodies(path or _STDIN, by_line)
 

@@ -15,7 +15,7 @@ import rich_click as click
 from click.exceptions import Exit
 
 from rocketmq_tw.admin.openssl import openssl_left_out
-from rocketmq_tw.admin.output import Report, plain, show
+from rocketmq_tw.admin.output import Report, is_terminal, plain, show
 from rocketmq_tw.admin.settings import Access, Settings
 from rocketmq_tw.admin.settings import read as read_contexts
 from rocketmq_tw.interrupted import INTERRUPTED
@@ -224,7 +224,7 @@ class Tool:
         interval = self.watch
 
         def show_alone(report: Report) -> None:
-            if sys.stdout.isatty():
+            if is_terminal(sys.stdout):
                 click.clear()
             self.show(report)
 

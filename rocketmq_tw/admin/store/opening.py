@@ -12,6 +12,7 @@ import attrs
 import msgspec
 import rich_click as click
 
+from rocketmq_tw.admin.output import is_terminal
 from rocketmq_tw.admin.store.places import LogDirectory, owners_of_log, place_of_log
 from rocketmq_tw.admin.tool import fail
 from rocketmq_tw.config.load import load
@@ -123,7 +124,7 @@ def _is_locked(root: str) -> bool:
 def progress(label: str, total: int) -> Iterator[Callable[[int], object]]:
     """Shows how far the work is, on stderr where that is a terminal; yields what is told of the
     bytes that are done."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda count: None
         return
     length = max(total, 1)

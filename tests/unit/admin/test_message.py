@@ -190,6 +190,13 @@ def test_each_line_of_a_file_becomes_a_message(world, tmp_path) -> None:
     }
 
 
+def test_a_body_does_not_come_from_a_closed_stdin(world, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    outcome = world.rmqadmin("sendMessage -t T --body-file -")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "--body-file -: nothing is piped in, stdin is closed" in outcome.err
+
+
 def test_no_line_is_told(world, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     outcome = world.rmqadmin("sendMessage -t T --body-file - --lines")

@@ -1,7 +1,9 @@
+import io
 import json
 from typing import Any
 
 import pytest
+import yaml
 
 from rocketmq_tw.admin.output import (
     Column,
@@ -15,6 +17,7 @@ from rocketmq_tw.admin.output import (
     show_tables,
 )
 from rocketmq_tw.admin.tool import warn
+from tests.unit.admin.conftest import World
 
 
 def test_nothing_acts_on_the_terminal(capsys) -> None:
@@ -44,6 +47,29 @@ def test_json_acts_on_no_terminal_and_says_the_same(capsys: Any) -> None:
     out = capsys.readouterr().out
     assert out.removesuffix("\n").isprintable() and "ü🚀" in out
     assert json.loads(out) == data
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_texts_are_shown_whatever_the_encoding_of_the_output_is(
+    world: World, monkeypatch: Any, encoding: str
+) -> None:
+    world.rmqadmin("updateTopic -t T -c DefaultCluster -r 1 -w 1")
+    world.rmqadmin("sendMessage -t T -p", "ü日🚀")
+
+    def shown(arguments: str) -> str:
+        with io.BytesIO() as written, monkeypatch.context() as patch:
+            output = io.TextIOWrapper(written, encoding)
+            patch.setattr("sys.stdout", output)
+            outcome = world.rmqadmin(f"consumeMessage -t T {arguments}")
+            assert (outcome.status, outcome.err) == (0, "")
+            output.flush()
+            return written.getvalue().decode(encoding)
+
+    text = "ü日🚀" if encoding == "utf-8" else "ü\\u65e5\\U0001f680"
+    assert text in shown("")
+    assert shown("--format {body}") == f"{text}\n"
+    assert json.loads(shown("--output json"))["messages"][0]["body"] == "ü日🚀"
+    assert yaml.safe_load(shown("--output yaml"))["messages"][0]["body"] == "ü日🚀"
 
 
 def test_a_long_value_stays_on_its_line(capsys) -> None:

@@ -224,13 +224,14 @@ def test_at_a_terminal_it_asks_before_it_deletes(
         "deleteSubGroup -b 10.0.0.2:10911 -g G",
     ],
 )
-@pytest.mark.parametrize("piped", ["", "n\n", "y\n"])
+@pytest.mark.parametrize("piped", ["", "n\n", "y\n", None])
 def test_without_a_terminal_nothing_is_destroyed_unless_yes_is_given(
-    world, monkeypatch, command: str, piped: str
+    world, monkeypatch, command: str, piped: str | None
 ) -> None:
     world.rmqadmin("updateTopic -c DefaultCluster -t T")
     world.rmqadmin("updateSubGroup -c DefaultCluster -g G")
-    monkeypatch.setattr("sys.stdin", io.StringIO(piped))
+    # None: stdin is closed.
+    monkeypatch.setattr("sys.stdin", None if piped is None else io.StringIO(piped))
     outcome = world.rmqadmin(command)
     assert outcome.status == 2
     assert outcome.err.startswith("rmqadmin: Delete ")
