@@ -17,6 +17,7 @@ from rocketmq_tw.admin.common_options import (
 from rocketmq_tw.admin.completion import type_text
 from rocketmq_tw.admin.families import FAMILIES, REFUSED
 from rocketmq_tw.admin.near_names import did_you_mean
+from rocketmq_tw.admin.tool import Tool
 
 #: Module to its commands.
 MODULES = {module: names for modules in FAMILIES.values() for module, names in modules.items()}
@@ -77,6 +78,8 @@ class CommandGroup(click.RichGroup):
             elif not name.startswith("-"):
                 hint = did_you_mean(name, _MODULE_OF)
                 context.fail(f"No such command {name!r}" + (f": {hint}" if hint else ""))
+        if isinstance(self.commands.get(name), click.Group):
+            context.ensure_object(Tool).only_once("asks no server")
         return super().resolve_command(context, arguments)
 
 

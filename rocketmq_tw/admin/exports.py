@@ -56,8 +56,7 @@ def _write(tool: Tool, directory: str, name: str, value: Any) -> Report:
     if tool.dry_run:
         lines = [f"nothing is changed; {path} would be written, {len(data)} bytes"]
         return Report({"dryRun": True, "path": path, "bytes": len(data)}, lines=lines)
-    if tool.watch is not None:
-        raise click.UsageError("--watch is for commands that only look: this one writes a file")
+    tool.only_once("writes a file")
     try:
         os.makedirs(directory, exist_ok=True)
         with open(path, "wb") as file:

@@ -141,6 +141,7 @@ def query_by_offset(
 @click.pass_obj
 def decode_message_id(tool: Tool, message_id: str) -> None:
     """Says which broker an offset message id names, and where in its log the message is."""
+    tool.only_once("asks no server")
     try:
         where = parse_offset_message_id(message_id.strip())
     except ValueError as error:

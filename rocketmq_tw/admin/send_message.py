@@ -124,6 +124,7 @@ def send_message(
     trace: bool,
 ) -> None:
     """Sends a message, or one for each line of a file."""
+    tool.only_once("sends messages")
     if (body is None) == (path is None):
         raise click.UsageError("give one of -p, the body, and --body-file, where it is")
     if by_line and path is None:

@@ -170,6 +170,12 @@ class Tool:
             return known
         return known.over(read_contexts().current_one())
 
+    def only_once(self, what: str) -> None:
+        """Raises `UsageError` where a look is to be repeated, for a command that takes none: `what`
+        says what it does."""
+        if self.watch is not None:
+            raise click.UsageError(f"--watch is for commands that only look: this one {what}")
+
     def run(self, work: Work[T], *, needs_names: bool = True) -> T:
         """Returns the result of `work`. Raises `ClickException` with one line that says what went
         wrong."""

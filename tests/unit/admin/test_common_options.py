@@ -284,6 +284,12 @@ def test_who_needs_no_context_is_not_held_up_by_a_wrong_file(
     assert outcome.status == 0
     assert "10.0.0.2:10911" in outcome.out
     assert outcome.err.startswith(f"rmqadmin: {contexts}") and outcome.err.count("\n") == 1
+    store = tmp_path / "store"
+    (store / "commitlog").mkdir(parents=True)
+    outcome = call(world, f"store repair --yes {store}")
+    assert outcome.status == 0
+    assert "nothing is wrong, nothing is changed" in outcome.out
+    assert outcome.err.startswith(f"rmqadmin: {contexts}") and outcome.err.count("\n") == 1
 
 
 def test_a_file_of_contexts_that_is_no_text_is_told(world, contexts: Path) -> None:
@@ -568,6 +574,18 @@ def test_what_changes_something_is_not_done_again_and_again(world, tmp_path: Pat
     assert "T" not in world.rmqadmin("topicList").out.split()
     outcome = world.rmqadmin("printMsg -t T --watch 1")
     assert "this command goes on by itself" in outcome.err
+    outcome = world.rmqadmin("sendMessage -t T -p x --watch 1")
+    assert outcome.status == 2
+    assert "--watch is for commands that only look: this one sends messages" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "command", ["store stats /nowhere", "context list", "decodeMessageId -i 7F00000100002A9F00"]
+)
+def test_what_asks_no_server_is_not_watched(world, command: str) -> None:
+    outcome = world.bare(["--watch", "1", *command.split()], Tool(never))
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "--watch is for commands that only look: this one asks no server" in outcome.err
 
 
 def test_a_plan_writes_no_contexts(world, contexts: Path) -> None:
