@@ -16,10 +16,10 @@ def to_text(values: Mapping[str, str]) -> bytes:
 
 def from_text(text: bytes) -> dict[str, str]:
     """Returns the keys and values of a text; raises `WireError` for what is none."""
-    import javaproperties
+    from rocketmq_tw.config.properties import read_properties
 
     try:
-        values: dict[str, str] = javaproperties.loads(text.decode())
+        settings = read_properties(text.decode(), "the answer")
     except ValueError as error:
         raise WireError(f"the answer is no .properties text: {error}") from error
-    return values
+    return {setting.key: setting.value for setting in settings}

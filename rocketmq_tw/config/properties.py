@@ -6,13 +6,27 @@ Format: docs/configuration.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import javaproperties
 
 #: Of a file of settings: every key of stock with its longest value takes a tenth of it.
 MAX_BYTES = 256 * 1024
+
+#: Blank lines and comments, or one setting with the lines that it goes on in. Each character is
+#: looked at once: requests of strangers are read so (`javaproperties.parse` looks at all of a
+#: setting again for each line that it goes on in).
+_part = re.compile(
+    r"""(?P<between>(?:[ \t\f]*+(?:[#!][^\r\n]*+(?:\r\n?|\n|\Z)|\r\n?|\n))++|[ \t\f]++\Z)
+    |(?:[^\\\r\n]++|\\(?:\r\n|[\s\S]|\Z))*+(?:\r\n?|\n|\Z)""",
+    re.VERBOSE,
+).finditer
+#: An escape, or the end of a line that goes on.
+_escape_or_fold = re.compile(r"(\\[^\r\n])|\\(?:\r\n?|\n|\Z)[ \t\f]*+").sub
+#: A key, what stands between it and its value, and the value.
+_pair = re.compile(r"((?:[^\\ \t\f=:]++|\\.)*+)[ \t\f]*+[=:]?[ \t\f]*+(.*)", re.DOTALL).fullmatch
 
 
 class ConfigError(ValueError):
@@ -54,10 +68,10 @@ def read_properties(text: str, name: str) -> list[Setting]:
     settings = []
     line = 1
     try:
-        for element in javaproperties.parse(text):
-            if isinstance(element, javaproperties.KeyValue):
-                settings.append(Setting(element.key, element.value, f"{name}:{line}"))
-            line += element.source.count("\n")
+        for source, pair in _parts(text):
+            if pair is not None:
+                settings.append(Setting(*pair, f"{name}:{line}"))
+            line += source.count("\n")
     except javaproperties.InvalidUEscapeError as error:
         raise ConfigError(f"{name}:{line}: {error.escape!r} is no \\uXXXX escape") from error
     return settings
@@ -91,15 +105,36 @@ def change_properties(text: str, changes: Mapping[str, str]) -> str:
     """Returns `text` with the values of some keys replaced where they stand, new ones behind."""
     left = dict(changes)
     lines = []
-    for element in javaproperties.parse(text):
-        if isinstance(element, javaproperties.KeyValue) and element.key in changes:
-            if element.key in left:
-                lines.append(_join(element.key, left.pop(element.key)) + "\n")
-        else:
-            lines.append(element.source)
+    for source, pair in _parts(text):
+        key = None if pair is None else pair[0]
+        if key is None or key not in changes:
+            lines.append(source)
+        elif key in left:
+            lines.append(_join(key, left.pop(key)) + "\n")
     if lines and left and not lines[-1].endswith("\n"):
         lines.append("\n")
     return "".join(lines) + write_properties(left.items())
+
+
+def _parts(text: str) -> Iterator[tuple[str, tuple[str, str] | None]]:
+    """Yields all of `text`, piece by piece, each with its key and value where it is a setting.
+    Raises `InvalidUEscapeError`."""
+    for found in _part(text):
+        source = found[0]
+        pair = None if found["between"] else _pair(_joined(source))
+        if pair is not None and pair[0]:
+            yield source, (_unescaped(pair[1]), _unescaped(pair[2]))
+        elif source:
+            yield source, None
+
+
+def _joined(source: str) -> str:
+    """Returns the one line that a setting is, as Java puts it together."""
+    return _escape_or_fold(r"\1", source.lstrip(" \t\f").rstrip("\r\n"))
+
+
+def _unescaped(text: str) -> str:
+    return javaproperties.unescape(text) if "\\" in text else text
 
 
 def _join(key: str, value: str) -> str:

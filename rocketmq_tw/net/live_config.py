@@ -43,8 +43,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 log = Logger()
 
-#: Bytes of one change; all keys together take a tenth of it.
-MAX_BYTES = 64 * 1024
+#: Bytes of one change; all keys together take less than half of it.
+MAX_BYTES = 16 * 1024
 
 #: The version of stock whose keys are shown.
 SHOWN_VERSION = "5.3.3"

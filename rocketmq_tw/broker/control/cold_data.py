@@ -28,7 +28,7 @@ log = Logger()
 #: Groups with a limit of their own at most.
 MAX_GROUPS = 1_000
 #: Bytes of one request.
-MAX_BYTES = 64 * 1024
+MAX_BYTES = 16 * 1024
 
 #: What 2004 may ask of the system: its own read-ahead, or none, as for random reads.
 _NORMAL, _RANDOM = "0", "1"

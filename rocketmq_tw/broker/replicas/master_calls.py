@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import javaproperties
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
+from rocketmq_tw.config.properties import read_properties
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.net.whole_tables import ask_for_whole
 from rocketmq_tw.runtime.threads import InThread
@@ -114,8 +114,9 @@ class MasterCalls:
         def read(response: RemotingCommand) -> int | None:
             if response.code != ResponseCode.SUCCESS:
                 return None
-            size = javaproperties.loads(response.body.decode()).get("mappedFileSizeCommitLog")
-            return None if size is None else int(size)
+            settings = read_properties(response.body.decode(), "the master's answer")
+            sizes = [each.value for each in settings if each.key == "mappedFileSizeCommitLog"]
+            return int(sizes[-1]) if sizes else None
 
         command = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
         return self._client.request(address, command, TIMEOUT).addCallback(read)

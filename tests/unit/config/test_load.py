@@ -4,8 +4,10 @@ import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from time import process_time
 from typing import Any
 
+import javaproperties
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -310,6 +312,32 @@ def test_what_is_written_is_read(values: dict[str, str]) -> None:
     assert [s.origin for s in read_properties(text, "f")] == [
         f"f:{number}" for number in range(1, len(values) + 1)
     ]
+
+
+@given(st.text("ab\\\\\\\n\n\r \t\f=:#!u0041", max_size=20))
+def test_files_are_read_as_java_reads_them(text: str) -> None:
+    try:
+        pairs = [
+            (element.key, element.value)
+            for element in javaproperties.parse(text)
+            if isinstance(element, javaproperties.KeyValue)
+        ]
+    except javaproperties.InvalidUEscapeError:
+        with pytest.raises(ConfigError, match="escape"):
+            read_properties(text, "f")
+    else:
+        assert [(each.key, each.value) for each in read_properties(text, "f")] == pairs
+        assert change_properties(text, {}) == text
+
+
+@pytest.mark.parametrize("piece", ["a\\\n", "\\\n", "\\a\n", "a\\\r", " \\\n", "\\", "\n"])
+def test_the_time_of_reading_grows_with_the_text_only(piece: str) -> None:
+    text = piece * (65_536 // len(piece))
+    began = process_time()
+    read_properties(text, "f")
+    change_properties(text, {"a": "1"})
+    # Tens of seconds where each line is put together with all before it.
+    assert process_time() - began < 5
 
 
 def test_a_json_file_has_a_value_for_each_key() -> None:

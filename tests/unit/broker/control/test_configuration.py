@@ -1,5 +1,7 @@
 """The broker's configuration and what it tells of itself."""
 
+from time import process_time
+
 import javaproperties
 import pytest
 from twisted.logger import capturedLogs, formatEvent
@@ -15,6 +17,7 @@ from rocketmq_tw.wire.bodies.registration import decode_registration
 from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from tests.support.asked import refused
 from tests.support.broker import BrokerInMemory, fired
 
@@ -57,6 +60,19 @@ def test_a_forbidden_change_changes_nothing(
     assert plane.store_config.file_reserved_time == 72
     plane.network.settle()
     assert registrations == []
+
+
+@pytest.mark.parametrize(
+    "code", [RequestCode.UPDATE_BROKER_CONFIG, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG]
+)
+@pytest.mark.parametrize("lines", [4_000, 21_333])
+def test_a_text_of_many_lines_holds_up_nobody(
+    plane: BrokerInMemory, code: RequestCode, lines: int
+) -> None:
+    began = process_time()
+    with pytest.raises(RequestError):
+        fired(plane.ask(code, body=b"a\\\n" * lines))
+    assert process_time() - began < 1
 
 
 @pytest.mark.parametrize(
