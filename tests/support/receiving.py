@@ -251,7 +251,9 @@ class ReceivingWorld:
         )
         return self.ask("AckMessage", request, call)
 
-    def change(self, handle: str, seconds: int, group: str = "G") -> Any:
+    def change(
+        self, handle: str, seconds: int, group: str = "G", call: FakeCall | None = None
+    ) -> Any:
         """The response to the change of an invisible duration."""
         request = pb.ChangeInvisibleDurationRequest(
             group=pb.Resource(name=group),
@@ -259,7 +261,7 @@ class ReceivingWorld:
             receipt_handle=handle,
             invisible_duration={"seconds": seconds},
         )
-        return self.ask("ChangeInvisibleDuration", request)
+        return self.ask("ChangeInvisibleDuration", request, call)
 
     def pass_time(self, seconds: float) -> None:
         """Lets the proxy and the broker work for so long."""

@@ -49,6 +49,11 @@ class Claim:
         `PopClient.hide` does."""
         return await self._renewal.change(self._message, invisible_ms)
 
+    def unheard(self) -> None:
+        """Notes that the client did not hear of the handle from a `hide` that succeeded: the one
+        that it has goes on to count."""
+        self._renewal.remember(self._message)
+
     def done(self) -> None:
         """Notes that the client has no more to do with the message."""
         self._renewal.settle(self._message)

@@ -45,4 +45,6 @@ class InvisibleDurations:
         except Exception as error:
             claim.failed(error)
             raise
+        if call.is_over:
+            claim.unheard()
         return ChangeInvisibleDurationResponse(status=ok(), receipt_handle=str(changed))

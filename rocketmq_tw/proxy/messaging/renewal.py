@@ -48,7 +48,8 @@ _MOST_UNDER_WAY = 128
 STOP_SECONDS = 10.0
 #: Messages that one turn of the reactor looks at.
 _MOST_IN_TURN = 500
-#: Messages that are not renewed and remembered since a change of their time got no answer.
+#: Messages that are not renewed and remembered since a change of their time got no answer, or its
+#: client none.
 _MOST_DOUBTED = 10_000
 
 
@@ -191,7 +192,13 @@ class Renewal:
         elif message.is_left:
             if message.claims == 0:
                 self._returns.add(message)
-        elif message.is_uncertain and len(self._left) < _MOST_DOUBTED:
+        elif message.is_uncertain:
+            self.remember(message)
+
+    def remember(self, message: RenewedMessage) -> None:
+        """Has the handle that a client has go on to stand for a message that is not renewed: the
+        one that brokers accept is another by now, or may be, and its client does not know it."""
+        if len(self._left) < _MOST_DOUBTED:
             self._left.add(message, self._now())
 
     def void(self, message: RenewedMessage) -> None:

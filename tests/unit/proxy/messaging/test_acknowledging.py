@@ -422,6 +422,22 @@ class TestAnswersThatComeLate:
         world.pass_time(400)
         assert world.receive(**SOON).messages == []
 
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_a_change_of_which_the_client_did_not_hear(self, renews: bool) -> None:
+        """Its call ended before."""
+        world = ReceivingWorld()
+        world.send(b"changed")
+        (message,) = world.receive(auto_renew=renews).messages
+        world.brokers.late[HIDE] = 2
+        call = world.call()
+        world.clock.callLater(1, call.finish)
+        world.change(handle_of(message), 40, call=call)
+        world.brokers.late.clear()
+        assert world.change(handle_of(message), 20).status.code == Code.OK
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(400)
+        assert world.receive(**SOON).messages == []
+
     def test_another_try_of_an_acknowledgement(self) -> None:
         """Of which it is not known whether the renewal came to the broker."""
         world, message = renewing()
