@@ -16,6 +16,7 @@ from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import WireError
+from rocketmq_tw.wire.permissions import is_readable, is_writable
 
 #: How full a disk may be: brokers delete messages early above the first, and refuse sends at 0.9.
 DISK_WARNING, DISK_ERROR = 0.75, 0.85
@@ -24,6 +25,8 @@ SLOW_SENDS_MS = 200
 
 #: The key of a broker's configuration that puts its log into a DLedger group.
 _DLEDGER_KEY = "enableDLegerCommitLog"
+#: The key that says what clients may do at a broker, as bits.
+_PERMISSION_KEY = "brokerPermission"
 
 _ERROR, _WARNING = "error", "warning"
 
@@ -147,9 +150,16 @@ async def _look_at(servers: Servers, data: BrokerData) -> list[Problem]:
             problems.append(Problem(_ERROR, where, _failure(error)))
             continue
         problems += judge(where, broker_id, table)
+        try:
+            config = await servers.admin.broker_config(address)
+        except _FAILURES as error:
+            what = f"its configuration could not be asked for: {_failure(error)}"
+            problems.append(Problem(_WARNING, where, what))
+            config = {}
+        problems += judge_permission(where, broker_id, config)
         if broker_id == MASTER_ID and len(data.broker_addrs) > 1:
             try:
-                info = await _replication(servers, address)
+                info = await _replication(servers, address, config)
             except _FAILURES as error:
                 what = f"its slaves could not be asked for: {_failure(error)}"
                 problems.append(Problem(_WARNING, where, what))
@@ -162,6 +172,10 @@ def judge(where: str, broker_id: int, table: Mapping[str, str]) -> Iterator[Prob
     """Yields what is wrong with a broker that says this of itself."""
     if broker_id == MASTER_ID and table.get("brokerActive", "true") != "true":
         yield Problem(_ERROR, where, "the master is not active: it takes no messages")
+    # Stock's brokers do not say.
+    failure = table.get("storageFailure", "")
+    if failure:
+        yield Problem(_ERROR, where, f"it cannot store messages: {failure}")
     for key, what in (("commitLogDiskRatio", "log"), ("consumeQueueDiskRatio", "queues")):
         ratio = _number(table.get(key))
         if ratio >= DISK_WARNING:
@@ -172,10 +186,27 @@ def judge(where: str, broker_id: int, table: Mapping[str, str]) -> Iterator[Prob
         yield Problem(_WARNING, where, f"sends wait for {waits:.0f} ms")
 
 
-async def _replication(servers: Servers, master: str) -> HARuntimeInfo | None:
-    """Returns how slaves follow a master; None where it has nothing to say about that."""
+def judge_permission(where: str, broker_id: int, config: Mapping[str, str]) -> Iterator[Problem]:
+    """Yields what clients may not do at a broker of this configuration; nothing where that is not
+    known."""
+    shown = config.get(_PERMISSION_KEY, "")
+    if not shown.isdecimal():
+        return
+    if broker_id == MASTER_ID and not is_writable(int(shown)):
+        what = f"the master takes no messages: {_PERMISSION_KEY} is {shown}"
+        yield Problem(_ERROR, where, what)
+    if not is_readable(int(shown)):
+        what = f"consumers get no messages from it: {_PERMISSION_KEY} is {shown}"
+        yield Problem(_ERROR if broker_id == MASTER_ID else _WARNING, where, what)
+
+
+async def _replication(
+    servers: Servers, master: str, config: Mapping[str, str]
+) -> HARuntimeInfo | None:
+    """Returns how slaves follow a master of this configuration; None where it has nothing to say
+    about that."""
     # Its slaves get the log from the Raft group, and have no link to it.
-    if (await servers.admin.broker_config(master)).get(_DLEDGER_KEY) == "true":
+    if config.get(_DLEDGER_KEY) == "true":
         return None
     try:
         return await servers.admin.ha_status(master)

@@ -184,6 +184,8 @@ class Writing(Part):
             "remainHowManyDataToFlush": _with_unit(store.end_offset - store.flushed_offset),
             "dispatchBehindBytes": str(store.written_offset - store.dispatched_offset),
             "earliestMessageTimeStamp": str(store.oldest_store_time()),
+            # Ours: why messages cannot be stored, empty while they can.
+            "storageFailure": self.health.cannot_write,
             "putMessageEntireTimeMax": str(times.longest_ms),
             "putMessageFailedTimes": str(times.failed),
             "putMessageDistributeTime": times.distribution(),

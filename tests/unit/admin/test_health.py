@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import json
+
 import pytest
 from msgspec.structs import force_setattr
 
 from rocketmq_tw.admin.health import judge, judge_slaves
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -70,6 +75,46 @@ def test_what_a_broker_says_of_itself(table: dict[str, str], level: str, what: s
     assert problem.what.startswith(what)
 
 
+@pytest.mark.parametrize(
+    ("permission", "said"),
+    [
+        (4, ["the master takes no messages: brokerPermission is 4"]),
+        (2, ["consumers get no messages from it: brokerPermission is 2"]),
+        (
+            0,
+            [
+                "the master takes no messages: brokerPermission is 0",
+                "consumers get no messages from it: brokerPermission is 0",
+            ],
+        ),
+    ],
+)
+def test_a_master_that_refuses_what_clients_do_is_an_error(
+    world, permission: int, said: list[str]
+) -> None:
+    b = world.add_broker("broker-b", "10.0.0.3")
+    change = f"brokerPermission={permission}".encode()
+    world.hosts[b].ask(RequestCode.UPDATE_BROKER_CONFIG, body=change)
+    outcome = world.rmqadmin("health")
+    assert outcome.status == 1
+    problems = [["error", *f"broker-b 0 ({b}) {what}".split()] for what in said]
+    assert [line.split() for line in outcome.out.splitlines()[2:-1]] == problems
+    assert outcome.out.endswith("\nnot healthy: 1 name server and 2 brokers were asked\n")
+
+
+def test_a_broker_that_cannot_store_messages_is_an_error(world) -> None:
+    disk = FaultyFiles(MemoryFiles())
+    world.add_broker("broker-b", "10.0.0.3", store={"files": disk})
+    assert world.rmqadmin("health").status == 0
+    disk.faults.append(Fault("pwrite", "probe", errno.EIO))
+    world.wait_for(lambda: world.rmqadmin("health").status == 1)
+    (problem,) = json.loads(world.rmqadmin("health --output json").out)["problems"]
+    assert problem["where"] == "broker-b 0 (10.0.0.3:10911)"
+    assert problem["what"].startswith("it cannot store messages: ")
+    disk.faults.clear()
+    world.wait_for(lambda: world.rmqadmin("health").status == 0)
+
+
 def test_what_is_no_problem() -> None:
     assert not list(judge("broker-a", 0, {"commitLogDiskRatio": "x", "brokerActive": "true"}))
     # Slaves are never active.
@@ -107,16 +152,21 @@ def test_slaves_of_a_dledger_group_have_no_links_to_their_master(lone_slave) -> 
     assert problems(lone_slave) == []
 
 
+#: What health says that it does not know.
+SLAVES = "its slaves could not be asked for: "
+CONFIG = "its configuration could not be asked for: "
+
+
 @pytest.mark.parametrize(
     ("code", "answer", "said"),
     [
-        (RequestCode.GET_BROKER_HA_STATUS, refuse, "answered 1: no such thing here"),
-        (RequestCode.GET_BROKER_HA_STATUS, hang_up, "does not answer: 10.0.0.2:10911"),
-        (RequestCode.GET_BROKER_CONFIG, refuse, "answered 1: no such thing here"),
-        (RequestCode.GET_BROKER_CONFIG, hang_up, "does not answer: 10.0.0.2:10911"),
+        (RequestCode.GET_BROKER_HA_STATUS, refuse, SLAVES + "answered 1: no such thing here"),
+        (RequestCode.GET_BROKER_HA_STATUS, hang_up, SLAVES + "does not answer: 10.0.0.2:10911"),
+        (RequestCode.GET_BROKER_CONFIG, refuse, CONFIG + "answered 1: no such thing here"),
+        (RequestCode.GET_BROKER_CONFIG, hang_up, CONFIG + "does not answer: 10.0.0.2:10911"),
     ],
 )
-def test_an_error_about_slaves_does_not_end_the_look(
+def test_an_error_about_a_master_does_not_end_the_look(
     lone_slave, code: int, answer: Handler, said: str
 ) -> None:
     lone_slave.add_broker("broker-b", "10.0.0.4", store={"broker_role": "SYNC_MASTER"})
@@ -124,5 +174,5 @@ def test_an_error_about_slaves_does_not_end_the_look(
     lone_slave.let_answer("10.0.0.4:10911", RequestCode.GET_BROKER_RUNTIME_INFO, refuse)
     outcome = lone_slave.rmqadmin("health")
     assert outcome.err == ""
-    assert f"its slaves could not be asked for: {said}" in outcome.out, outcome.out
+    assert said in outcome.out, outcome.out
     assert "broker-b 0 (10.0.0.4:10911)" in outcome.out
