@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import rich_click as click
@@ -24,10 +25,13 @@ from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.admin.topic_tail import TopicTail
 from rocketmq_tw.client.message import ReceivedMessage
-from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.message.names import check_group
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import RequestError
+
+# What opens connections is loaded once it is known whether they need TLS.
+if TYPE_CHECKING:
+    from rocketmq_tw.client.pull import QueuePuller
 
 #: Messages that are shown by default, as in stock.
 _COUNT = 128

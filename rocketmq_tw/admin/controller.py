@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -12,12 +12,15 @@ from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
 from rocketmq_tw.admin.server_configs import changed_configs_report, configs_report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
-from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.address import split_address, split_addresses
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.controller import ReplicaIdentity, ReplicasInfo
 from rocketmq_tw.wire.headers.controller import GetMetaDataResponseHeader
+
+# What opens connections is loaded once it is known whether they need TLS.
+if TYPE_CHECKING:
+    from rocketmq_tw.client.controller import ControllerClient
 
 
 def _check_addresses(context: click.Context, option: click.Parameter, text: str) -> str:

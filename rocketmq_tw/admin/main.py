@@ -13,8 +13,9 @@ from rocketmq_tw.interrupted import end_quietly
 if TYPE_CHECKING:
     from rocketmq_tw.admin.tool import Tool
 
-#: New objects after which the first generation is looked at; Python's own number is 700.
-_GARBAGE_AFTER = 50_000
+#: New objects after which the first generation is looked at, more than a command imports; Python's
+#: own number is 700.
+_GARBAGE_AFTER = 100_000
 
 
 def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> NoReturn:

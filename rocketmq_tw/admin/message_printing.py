@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -26,9 +26,12 @@ from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.message import ReceivedMessage
-from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+
+# What opens connections is loaded once it is known whether they need TLS.
+if TYPE_CHECKING:
+    from rocketmq_tw.client.pull import QueuePuller
 
 _charset_option = click.option(
     "-c", "--charsetName", "charset", metavar="CHARSET", default=UTF_8, callback=check_charset,

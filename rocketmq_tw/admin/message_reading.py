@@ -7,7 +7,7 @@ import codecs
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import msgspec
@@ -16,10 +16,13 @@ import rich_click as click
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of, plain
 from rocketmq_tw.admin.tool import Servers, fail
 from rocketmq_tw.client.message import PullStatus, ReceivedMessage
-from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+
+# What opens connections is loaded once it is known whether they need TLS.
+if TYPE_CHECKING:
+    from rocketmq_tw.client.pull import QueuePuller
 
 #: The group that stock's tools read in the name of.
 TOOLS_GROUP = "TOOLS_CONSUMER"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import rich_click as click
@@ -17,7 +17,6 @@ from rocketmq_tw.admin.tool import Servers, Tool, explain, fail, warn
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message, SendStatus
-from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.message.names import check_topic
 from rocketmq_tw.message.properties import (
     DELAY,
@@ -30,6 +29,10 @@ from rocketmq_tw.message.properties import (
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.errors import RequestError
+
+# What opens connections is loaded once it is known whether they need TLS.
+if TYPE_CHECKING:
+    from rocketmq_tw.client.producer import Producer
 
 #: The name that stands for what is typed or piped in.
 _STDIN = "-"

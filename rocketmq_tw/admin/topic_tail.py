@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 from twisted.internet.task import deferLater
@@ -11,11 +12,14 @@ from rocketmq_tw.admin.message_reading import choose, chosen
 from rocketmq_tw.admin.tool import Servers, warn
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import ReceivedMessage
-from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+
+# What opens connections is loaded once it is known whether they need TLS.
+if TYPE_CHECKING:
+    from rocketmq_tw.client.pull import QueuePuller
 
 #: Seconds until queues that had nothing new are looked at again.
 _IDLE_SECONDS = 0.5

@@ -20,7 +20,6 @@ from rocketmq_tw.admin.options import (
 )
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool
-from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 _one_cluster_option = click.option(
@@ -35,7 +34,11 @@ _one_cluster_option = click.option(
 def clean_queues(tool: Tool, broker: str | None, cluster: str | None) -> None:
     """Removes units of queues whose messages are gone."""
     _clean(
-        tool, broker, cluster, AdminClient.clean_queues, "has no units of messages that are gone"
+        tool,
+        broker,
+        cluster,
+        lambda servers, address: servers.admin.clean_queues(address),
+        "has no units of messages that are gone",
     )
 
 
@@ -47,7 +50,13 @@ def clean_queues(tool: Tool, broker: str | None, cluster: str | None) -> None:
 def clean_topics(tool: Tool, broker: str | None, cluster: str | None, yes: bool) -> None:
     """Removes the queues of topics that brokers do not have any more."""
     ask_first(yes, f"Delete the queues of topics that are gone from {_where(broker, cluster)}?")
-    _clean(tool, broker, cluster, AdminClient.clean_topics, "has no queues of topics that are gone")
+    _clean(
+        tool,
+        broker,
+        cluster,
+        lambda servers, address: servers.admin.clean_topics(address),
+        "has no queues of topics that are gone",
+    )
 
 
 @click.command("deleteExpiredCommitLog")
@@ -58,7 +67,13 @@ def clean_topics(tool: Tool, broker: str | None, cluster: str | None, yes: bool)
 def clean_log(tool: Tool, broker: str | None, cluster: str | None, yes: bool) -> None:
     """Deletes the files of the log that are old enough, at once."""
     ask_first(yes, f"Delete the messages that are old enough from {_where(broker, cluster)}?")
-    _clean(tool, broker, cluster, AdminClient.clean_log, "deletes the files that are old enough")
+    _clean(
+        tool,
+        broker,
+        cluster,
+        lambda servers, address: servers.admin.clean_log(address),
+        "deletes the files that are old enough",
+    )
 
 
 def _where(broker: str | None, cluster: str | None) -> str:
@@ -71,7 +86,7 @@ def _clean(
     tool: Tool,
     broker: str | None,
     cluster: str | None,
-    clean: Callable[[AdminClient, str], Deferred[None]],
+    clean: Callable[[Servers, str], Deferred[None]],
     result: str,
 ) -> None:
     if broker is not None and cluster is not None:
@@ -81,7 +96,7 @@ def _clean(
 
     async def work(servers: Servers) -> Report:
         targets = [broker] if broker is not None else await _masters(servers, cluster)
-        done = await on_each(targets, lambda address: clean(servers.admin, address))
+        done = await on_each(targets, lambda address: clean(servers, address))
         return Report({"brokers": done}, lines=[f"{address} {result}" for address in done])
 
     tool.report(work)
