@@ -14,19 +14,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import dropwhile
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import attrs
 import msgspec
 import rich_click as click
 
+from rocketmq_tw.admin.tables import draw_table
 from rocketmq_tw.wire.printable import printable
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-#: Tables are as wide as they need to be: a name or an id in pieces cannot be copied.
+#: Texts of YAML are as wide as they need to be: a name or an id in pieces cannot be copied.
 _UNBOUNDED = 100_000
+#: What the line below the head of a table is made of, where the output can have it.
+_RULE = "\N{BOX DRAWINGS LIGHT HORIZONTAL}"
 
 #: Control characters behind the ASCII ones, and those that turn the direction of writing.
 _CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -175,13 +175,8 @@ def show_tables(report: Report, *, wide: bool = False) -> None:
     """Writes tables that have rows, with lines beneath them; wide ones have all values of their
     rows."""
     listings = [listing for listing in report.listings if listing.rows]
-    if listings:
-        # Only tables wait for the import.
-        from rich.console import Console
-
-        console = Console(file=sys.stdout, highlight=False, width=_UNBOUNDED)
-        for listing in listings:
-            console.print(_table(_widened(listing) if wide else listing))
+    for listing in listings:
+        _show_table(_widened(listing) if wide else listing)
     # A blank line parts them from a table.
     lines = report.lines if listings else dropwhile(operator.not_, report.lines)
     for line in lines:
@@ -202,19 +197,19 @@ def _compact(value: Any) -> str:
     return plain(msgspec.json.encode(value).decode())
 
 
-def _table(listing: Listing) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in listing.columns:
+def _show_table(listing: Listing) -> None:
+    right = set()
+    for number, column in enumerate(listing.columns):
         values = [row.get(column.key) for row in listing.rows]
-        numbers = column.show is plain and all(
+        if column.show is plain and all(
             isinstance(value, int | float) and not isinstance(value, bool) for value in values
-        )
-        table.add_column(Text(column.title), justify="right" if numbers else "left", no_wrap=True)
-    for row in listing.rows:
-        shown = [column.show(row.get(column.key)) for column in listing.columns]
-        table.add_row(*(Text(printable(text)) for text in shown))
-    return table
+        ):
+            right.add(number)
+    rows = [
+        [printable(column.show(row.get(column.key))) for column in listing.columns]
+        for row in listing.rows
+    ]
+    titles = [column.title for column in listing.columns]
+    head, *lines = draw_table(titles, rows, right, "-" if _is_lacking(_RULE) else _RULE)
+    click.secho(head, bold=True)
+    click.echo("\n".join(lines))

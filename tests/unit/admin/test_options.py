@@ -574,6 +574,16 @@ def test_a_short_command_looks_for_no_garbage() -> None:
     assert in_a_process_of_its_own(code) == "1 0\n"
 
 
+def test_a_table_needs_no_console_of_rich() -> None:
+    code = """if True:
+        import sys
+        from rocketmq_tw.admin.output import Column, Listing, Report, show_tables
+        show_tables(Report(None, [Listing([Column("A", "a")], [{"a": 1}])]))
+        print("rich.console" in sys.modules)
+    """
+    assert in_a_process_of_its_own(code).endswith("False\n")
+
+
 #: What a command that asks for no message and no table does without, and without TLS.
 UNUSED = (
     "OpenSSL", "cryptography", "rocketmq_tw.client.decoding", "rocketmq_tw.net.whole_tables"

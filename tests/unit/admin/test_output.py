@@ -72,6 +72,28 @@ def test_texts_are_shown_whatever_the_encoding_of_the_output_is(
     assert yaml.safe_load(shown("--output yaml"))["messages"][0]["body"] == "ü日🚀"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "rule", "name"), [("utf-8", "─", "漢字漢"), ("ascii", "-", "abcdef")]
+)
+def test_columns_stand_below_their_titles(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, rule: str, name: str
+) -> None:
+    written = io.BytesIO()
+    output = io.TextIOWrapper(written, encoding, errors="backslashreplace")
+    monkeypatch.setattr("sys.stdout", output)
+    columns = [Column("Name", "name"), Column("Offset", "offset"), Column("Rate", "rate")]
+    rows = [{"name": "ab", "offset": 1, "rate": None}, {"name": name, "offset": 12345678}]
+    show_tables(Report(None, [Listing(columns, rows)], ["end"]))
+    assert written.getvalue().decode(encoding).split("\n") == [
+        "Name       Offset   Rate",
+        rule * 24,
+        "ab              1",
+        f"{name}   12345678",
+        "end",
+        "",
+    ]
+
+
 def test_a_long_value_stays_on_its_line(capsys) -> None:
     show_tables(Report(None, [Listing([Column("A", "a"), Column("B", "b")], [{"a": "x" * 500}])]))
     assert "x" * 500 in capsys.readouterr().out
