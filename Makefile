@@ -7,6 +7,8 @@ WAITING := -n 4 --dist loadfile -m "not stock_only and not more"
 # On the reactor itself: a test that hits its limit costs its process, and the next one gets another.
 REACTOR := -p twisted -n 1 --timeout-method=thread
 BIN := $(VENV)/bin
+# Where it is set, each server that a test starts compiles all its modules anew: half of its start.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 --timeout 60 install -q \
     --config-settings editable_mode=compat
 STAMP := $(VENV)/.stamp
