@@ -20,6 +20,11 @@ Json = dict[str, Any]
 
 #: Longer than the stock client waits for any answer.
 _CALL_LIMIT = 180.0
+#: Milliseconds. An admin client asks when it wants to know; as the others of a test are, it would
+#: ask for a route twice a second, for ever in vain where its name server is gone.
+_ADMIN_INTERVALS = {"pollMs": 30_000, "heartbeatMs": 30_000}
+#: More name servers than one test has: the admin clients of those before them are stopped.
+_ADMINS = 6
 _HEAP_MB = 512
 
 
@@ -39,7 +44,8 @@ class JavaClients:
         (home / "conf" / "logback_tools.xml").write_text("<configuration/>\n")
         self._ids = itertools.count(1)
         self._handles = itertools.count(1)
-        self._admins: set[str] = set()
+        #: The admin clients by their name servers' addresses, the oldest first.
+        self._admins: dict[str, str] = {}
         self._waiting: dict[int, Future[Any]] = {}
         command = [
             *java_command(heap_mb),
@@ -141,11 +147,14 @@ class JavaClients:
 
     def _admin(self, namesrv: str) -> str:
         """The handle of a started admin client, one for each name server."""
-        admin = f"admin-{namesrv}"
-        if admin not in self._admins:
-            self.call("admin.start", handle=admin, namesrv=namesrv)
-            self._admins.add(admin)
-        return admin
+        if namesrv not in self._admins:
+            admin = self.handle("admin")
+            self.call("admin.start", handle=admin, namesrv=namesrv, **_ADMIN_INTERVALS)
+            self._admins[namesrv] = admin
+            if len(self._admins) > _ADMINS:
+                oldest = self._admins.pop(next(iter(self._admins)))
+                self.submit("admin.stop", handle=oldest)
+        return self._admins[namesrv]
 
     def mqadmin(self, *arguments: str) -> str:
         """What mqadmin prints."""

@@ -33,7 +33,14 @@ final class PushConsumers {
 
     private Object start(JSONObject arguments) throws Exception {
         Consumer consumer = new Consumer(arguments);
-        consumer.push.start();
+        try {
+            consumer.push.start();
+        } catch (Exception refused) {
+            // With a wrong expression it may run by then: 4.9's would ask its brokers for ever, also
+            // when they are gone. Its end takes seconds.
+            new Thread(consumer.push::shutdown).start();
+            throw refused;
+        }
         consumers.add(arguments, consumer);
         return null;
     }
