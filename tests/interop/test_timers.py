@@ -112,7 +112,9 @@ def test_a_store_changes_hands_while_messages_wait(
 ) -> None:
     java, name_server = jvms[STOCK], timing.name_servers[0]
     kinds = [servers if kind == OURS else kind for kind in (first, second)]
-    brokers = make_brokers_of_one_store(kinds, names.new("timers"), tmp_path, name_server, SETTINGS)
+    # What stock would lose by a kill, it would deliver again.
+    settings = SETTINGS | {"timerFlushIntervalMs": "4000"}
+    brokers = make_brokers_of_one_store(kinds, names.new("timers"), tmp_path, name_server, settings)
     writer, reader = brokers
     try:
         with java.puller(name_server.address) as puller:
