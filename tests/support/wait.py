@@ -16,6 +16,10 @@ T = TypeVar("T")
 
 #: Seconds; what takes two here may take a minute on a slow machine that does much else as well.
 LIMIT = 240.0
+#: What takes long is asked for less often: after a twentieth of the time that it took so far, and
+#: at least so often (seconds).
+_RARER = 20
+_RAREST = 0.2
 
 
 class PeerFailed(Exception):
@@ -33,13 +37,13 @@ def wait_until(
     limit: float = LIMIT,
     interval: float = 0.02,
 ) -> T:
-    """The first truthy value of `condition()`, asked every `interval` seconds.
+    """The first truthy value of `condition()`, asked every `interval` seconds, later less often.
 
     A condition does not hold yet where it cannot be asked, since the server is not there or
     refuses. Raises `ThreadDied` where a thread of the test has died, and `TimeoutError` with
     `what` and what was seen last after `limit` seconds.
     """
-    deadline = time.monotonic() + limit
+    began = time.monotonic()
     while True:
         check_threads()
         seen: T | Exception
@@ -50,9 +54,10 @@ def wait_until(
         else:
             if value:
                 return value
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > limit:
             raise TimeoutError(f"waited {limit:g} s for {what}; last seen: {seen!r}")
-        time.sleep(interval)
+        time.sleep(max(interval, min(waited / _RARER, _RAREST)))
 
 
 def result_of(clock: Clock, deferred: Deferred[Any]) -> Any:
