@@ -23,6 +23,7 @@ _LONGEST = (
     "test_static_topics.py",
     "test_sql_filters.py",
     "test_pop.py",
+    "test_pop_stores.py",
     "test_transactions.py",
     "test_acting.py",
     "test_grpc_scenarios.py",
