@@ -4,7 +4,9 @@ their own version see and do the same."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import pytest
@@ -18,7 +20,6 @@ from rocketmq_tw.wire.headers.broker import ViewBrokerStatsDataRequestHeader
 from rocketmq_tw.wire.headers.clients import GetConsumeStatsRequestHeader
 from rocketmq_tw.wire.headers.offsets import QueryCorrectionOffsetHeader
 from tests.support.cluster import OURS, Cluster
-from tests.support.jars import STOCK_VERSIONS
 from tests.support.java_client import JavaClients, Json, PushConsumer
 from tests.support.remoting import ask
 from tests.support.wait import wait_until
@@ -26,29 +27,30 @@ from tests.support.wait import wait_until
 QUEUES = 2
 
 
+Stocks = Callable[[str], Cluster]
+
+
 @pytest.fixture(scope="module")
-def stocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Cluster]]:
-    """A broker of each version of stock, each with a name server of ours."""
+def stocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stocks]:
+    """Gives a broker of a version of stock with a name server of ours; the first to ask starts
+    it."""
     home = tmp_path_factory.mktemp("control")
-    made = {
-        version: Cluster.of(home / version, name_servers=[OURS], brokers=[version])
-        for version in STOCK_VERSIONS
-    }
-    try:
-        for cluster in made.values():
-            cluster.start()
-        yield made
-    finally:
-        for cluster in made.values():
-            cluster.close()
+    with ExitStack() as stack:
+
+        @cache
+        def started(version: str) -> Cluster:
+            cluster = Cluster.of(home / version, name_servers=[OURS], brokers=[version])
+            return stack.enter_context(cluster)
+
+        yield started
 
 
 @pytest.fixture(params=[OURS, pytest.param("stock", marks=pytest.mark.stock_only)])
 def site(
-    request: pytest.FixtureRequest, java: JavaClients, cluster: Cluster, stocks: dict[str, Cluster]
+    request: pytest.FixtureRequest, java: JavaClients, cluster: Cluster, stocks: Stocks
 ) -> Cluster:
     """Our broker, and a stock broker of the clients' version."""
-    return cluster if request.param == OURS else stocks[java.version]
+    return cluster if request.param == OURS else stocks(java.version)
 
 
 class Group:
@@ -286,10 +288,11 @@ def test_a_group_that_may_not_broadcast(group: Group) -> None:
 
 @pytest.mark.parametrize("kind", [OURS, "5.3.3"])
 def test_a_topic_that_a_group_may_not_read(
-    kind: str, jvms: dict[str, JavaClients], cluster: Cluster, stocks: dict[str, Cluster], names
+    kind: str, jvms: dict[str, JavaClients], cluster: Cluster, stocks: Stocks, names
 ) -> None:
     """The tools of 4.9.7 do not know it."""
-    group = Group(jvms["5.3.3"], stocks.get(kind, cluster), names.topic, names.group)
+    site = cluster if kind == OURS else stocks(kind)
+    group = Group(jvms["5.3.3"], site, names.topic, names.group)
     group.configure()
     address = group.broker.address
 
@@ -350,11 +353,11 @@ POLICIES = [
 
 @pytest.mark.parametrize("policy", POLICIES, ids=["exponential", "customized"])
 def test_how_long_a_group_waits_between_tries(
-    policy: Json, jvms: dict[str, JavaClients], cluster: Cluster, stocks: dict[str, Cluster], names
+    policy: Json, jvms: dict[str, JavaClients], cluster: Cluster, stocks: Stocks, names
 ) -> None:
     """Brokers keep it and tell it; those who wait are stock's proxies."""
     told = []
-    for site in (cluster, stocks["5.3.3"]):
+    for site in (cluster, stocks("5.3.3")):
         group = Group(jvms["5.3.3"], site, names.topic, names.group)
         group.configure("-r 7", "-p", json.dumps(policy))
         config = group.admin("examineSubscriptionGroupConfig", site.broker.address, group.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -88,22 +87,28 @@ def tls_names(
             server.close()
 
 
-@pytest.fixture(scope="module", params=STOCK_VERSIONS)
-def tls_java(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaClients]:
-    """Stock's clients of each version, with TLS."""
+@pytest.fixture(scope="module")
+def tls_jvms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, JavaClients]]:
+    """Stock's clients of both versions, with TLS."""
     before = os.environ.get("JAVA_TOOL_OPTIONS")
     os.environ["JAVA_TOOL_OPTIONS"] = "-Dtls.enable=true"
+    home = tmp_path_factory.mktemp("java")
     try:
-        java = JavaClients(request.param, Path(tmp_path_factory.mktemp("java")))
+        started = {version: JavaClients(version, home / version) for version in STOCK_VERSIONS}
     finally:
         if before is None:
             del os.environ["JAVA_TOOL_OPTIONS"]
         else:
             os.environ["JAVA_TOOL_OPTIONS"] = before
-    yield java
-    java.close()
+    yield started
+    for java in started.values():
+        java.close()
+
+
+@pytest.fixture(params=STOCK_VERSIONS)
+def tls_java(request: pytest.FixtureRequest, tls_jvms: dict[str, JavaClients]) -> JavaClients:
+    """The clients of one version after the other."""
+    return tls_jvms[request.param]
 
 
 def test_stock_clients_and_ours_share_messages(
