@@ -24,7 +24,7 @@ KILLS = [Round(Outage.KILL, True, True), Round(Outage.KILL, False, True)]
     ("controllers", "brokers", "rounds"),
     [
         ("ours", "ours", BOTH),
-        ("ours", "mixed", KILLS),
+        pytest.param("ours", "mixed", KILLS, marks=pytest.mark.more),
         pytest.param("mixed", "ours", KILLS, marks=pytest.mark.more),
         ("mixed", "mixed", KILLS),
         ("stock", "ours", KILLS),

@@ -144,7 +144,13 @@ def name_server(cluster: Cluster) -> NameServerProcess:
     return cluster.name_servers[0]
 
 
-@pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["stop", "kill"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(BrokerProcess.stop, id="stop", marks=pytest.mark.more),
+        pytest.param(BrokerProcess.kill, id="kill"),
+    ],
+)
 @pytest.mark.parametrize("stock", STOCK_VERSIONS)
 @pytest.mark.parametrize("ours_first", [True, False], ids=["ours-first", "stock-first"])
 def test_a_store_changes_hands_with_messages_that_wait(
