@@ -21,7 +21,7 @@ from tests.support.wait import wait_until
 pytestmark = pytest.mark.interop
 
 #: Of each kind of group; there are two.
-KILLS = 10
+KILLS = 5
 KINDS = {"one_stock": ("ours", "ours", "stock"), "two_stock": ("ours", "stock", "stock")}
 SUCCESS = 200
 

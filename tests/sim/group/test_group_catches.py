@@ -205,13 +205,14 @@ RULES: dict[Patch, str] = {
 }
 #: The seed that is tried first, where the first of all finds nothing: one that found it once.
 FOUND_BY: dict[Patch, int] = {
-    elects_whoever_lives: 10,
-    takes_sets_of_former_masters: 3,
+    elects_whoever_lives: 5,
+    elects_without_a_new_epoch: 1,
+    takes_sets_of_former_masters: 15,
     decides_out_of_turn: 4,
     gives_an_id_twice: 1,
     changes_the_set_before_the_controller_does: 7,
-    keeps_what_the_master_does_not_have: 29,
-    lets_slaves_join_too_soon: 33,
+    keeps_what_the_master_does_not_have: 15,
+    lets_slaves_join_too_soon: 6,
 }
 
 
@@ -270,5 +271,6 @@ def test_a_broken_rule_is_found(rule: Patch, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_broker_that_leads_on_without_its_disk_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Candidacy, "refusal", "")
     monkeypatch.setattr(Candidacy, "failed", lambda candidacy, why: None)
-    outcomes = run_seeds(range(1000, 1000 + SEEDS), disks_fail=True)
+    # As in FOUND_BY.
+    outcomes = run_seeds((1003, *range(1000, 1000 + SEEDS)), disks_fail=True)
     assert any("does not go on" in outcome.broken for outcome in outcomes)

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.sim.runs import run_seeds
 
-SEEDS = 500
+SEEDS = 120
 CHUNK = 20
 
 

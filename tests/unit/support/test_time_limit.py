@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-
-import pytest
 
 from tests.support.wait import LIMIT
 
@@ -68,7 +67,7 @@ async def test_it():
 """,
 }
 OPTIONS = [f"--config-file={ROOT / 'setup.cfg'}", "--timeout=2"]
-OPTIONS += ["-v", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+OPTIONS += ["-v", "-r", "fEp", "-p", "tests.conftest", "-p", "no:cacheprovider"]
 HEAD = """
 import time
 
@@ -98,12 +97,12 @@ async def test_the_next_one():
 """
 
 
-def run_stuck(tmp_path: Path, text: str, *options: str) -> str:
-    """The output of a test run of a file of this text, with a time limit of two seconds."""
-    tests = tmp_path / "test_stuck.py"
-    tests.write_text(text)
+def run_stuck(tmp_path: Path, texts: Mapping[str, str], *options: str) -> str:
+    """The output of one test run of files of these texts, with a time limit of two seconds."""
+    for name, text in texts.items():
+        (tmp_path / f"test_{name}.py").write_text(text)
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *OPTIONS, *options, str(tests)],
+        [sys.executable, "-m", "pytest", *OPTIONS, *options, str(tmp_path)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -114,19 +113,26 @@ def run_stuck(tmp_path: Path, text: str, *options: str) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize("stuck", STUCK)
-def test_the_next_one_passes(stuck: str, tmp_path: Path) -> None:
-    output = run_stuck(tmp_path, HEAD + STUCK[stuck] + TAIL)
-    where = "ERROR" if "fixture" in stuck else "FAILED"
-    assert re.search(rf"{where} .*::test_it - Failed: Timeout", output), output
-    assert len(re.findall("^(?:FAILED|ERROR) ", output, re.MULTILINE)) == 1, output
-    assert re.search(r"\b[12] passed", output), output
+def outcomes(output: str, name: str) -> list[str]:
+    """How the tests of a file ended, as the summary has it: word and test, sorted."""
+    found = re.findall(rf"^([A-Z]+) (?:\S*/)?test_{name}\.py::(\w+)", output, re.MULTILINE)
+    return sorted(" ".join(each) for each in found)
 
 
-@pytest.mark.parametrize("stuck", STUCK_ON_REACTOR)
-def test_the_next_one_on_the_reactor_passes(stuck: str, tmp_path: Path) -> None:
-    text = REACTOR_HEAD + STUCK_ON_REACTOR[stuck] + REACTOR_TAIL
-    output = run_stuck(tmp_path, text, *ON_REACTOR)
-    assert re.search("crashed while running '.*::test_it'", output), output
-    assert re.search("^FAILED .*::test_it", output, re.MULTILINE), output
-    assert re.search("1 failed, 1 passed", output), output
+def test_the_next_one_passes(tmp_path: Path) -> None:
+    output = run_stuck(tmp_path, {name: HEAD + text + TAIL for name, text in STUCK.items()})
+    for name in STUCK:
+        ended = ["ERROR test_it"] if "fixture" in name else ["FAILED test_it"]
+        if name == "a_fixture_that_ends":
+            ended.append("PASSED test_it")
+        assert outcomes(output, name) == [*ended, "PASSED test_the_next_one"], output
+        where = ended[0].split()[0]
+        assert re.search(rf"{where} .*test_{name}\.py::test_it - Failed: Timeout", output), output
+
+
+def test_the_next_one_on_the_reactor_passes(tmp_path: Path) -> None:
+    texts = {name: REACTOR_HEAD + text + REACTOR_TAIL for name, text in STUCK_ON_REACTOR.items()}
+    output = run_stuck(tmp_path, texts, *ON_REACTOR)
+    for name in STUCK_ON_REACTOR:
+        assert outcomes(output, name) == ["FAILED test_it", "PASSED test_the_next_one"], output
+        assert re.search(rf"crashed while running '.*test_{name}\.py::test_it'", output), output

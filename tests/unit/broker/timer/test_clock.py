@@ -20,7 +20,7 @@ def broker() -> BrokerInMemory:
 
 def hours_later(broker: BrokerInMemory, hours: float) -> None:
     """By the true time, in steps that are long."""
-    let(broker, hours * 3600, 2)
+    let(broker, hours * 3600, 20)
 
 
 @pytest.mark.parametrize("back_ms", [61_000, HOUR_MS, 5 * HOUR_MS])
