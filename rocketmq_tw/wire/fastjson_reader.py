@@ -101,7 +101,7 @@ class _Reader:
         if start in ("'", '"') and start:
             return self._string(start)
         if number := _NUMBER.match(self._text, self._at):
-            return self._number(number)
+            return as_key(self._number(number))
         name = _NAME.match(self._text, self._at)
         if name is None:
             self._fail("no key")
@@ -158,7 +158,7 @@ def _join_surrogates(text: str) -> str:
 
 # References --------------------------------------------------------------------------------------
 
-_STEP = re.compile(r"\.((?:\\.|[^.\[\\])+)|\[(\d+)\]")
+_STEP = re.compile(r"\.((?:\\.|[^.\[\\])+)|\[(\d{1,9})\]")
 #: References multiply what a small text stands for; past this many values it is refused.
 _MAX_REFERENCED = 100_000
 
@@ -241,5 +241,4 @@ def _step(value: Any, step: re.Match[str]) -> Any:
     if name.lstrip("-").isdigit() and int(name) in value:
         return value[int(name)]
     # fastjson has no path for an object that stands as a key and says "null".
-    keys = list(value)
-    return keys[0] if name == "null" and len(keys) == 1 else None
+    return next(iter(value)) if name == "null" and len(value) == 1 else None

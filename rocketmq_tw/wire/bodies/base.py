@@ -192,7 +192,6 @@ def _object_key(key: Any) -> Any:
     if not (isinstance(key, str) and key.startswith("{")):
         return key
     try:
-        parsed = fastjson.loads(key.encode())
+        return as_key(fastjson.loads(key.encode()))
     except WireError:
         return key
-    return as_key(parsed)
