@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
-from twisted.internet.interfaces import IDelayedCall, IListeningPort
+from twisted.internet.interfaces import IDelayedCall, IListeningPort, IReactorTime
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
@@ -164,8 +164,29 @@ class LongestDelay:
         self._expected = now + LOOK_SECONDS
 
 
+class _Channel(http.HTTPChannel):
+    """Questions are short: what Prometheus sends has 300 bytes."""
+
+    maxHeaders = 100
+    totalHeadersSize = 4096
+
+    def lineReceived(self, line: bytes) -> None:
+        if line[:1] in (b" ", b"\t"):
+            # A header that goes on, which Twisted puts together anew with each line. None has to be
+            # taken (RFC 9112, 5.2).
+            _refuse(self, b"400 Bad Request")
+        else:
+            super().lineReceived(line)
+
+
+def _refuse(transport: Any, status: bytes) -> None:
+    transport.write(b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n" % status)
+    transport.loseConnection()
+
+
 class _QuietSite(Site):
     noisy = False
+    protocol: Any = _Channel
 
     def log(self, request: Any) -> None:
         """Requests come every few seconds: no line for each."""
@@ -179,6 +200,10 @@ class _Connection(ProtocolWrapper):
         self._factory: _Limited = factory
         self._waiting: IDelayedCall | None = None
         self._open = 0
+
+    @property
+    def clock(self) -> IReactorTime:
+        return self._factory.clock
 
     @property
     def is_answered(self) -> bool:
@@ -215,7 +240,7 @@ class _Connection(ProtocolWrapper):
         self._factory.used(self)
 
     def _begin_wait(self) -> None:
-        self._waiting = self._factory.clock.callLater(QUESTION_SECONDS, self.close)
+        self._waiting = self.clock.callLater(QUESTION_SECONDS, self.close)
 
     def _end_wait(self) -> None:
         waiting, self._waiting = self._waiting, None
@@ -230,20 +255,24 @@ class _Question(Request):
     def gotLength(self, length: int | None) -> None:
         super().gotLength(0)
         if length != 0:
-            transport: Any = self.transport
-            transport.write(
-                b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-            )
-            transport.loseConnection()
+            _refuse(self.transport, b"413 Content Too Large")
 
     def handleContentChunk(self, data: bytes) -> None:
         """Drops what came with a question that is refused already."""
 
     def process(self) -> None:
+        """Answers in the next turn of the reactor: one read has thousands of questions, and the
+        channel looks at the next one when this is answered."""
         connection: Any = self.transport
         connection.asked()
-        self.notifyFinish().addBoth(lambda _: connection.answered())
-        super().process()
+        turn: IDelayedCall = connection.clock.callLater(0, super().process)
+
+        def over(_: object) -> None:
+            if turn.active():
+                turn.cancel()
+            connection.answered()
+
+        self.notifyFinish().addBoth(over)
 
 
 class _Limited(WrappingFactory):
@@ -253,7 +282,7 @@ class _Limited(WrappingFactory):
     noisy = False
     protocol = _Connection
 
-    def __init__(self, clock: Any, wrapped: Any) -> None:
+    def __init__(self, clock: IReactorTime, wrapped: Any) -> None:
         super().__init__(wrapped)
         self.clock = clock
 

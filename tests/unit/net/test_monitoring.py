@@ -114,6 +114,7 @@ def test_a_connection_that_asks_is_closed_after_those_that_ask_nothing() -> None
     for _ in range(3):
         held = [server.connect() for _ in range(MAX_CONNECTIONS - 1)]
         protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        server.reactor.pump([0.0])
         assert transport.value().endswith(b"ok\n")
         assert not transport.disconnecting
     assert not held[-1][1].disconnecting
@@ -170,12 +171,56 @@ def test_a_question_that_is_being_answered_is_not_cut_for_what_comes_behind_it()
     assert not transport.disconnecting
 
 
+def test_questions_that_come_together_are_answered_one_a_turn() -> None:
+    server = _Server()
+    protocol, transport = server.connect()
+    turns: list[int] = []
+
+    def turn() -> None:
+        turns.append(transport.value().count(b"HTTP/1.1 200 "))
+        if turns[-1] < 100:
+            server.reactor.callLater(0, turn)
+
+    protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+    turn()
+    server.reactor.pump([0.0])
+    assert turns == list(range(101))
+
+
+def test_a_question_goes_with_its_connection() -> None:
+    server = _Server()
+    protocol, _ = server.connect()
+    protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+    protocol.connectionLost(Failure(ConnectionDone()))
+    server.monitoring.stop()
+    assert server.reactor.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param("a: b\r\n" + " \r\n" * 2000, id="a header that goes on"),
+        pytest.param("a:\r\n" * 101, id="many headers"),
+        pytest.param(f"Cookie: {'a;' * 2048}\r\n", id="a long one"),
+    ],
+)
+def test_a_head_that_is_slow_to_read_is_refused(head: str) -> None:
+    server = _Server()
+    protocol, transport = server.connect()
+    protocol.dataReceived(f"GET /healthz HTTP/1.1\r\n{head}\r\n".encode() * 2)
+    server.reactor.pump([0.0])
+    assert transport.value().startswith(b"HTTP/1.1 400 ")
+    assert transport.value().count(b"HTTP/1.1") == 1
+    assert transport.disconnecting
+
+
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
 @pytest.mark.parametrize("head", ["Content-Length: 900000000000", "Transfer-Encoding: chunked"])
 def test_a_body_is_refused_before_it_comes(method: str, head: str) -> None:
     server = _Server()
     protocol, transport = server.connect()
     protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    server.reactor.pump([0.0])
     transport.clear()
     asked = f"{method} /metrics HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode()
     protocol.dataReceived(asked + b"7\r\nabcdefg\r\n")
@@ -190,6 +235,7 @@ def test_an_empty_body_is_none() -> None:
     server = _Server()
     protocol, transport = server.connect()
     protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+    server.reactor.pump([0.0])
     assert transport.value().startswith(b"HTTP/1.1 200 ")
     assert not transport.disconnecting
 
@@ -199,6 +245,7 @@ def test_a_server_that_stops_is_not_ready() -> None:
     protocol, transport = server.connect()
     server.monitoring.stop()
     protocol.dataReceived(b"GET /readyz HTTP/1.0\r\nHost: x\r\n\r\n")
+    server.reactor.pump([0.0])
     assert transport.value().startswith(b"HTTP/1.0 503 ")
     assert transport.value().endswith(b"it is being stopped\n")
 
