@@ -251,7 +251,7 @@ class Decider:
         """A new leader's state may be an old one, so it decides nothing before this is done."""
         await self._node.read()
         self._ready_term = term
-        self.log.info("decides in term {term} from now on", term=term)
+        self.log.info("this controller leads and decides in term {term} from now on", term=term)
 
     def _not_prepared(self, failure: Failure) -> None:
         if failure.check(Refused) is None:

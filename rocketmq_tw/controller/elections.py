@@ -99,7 +99,7 @@ class Elections:
                 decision = await self._decider.decide(name, election)
             except RequestError as error:
                 self.log.warn(
-                    "{name}: attempt {attempt} at an election: {reason}",
+                    "attempt {attempt} at an election in group {name} failed: {reason}",
                     name=name,
                     attempt=attempt,
                     reason=error,
@@ -111,10 +111,12 @@ class Elections:
                     return
                 continue
             if decision.code != ResponseCode.SUCCESS:
-                self.log.warn("{name}: {reason}", name=name, reason=decision.remark)
+                self.log.warn(
+                    "group {name} elects no master: {reason}", name=name, reason=decision.remark
+                )
             elif self._config.notify_broker_role_changed:
                 self._notifier.elected(decision)
             return
 
     def _failed(self, failure: Failure, name: str) -> None:
-        self.log.failure("an election in {name}", failure, name=name)
+        self.log.failure("an election in group {name} failed", failure, name=name)

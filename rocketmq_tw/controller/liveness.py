@@ -134,7 +134,7 @@ class BrokerLiveness:
         for key in keys[:MAX_LINES]:
             self.log.warn("{broker} is {why}", broker=key, why=why)
         if len(keys) > MAX_LINES:
-            self.log.warn("and so are {count} more brokers", count=len(keys) - MAX_LINES)
+            self.log.warn("{count} more brokers are {why}", count=len(keys) - MAX_LINES, why=why)
 
 
 def _is_number(text: str) -> bool:

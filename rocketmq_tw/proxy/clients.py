@@ -204,7 +204,10 @@ class ProxyClients:
         for number, client in enumerate(self, 1):
             silent_since = self._seconds() - self._silence()
             if client.heard_at < silent_since and self._clients.get(client.client_id) is client:
-                log.info("{client} is silent, so it is gone", client=client.client_id)
+                log.info(
+                    "client {client} is taken for gone: it was silent for too long",
+                    client=client.client_id,
+                )
                 self.remove(client.client_id)
                 if client.stream is not None:
                     client.stream.finish(

@@ -94,7 +94,9 @@ class Metadata:
             try:
                 route = await self._brokers.route(topic)
             except RequestError as error:
-                _log.warn("no route of {topic}: {error}", topic=topic, error=error)
+                _log.warn(
+                    "the route of topic {topic} is not known: {error}", topic=topic, error=error
+                )
                 break
             if route is not None:
                 names.update(queues.broker_name for queues in route.queue_datas)
@@ -228,10 +230,12 @@ class _Remembered(Generic[K, T]):
             try:
                 value = await self._load(name)
             except (RemotingError, RequestError) as error:
-                _log.warn("no broker says what {name} is: {error}", name=name, error=error)
+                _log.warn(
+                    "no broker tells the configuration of {name}: {error}", name=name, error=error
+                )
                 entry.error = error
             except Exception:
-                _log.failure("asking what {name} is", name=name)
+                _log.failure("asking brokers for the configuration of {name} failed", name=name)
             else:
                 entry.error = None
                 return value

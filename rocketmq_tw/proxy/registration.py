@@ -127,7 +127,11 @@ class ClientRegistration:
         try:
             found = await find_brokers(self._brokers, client.topics)
         except RequestError as error:
-            self.log.warn("{error}", error=error)
+            self.log.warn(
+                "client {client} is not registered with brokers: {error}",
+                client=client.client_id,
+                error=error,
+            )
             return
         if not self._is_here(client):
             return
@@ -143,7 +147,11 @@ class ClientRegistration:
                 client, groups_of_heartbeat(data), found.names if found.is_complete else None
             )
         except RequestError as error:
-            self.log.warn("not registered with brokers: {error}", error=error)
+            self.log.warn(
+                "client {client} is not registered with brokers: {error}",
+                client=client.client_id,
+                error=error,
+            )
             return
         for name in found.names:
             self._telling[name].add(client, partial(self._tell, name, client, heartbeat.body))
@@ -204,11 +212,17 @@ class ClientRegistration:
 
     def _registered(self, answer: RemotingCommand, name: str) -> None:
         if answer.code != ResponseCode.SUCCESS:
-            self.log.warn("{name} takes no client: {why}", name=name, why=answer.remark)
+            self.log.warn(
+                "broker {name} does not register a client: {why}", name=name, why=answer.remark
+            )
 
     def _not_registered(self, failure: Failure, name: str) -> None:
         failure.trap(RemotingError, RequestError)
-        self.log.info("{name}: {why}", name=name, why=failure.getErrorMessage())
+        self.log.info(
+            "broker {name} cannot be told of a client: {why}",
+            name=name,
+            why=failure.getErrorMessage(),
+        )
 
 
 def _as_json(settings: Settings) -> str | None:

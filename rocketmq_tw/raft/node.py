@@ -163,7 +163,10 @@ class RaftNode:
                     self._store.close()
         except (OSError, StoreError):
             self.log.failure(
-                "the last checkpoint is not written; the next start looks further back"
+                "{group}/{member}: the last checkpoint is not written; the next start looks further"
+                " back",
+                group=self.config.group,
+                member=self.config.raft.self_id,
             )
         done.callback(None)
 
@@ -377,7 +380,12 @@ class RaftNode:
         more."""
         if not self._running:
             return
-        self.log.failure("this member cannot go on and stops", failure)
+        self.log.failure(
+            "{group}/{member}: cannot go on and stops",
+            failure,
+            group=self.config.group,
+            member=self.config.raft.self_id,
+        )
         self._running = False
         self._fail_all(lambda: Refused(Code.DISK_ERROR, "this member has failed"))
         self.when_failed.errback(failure)

@@ -14,6 +14,8 @@ class MemoryStateFile:
     """Keeps what was written last; `writes` counts how often. `full`: there is no room;
     `fails_late`: writes fail once the file is replaced."""
 
+    path = "/store/config/table.json"
+
     def __init__(self, content: bytes | None = None) -> None:
         self.content = content
         self.writes = 0

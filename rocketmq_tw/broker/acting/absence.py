@@ -99,7 +99,9 @@ class Absence(Part):
             self._come_back(f"it stood still for {stood_still_ms / 1000:.0f} s")
         elif self._membership.is_held_from_some and not self._is_asking:
             self._is_asking = True
-            asking = self._ask().addErrback(lambda why: log.failure("looking for a slave", why))
+            asking = self._ask().addErrback(
+                lambda why: log.failure("asking whether a slave acted for this master failed", why)
+            )
             asking.addCallback(self._asked)
 
     def _asked(self, _: object) -> None:
@@ -166,6 +168,12 @@ class Absence(Part):
         )
         state = self._role.state
         left = self._changes.change(RoleState(Role.ISOLATED, state.broker_id))
-        left.addErrback(lambda failure: log.warn("{why}", why=failure.getErrorMessage()))
+        left.addErrback(
+            lambda failure: log.warn(
+                "leaving the master's role failed: {why}", why=failure.getErrorMessage()
+            )
+        )
         begun = left.addCallback(lambda _: self._changes.begin(state))
-        begun.addErrback(lambda failure: log.failure("coming back", failure))
+        begun.addErrback(
+            lambda failure: log.failure("this broker cannot be the master again", failure)
+        )

@@ -115,7 +115,11 @@ class EscapeBridge:
                 name, preferred = queue.broker_name, self._preferred
                 if name != preferred.get(message.topic):
                     if name not in preferred.values():
-                        log.info("messages go to broker {name}", name=name)
+                        log.info(
+                            "what this broker makes while it acts for its master goes to broker"
+                            " {name}",
+                            name=name,
+                        )
                     preferred[message.topic] = name
                 return result
         if len(queues) > MOST_TRIES:

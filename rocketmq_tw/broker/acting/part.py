@@ -106,7 +106,9 @@ class Acting(Part):
         """Asks the name servers which brokers of the group live, and acts, or ends that, by what
         they say; never fails."""
         looked = self._checks.get("the group", self._check_group)
-        return looked.addErrback(lambda failure: log.failure("acting for the master", failure))
+        return looked.addErrback(
+            lambda failure: log.failure("finding out whether to act for the master failed", failure)
+        )
 
     def end_acting(self, master: IPeer) -> Deferred[None]:
         """Acts no more, and not again until `master`, which says that it is about to be back, had

@@ -57,7 +57,11 @@ class SteppingDown:
                 self._given_up = state
                 # What is under way fails, and so do the parts that wait for the disk.
                 left = self._changes.change(RoleState(Role.ISOLATED, state.broker_id))
-                left.addErrback(lambda failure: log.warn("{why}", why=failure.getErrorMessage()))
+                left.addErrback(
+                    lambda failure: log.warn(
+                        "leaving the master's role failed: {why}", why=failure.getErrorMessage()
+                    )
+                )
                 yield left
                 yield self._membership.unregister()
 

@@ -50,7 +50,12 @@ def answer_later(
         error = failure.value
         if isinstance(error, RequestError):
             return request.response(error.code, error.remark)
-        log.failure("a held request of {address}", failure=failure, address=peer.address)
+        log.failure(
+            "request {code} of {peer}, which was held, failed",
+            failure=failure,
+            code=request.code,
+            peer=peer.address,
+        )
         return request.response(
             ResponseCode.SYSTEM_ERROR, "the request failed; see the broker's log"
         )

@@ -33,15 +33,15 @@ class ConfigFile:
 
     def __init__(self, files: IFiles, path: str) -> None:
         self._files = files
-        self._path = path
+        self.path = path
 
     def read(self, parse: Callable[[bytes], T]) -> T | None:
         return read_table_file(
-            self._files, self._path, parse, lambda text: log.warn("{text}", text=text)
+            self._files, self.path, parse, lambda text: log.warn("{text}", text=text)
         )
 
     def write(self, data: bytes) -> None:
-        write_table_file(self._files, self._path, data)
+        write_table_file(self._files, self.path, data)
 
 
 @attrs.frozen(kw_only=True)

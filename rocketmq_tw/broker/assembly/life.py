@@ -180,7 +180,7 @@ class Life:
         try:
             yield step()
         except Exception as error:
-            log.failure("{name} failed while it ended", name=name)
+            log.failure("{name} failed while the role or the broker ended", name=name)
             failures.append(error)
 
     def _serve(self) -> None:

@@ -106,7 +106,11 @@ class ClusterQueues:
 
         def use_last(failure: Failure) -> TopicRouteData | None:
             # What was known stays in use: brokers may well be there.
-            log.warn("the queues of {topic}: {why}", topic=topic, why=failure.getErrorMessage())
+            log.warn(
+                "the route of {topic} is not known, the last known one is used: {why}",
+                topic=topic,
+                why=failure.getErrorMessage(),
+            )
             return self._brokers.last_route(topic)
 
         def queues_of(route: TopicRouteData | None) -> Queues | None:

@@ -41,7 +41,7 @@ class MemberNotices:
 
     def _notify(self) -> Deferred[Any]:
         return self._in_slices(self._steps()).addErrback(
-            lambda failure: log.failure("notifying the members of groups", failure)
+            lambda failure: log.failure("telling groups that their members changed failed", failure)
         )
 
     def _steps(self) -> Iterator[None]:

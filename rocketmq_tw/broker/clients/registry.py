@@ -271,7 +271,11 @@ class ClientRegistry:
             changed = group.subscribe(data.subscription_data_set) or changed
             self.subscribed.tell(name, data.subscription_data_set)
         if changed:
-            log.info("{group} changed by {client}", group=name, client=client.client_id)
+            log.info(
+                "client {client} joined group {group!r}, or changed what that reads",
+                client=client.client_id,
+                group=name,
+            )
             self._notify(group)
         return resend
 
@@ -379,7 +383,7 @@ class ClientRegistry:
         group = self._consumers.get(name)
         if group is None or not group.leave(peer):
             return
-        log.info("{peer} left {group}", peer=peer.address, group=name)
+        log.info("the client at {peer} left group {group!r}", peer=peer.address, group=name)
         if not group.clients:
             del self._consumers[name]
             self._size -= group.size

@@ -294,7 +294,11 @@ class RoleRegistration:
 
         def registered(result: object) -> None:
             if isinstance(result, Failure):
-                log.failure("registering {n} topics", failure=result, n=len(changed))
+                log.failure(
+                    "registering {n} topics with name servers failed",
+                    failure=result,
+                    n=len(changed),
+                )
             self._in_slices(waiting.fire_in_steps(None))
 
         if self._topics.data_version == self._sent_version:

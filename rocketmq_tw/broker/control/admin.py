@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.tables.topics.requests import REMOVED_AT_ONCE
 from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.net.changes import who
+from rocketmq_tw.net.changes import listed, who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import BROKER_RULES, LiveConfig
@@ -123,7 +123,9 @@ class AdminRequests:
 
     def clean_queues(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """306: changes nothing, as units of a queue are removed with the log they point into."""
-        log.info("{peer} had queues cleaned: they always are", peer=who(peer))
+        log.info(
+            "{peer} wants the consume queues cleaned: their units go with the log", peer=who(peer)
+        )
         return request.response()
 
     def clean_topics(
@@ -147,7 +149,11 @@ class AdminRequests:
                 self._store.remove_topics([topic for topic in some if topic not in topics])
 
         def answer() -> RemotingCommand:
-            log.info("{peer} had the queues of {topics} removed", peer=who(peer), topics=unused)
+            log.info(
+                "{peer} had the queues of topics removed that are gone: {topics}",
+                peer=who(peer),
+                topics=listed(unused, len(unused)),
+            )
             return request.response()
 
         return self._growing.after(steps(), answer)
@@ -165,7 +171,9 @@ class AdminRequests:
                 yield
 
         def answer() -> RemotingCommand:
-            log.info("{peer} had expired files removed: {n}", peer=who(peer), n=removed)
+            log.info(
+                "{peer} had {n} expired files of the commit log removed", peer=who(peer), n=removed
+            )
             return request.response()
 
         return self._growing.after(steps(), answer)

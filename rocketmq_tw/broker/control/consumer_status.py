@@ -136,4 +136,4 @@ def _ask(
 
 
 def _warn(client_id: str, why: str) -> None:
-    log.warn("{client} tells no offsets: {why}", client=client_id, why=why)
+    log.warn("client {client} does not tell its offsets: {why}", client=client_id, why=why)

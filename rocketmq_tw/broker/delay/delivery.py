@@ -173,7 +173,9 @@ class DelayDelivery:
             self._put_refused(level, batch)
             sleep = None if is_held_up else self._put_due(level, batch)
         except Exception:
-            log.failure("delay level {number}: trying again later", number=level.level)
+            log.failure(
+                "delivering delay level {number} failed; trying again later", number=level.level
+            )
         if batch.unfinished > 1 and not self._scope.is_over:
             self._sleep(level, sleep)
         self._finish_one(level, batch, sleep)

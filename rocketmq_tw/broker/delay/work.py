@@ -69,7 +69,11 @@ class DelayWork:
             )
 
         def failed(failure: Failure) -> None:
-            log.failure("what was delivered last may come once more", failure)
+            log.failure(
+                "what delayed messages the former master has delivered cannot be found out: the"
+                " last of them may come once more",
+                failure,
+            )
 
         done = self._host.in_slices(stretch.steps(catch_up.steps()))
         done.addCallbacks(stretch.while_it_lasts(caught_up), failed)

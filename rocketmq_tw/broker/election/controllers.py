@@ -46,7 +46,11 @@ class GroupControllers:
         try:
             found = yield self._in_thread(lambda: _addresses_of(name))
         except (OSError, ValueError) as error:
-            log.warn("controllerAddr={name}: {error}", name=name, error=error)
+            log.warn(
+                "controllerAddr={name} cannot be looked up, the former addresses stay: {error}",
+                name=name,
+                error=error,
+            )
             return
         if found != self.client.addresses:
             log.info("the controllers are at {addresses}", addresses=found)

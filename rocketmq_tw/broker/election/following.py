@@ -119,7 +119,9 @@ class ControllerFollower:
     def start(self) -> None:
         """Tries to get a role until it has one."""
         if not self._scope.is_over:
-            self._join().addErrback(lambda failure: log.failure("joining the group", failure))
+            self._join().addErrback(
+                lambda failure: log.failure("asking the controllers for a role failed", failure)
+            )
 
     def stop(self) -> None:
         """Ends: nothing that it asked for changes the role any more."""
@@ -426,7 +428,7 @@ class ControllerFollower:
 
         def failed(failure: Failure) -> None:
             if failure.check(*_EXPECTED) is None:
-                log.failure("following the controllers", failure)
+                log.failure("following the controllers failed", failure)
             elif self._failures % _TRIES_PER_LINE == 0:
                 has_role = self._role.role is not Role.ISOLATED
                 log.warn(

@@ -55,7 +55,11 @@ class PopCatchUp:
         queue_ids = revive_queue_ids(store, self._topic, config.revive_queue_num)
 
         def failed(failure: Failure) -> None:
-            log.failure("what was popped last may be popped once more", failure)
+            log.failure(
+                "groups cannot be moved behind what was popped before this broker became the"
+                " master: they may get some of it once more",
+                failure,
+            )
 
         def moved(_: None) -> None:
             if since.count and not self._scope.is_over:

@@ -134,7 +134,14 @@ class Pop(Part):
         if is_master and self._writing.store.queue_ids(self._log.topic):
             mark = PutBack(group=group, topic=topic or None, queue_id=queue_id, offset=offset)
             self._log.put_mark(mark).addErrback(
-                lambda failure: log.failure("that {group} was put back", failure, group=group)
+                lambda failure: log.failure(
+                    "the log cannot note that group {group!r} was put back in {topic!r} {queue}:"
+                    " the next master may move it on again",
+                    failure,
+                    group=group,
+                    topic=topic,
+                    queue=queue_id,
+                )
             )
 
     @inlineCallbacks

@@ -94,7 +94,12 @@ class Revival(ReviveQueues):
         try:
             message = await self._retries.fetch(point, offset)
         except Unreachable as error:
-            log.warn("{topic} is revived later: {why}", topic=point.topic, why=error)
+            log.warn(
+                "what {group} popped of {topic} is revived later: {why}",
+                group=point.group,
+                topic=point.topic,
+                why=error,
+            )
             later = self._retries.later(point, offset)
             return await attempt(self._revive_log.put_check_point(later, queue.queue_id))
         except RequestError as error:

@@ -267,7 +267,11 @@ class ReviveQueues:
             self._failed(queue, pending, error.remark)
             return False
         except Exception as error:
-            log.failure("a check point cannot be revived")
+            log.failure(
+                "what {group} popped of {topic} cannot be revived",
+                group=pending.point.group,
+                topic=pending.point.topic,
+            )
             self._failed(queue, pending, repr(error))
             return False
 

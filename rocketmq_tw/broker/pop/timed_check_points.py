@@ -101,7 +101,11 @@ class TimedCheckPoints(Part):
                     count += 1
                     if refusals:
                         why = refusals[0].getErrorMessage()
-                        log.error("check points of a timer are not taken over: {why}", why=why)
+                        log.error(
+                            "check points of pops that a timer of stock's holds are not taken over:"
+                            " {why}",
+                            why=why,
+                        )
                         return
             if read.next_offset <= at:
                 break
@@ -110,7 +114,11 @@ class TimedCheckPoints(Part):
             if self.is_behind:
                 yield
         if count:
-            log.info("{count} check points and acknowledgements of a timer taken over", count=count)
+            log.info(
+                "{count} check points and acknowledgements of pops that a timer of stock's"
+                " held are taken over",
+                count=count,
+            )
 
     @inlineCallbacks
     def _let_escape(self) -> Generator[Deferred[Any], Any, None]:
@@ -125,7 +133,10 @@ class TimedCheckPoints(Part):
             try:
                 yield all_stored(self._sink.put(due, wait=True) for due in found if due is not None)
             except RequestError as error:
-                log.warn("check points of a timer wait here: {why}", why=error.remark)
+                log.warn(
+                    "check points of pops that a timer of stock's holds wait here: {why}",
+                    why=error.remark,
+                )
                 return
             if read.next_offset <= at:
                 return
@@ -172,7 +183,10 @@ class TimedCheckPoints(Part):
 
 def _check_stored(result: PutResult) -> None:
     if not result.is_stored:
-        log.error("a check point of a timer is not taken over: {code}", code=result.code.name)
+        log.error(
+            "a check point of a pop that a timer of stock's holds is not taken over: {code}",
+            code=result.code.name,
+        )
 
 
 def _number(text: str) -> int:

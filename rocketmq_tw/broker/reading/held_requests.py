@@ -82,7 +82,7 @@ class HeldRequest(Generic[Q]):
             try:
                 self.resume()
             except Exception:
-                log.failure("resuming a held request of {peer}", peer=self.peer.address)
+                log.failure("answering a held request of {peer} failed", peer=self.peer.address)
 
 
 def may_want(wanted: MessageFilter, run: Arrived, first: int = 0) -> bool:

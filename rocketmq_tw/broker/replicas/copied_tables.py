@@ -270,7 +270,9 @@ class CopiedTables(Part):
         self._following = True
 
         def failed(failure: Failure) -> None:
-            self.log.failure("following the master's offsets", failure)
+            self.log.failure(
+                "taking over the offsets of groups that were copied from the master failed", failure
+            )
             if self._waiting is waiting:
                 # The next copy brings them again.
                 self._waiting = None

@@ -268,7 +268,7 @@ class MasterFollower(TableCopier):
         try:
             host, port = split_address(address)
         except ValueError as error:
-            log.error("the master's HA address: {error}", error=error)
+            log.error("the master's HA address cannot be used: {error}", error=error)
             return
         address = join_address(host, port)
         self.client.follow(address, self._endpoint_for(address))
@@ -294,7 +294,7 @@ class MasterFollower(TableCopier):
 
 def _not_copied(failure: Failure) -> None:
     if failure.check(RemotingError, RequestError) is None:
-        log.failure("copying from the master", failure)
+        log.failure("copying topics, groups and offsets from the master failed", failure)
     else:
         # A master that is gone or busy.
         log.warn("not all is copied from the master: {why}", why=failure.getErrorMessage())

@@ -162,5 +162,5 @@ class StopWatch:
                 self._copy()
 
         asked.addBoth(answered).addErrback(
-            lambda failure: log.failure("asking the master for word of its stop", failure)
+            lambda failure: log.failure("asking the master to tell of its stop failed", failure)
         )

@@ -41,6 +41,8 @@ log = Logger()
 class TableFile(Protocol):
     """The file of a table."""
 
+    path: str
+
     def read(self, parse: Callable[[bytes], T]) -> T | None:
         """Returns what `parse` makes of the file, or of its backup where the file is damaged; None
         where there is neither. Raises where neither can be used."""
@@ -179,6 +181,7 @@ class TableWriter(Generic[T]):
         in_slices: InSlices = all_steps,
     ) -> None:
         self._file = CertainWrites(file.write)
+        self._path = file.path
         self._in_thread = in_thread
         self._take = take
         self._encode = encode
@@ -226,7 +229,11 @@ class TableWriter(Generic[T]):
         job.addCallbacks(written, self._failed, errbackArgs=(waiting,))
 
     def _failed(self, failure: Failure, waiting: Waiters[None]) -> None:
-        log.failure("a change of the configuration cannot be kept", failure=failure)
+        log.failure(
+            "a change of {path} cannot be written and is taken back",
+            failure=failure,
+            path=self._path,
+        )
         later, self._waiting = self._waiting, Waiters()
         self._restore(self._written)
         reason = getattr(failure.value, "strerror", None) or failure.getErrorMessage()

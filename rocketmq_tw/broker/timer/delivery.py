@@ -108,7 +108,7 @@ class TimerDelivery:
             else:
                 self._go_on(self._books.slot)
         except Exception:
-            log.failure("delivering timed messages: trying again later")
+            log.failure("delivering timed messages failed; trying again later")
             if not self._unwritten:
                 self._wake_in(RETRY_USUAL)
 
@@ -247,7 +247,12 @@ class TimerDelivery:
 
     def _not_delivered(self, slot: DueSlot, position: int, why: str) -> None:
         if not self._failed:
-            log.warn("a timed message is not delivered, trying again: {why}", why=why)
+            log.warn(
+                "the timed message at {position} of the timer log is not delivered, trying again:"
+                " {why}",
+                position=position,
+                why=why,
+            )
         self._failed = True
         slot.put_back(slot.slot, position)
 

@@ -107,7 +107,11 @@ class TimerWork:
     def _let_in_ended(self, result: Any, intake: TimerIntake, before: int) -> None:
         self._is_entering = False
         if isinstance(result, Failure):
-            log.failure("timed messages are not let in; trying again later", failure=result)
+            log.failure(
+                "moving messages from the timer topic into the timer's files failed; trying"
+                " again later",
+                failure=result,
+            )
         self._entered.fire(None)
         if intake.is_behind and self._books.queue_offset > before:
             self._host.reactor.callLater(0, self.let_in)

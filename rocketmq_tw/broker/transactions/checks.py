@@ -192,7 +192,9 @@ class DecisionChecks:
                     )
                     self.again(offset)
                 except Exception:
-                    log.failure("half message {offset}: trying again", offset=offset)
+                    log.failure(
+                        "looking at half message {offset} failed; trying again", offset=offset
+                    )
                     self.again(offset)
                 else:
                     if peer is not None:
@@ -200,7 +202,11 @@ class DecisionChecks:
                     elif self._book.state(offset) is State.MOVED:
                         silent[half.group] = silent.get(half.group, 0) + 1
         if silent:
-            log.warn("no producer is connected to be asked: {groups}", groups=silent)
+            log.warn(
+                "no producer of these groups is connected to be asked about half messages:"
+                " {groups}",
+                groups=silent,
+            )
         return asked
 
     def _read(self, offsets: list[int], read: dict[int, StoredMessage]) -> Half | None:

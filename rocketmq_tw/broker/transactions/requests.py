@@ -264,7 +264,7 @@ class TransactionRequests:
                 ResponseCode.SYSTEM_ERROR,
                 f"the message at {position} of the log does not say for which queue it is",
             )
-        log.info("{peer} has {id} asked about again", peer=who(peer), id=header.msg_id)
+        log.info("{peer} has half message {id} asked about again", peer=who(peer), id=header.msg_id)
         return self._when_ready(lambda settling: self._resume(request, half, settling))
 
     @inlineCallbacks

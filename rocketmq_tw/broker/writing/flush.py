@@ -43,7 +43,7 @@ def _tell(flushed: Flushed, *, durable: bool) -> None:
     try:
         flushed(durable)
     except Exception:
-        log.failure("what waited for a sync failed")
+        log.failure("telling one who waited that the log was synced, or could not be, failed")
 
 
 class Flusher:

@@ -78,7 +78,7 @@ def attempt(put: Deferred[PutResult]) -> Deferred[Attempt]:
         error = failure.value
         if isinstance(error, RequestError):
             return Attempt(False, error.remark, error.code == ResponseCode.MESSAGE_ILLEGAL)
-        log.failure("a message was not stored", failure=failure)
+        log.failure("storing a message of the broker's own failed", failure=failure)
         return Attempt(False, repr(error))
 
     return put.addCallbacks(

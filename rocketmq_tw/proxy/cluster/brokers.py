@@ -110,7 +110,12 @@ class ClusterBrokers:
             except RequestError:
                 told = fail()
         return told.addErrback(
-            lambda failure: log.info("not told: {error}", error=failure.getErrorMessage())
+            lambda failure: log.info(
+                "broker {name} is not sent request {code}: {error}",
+                name=broker_name,
+                code=request.code,
+                error=failure.getErrorMessage(),
+            )
         )
 
     def enter(

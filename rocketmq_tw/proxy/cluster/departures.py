@@ -47,7 +47,12 @@ class Departures:
         for name in departure.brokers:
             count = len(departure.memberships)
             if self._pending[name] + count > MAX_PENDING:
-                log.warn("{name} answers too slowly: it is not told who goes", name=name)
+                log.warn(
+                    "broker {name} answers too slowly: it is not told that {client} left its"
+                    " groups",
+                    name=name,
+                    client=departure.client_id,
+                )
                 continue
             self._pending[name] += count
             self._queue.run((name, departure.lane), self._telling(name, departure))
@@ -73,6 +78,17 @@ class Departures:
             try:
                 await self._ask(name, departure.lane, request)
             except RemotingError as error:
-                log.info("{name} is not told who goes: {error}", name=name, error=error)
+                log.info(
+                    "broker {name} is not told that {client} left {group!r}: {error}",
+                    name=name,
+                    client=departure.client_id,
+                    group=membership.group,
+                    error=error,
+                )
             except Exception:
-                log.failure("telling {name} who goes", name=name)
+                log.failure(
+                    "telling broker {name} that {client} left {group!r} failed",
+                    name=name,
+                    client=departure.client_id,
+                    group=membership.group,
+                )

@@ -100,7 +100,10 @@ class KnownBrokers:
             info = await self._cluster_info()
         except (ClientError, WireError) as error:
             # Those that are known stay in use: they may well be there.
-            self.log.warn("the brokers of the cluster: {error}", error=error)
+            self.log.warn(
+                "no name server tells the brokers of the cluster, the known ones stay: {error}",
+                error=error,
+            )
             return
         # One that has just started knows of none.
         self.is_told = self.is_told or bool(info.broker_addr_table)

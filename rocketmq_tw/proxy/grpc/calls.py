@@ -282,7 +282,10 @@ class Call:
         error = failure.value
         if not isinstance(error, GrpcError):
             self.log.failure(
-                "{method} of {address}", failure=failure, method=self.method, address=self.address
+                "{method} of {address} failed",
+                failure=failure,
+                method=self.method,
+                address=self.address,
             )
             error = GrpcError(
                 GrpcStatus.INTERNAL,

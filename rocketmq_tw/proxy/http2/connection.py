@@ -192,7 +192,7 @@ class Http2Connection(Protocol):
             self._pinged_at = now
             self._outbox.write(make_frame(FrameType.PING, 0, 0, b"are you?"))
         elif now - self._pinged_at >= limits.keepalive_timeout:
-            self.log.info("{address} is gone: no answer to a ping", address=self.address)
+            self.log.info("closing {address}: it does not answer a ping", address=self.address)
             self.abort()
 
     def _cut_stuck(self, now: float) -> None:
@@ -200,7 +200,7 @@ class Http2Connection(Protocol):
         for stream in waiting:
             if not stream.is_closed and stream.is_stuck(now, self._config.max_unread_seconds):
                 self.log.info(
-                    "{address} does not take the {size} bytes of a stream: reset",
+                    "a stream of {address} is reset: its client does not take {size} bytes of it",
                     address=self.address,
                     size=stream.queued,
                 )

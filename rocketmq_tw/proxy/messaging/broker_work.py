@@ -54,5 +54,9 @@ class BrokerWork:
             self._wake()
 
         done = Deferred.fromCoroutine(work())
-        done.addErrback(lambda failure: _log.failure("asking a broker", failure=failure))
+        done.addErrback(
+            lambda failure: _log.failure(
+                "a request to broker {name} failed", failure=failure, name=broker
+            )
+        )
         done.addCallback(over)

@@ -219,6 +219,6 @@ def _unwatched(work: Coroutine[Any, Any, object], purpose: str) -> None:
         except (StatusError, RequestError, RemotingError) as error:
             _log.warn("{purpose} failed: {error}", purpose=purpose, error=error)
         except Exception:
-            _log.failure("{purpose}", purpose=purpose)
+            _log.failure("{purpose} failed", purpose=purpose)
 
     Deferred.fromCoroutine(done())

@@ -66,9 +66,17 @@ class Hiding:
         except (StatusError, RequestError, RemotingError) as error:
             message.failures += 1
             if is_for_good(error):
-                _log.info("{place} is hidden no more: {error}", place=message.place, error=error)
+                _log.info(
+                    "the message at {place} is hidden no more: {error}",
+                    place=message.place,
+                    error=error,
+                )
             else:
-                _log.warn("{place} is not hidden now: {error}", place=message.place, error=error)
+                _log.warn(
+                    "the message at {place} is not hidden anew: {error}",
+                    place=message.place,
+                    error=error,
+                )
             return error
         finally:
             message.set_idle()

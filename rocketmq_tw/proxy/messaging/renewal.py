@@ -282,7 +282,9 @@ class Renewal:
 
         messages = chain.from_iterable(each.values() for each in of_client.values())
         left = self._in_slices(self._end_all(messages, all_back))
-        left.addErrback(lambda failure: _log.failure("ending renewals", failure=failure))
+        left.addErrback(
+            lambda failure: _log.failure("giving messages back at the stop failed", failure=failure)
+        )
         left.addCallback(all_left)
         return all_back.addCallback(lambda _: limit.cancel())
 
@@ -311,7 +313,11 @@ class Renewal:
 
     def _stop_waiting(self, all_back: Deferred[None]) -> None:
         """Leaves the messages that have not come back yet to the end of their time."""
-        _log.warn("{number} messages come back later: brokers are slow", number=len(self))
+        _log.warn(
+            "brokers answer too slowly for this stop: {number} messages stay hidden until their"
+            " time is over",
+            number=len(self),
+        )
         self._work.clear()
         self._returns.give_up()
         all_back.callback(None)

@@ -151,7 +151,11 @@ class Sends:
                 elif outgoing.group or not _may_help(error, queues, failed):
                     self._look_anew(outgoing.prepared.topic)
                     raise
-                _log.info("sending again: {error}", error=error)
+                _log.info(
+                    "a message to {topic} is sent again: {error}",
+                    topic=outgoing.prepared.topic,
+                    error=error,
+                )
         raise AssertionError("the last try returns or raises")
 
     def _look_anew(self, topic: str) -> None:
@@ -182,7 +186,12 @@ def _with_place(outgoing: Outgoing, result: SendResult) -> SendResult:
     try:
         place = parse_offset_message_id(result.offset_message_id)
     except ValueError as error:
-        _log.error("half message of {topic}: {error}", topic=prepared.topic, error=error)
+        _log.error(
+            "where a half message of {topic} is stored cannot be read from its broker's answer:"
+            " {error}",
+            topic=prepared.topic,
+            error=error,
+        )
         return result
     told = TransactionId(
         result.transaction_id or prepared.message_id,

@@ -94,7 +94,7 @@ def status_of(error: BaseException) -> Status:
         return status(Code.PROXY_TIMEOUT, str(error))
     if isinstance(error, RemotingError):
         return status(Code.INTERNAL_SERVER_ERROR, f"the broker cannot be reached: {error}")
-    log.error("a request failed: {error!r}", error=error)
+    log.error("a client's request failed: {error!r}", error=error)
     return status(Code.INTERNAL_SERVER_ERROR, "the proxy failed; its log says more")
 
 

@@ -187,7 +187,7 @@ class _Answering:
         if isinstance(failure.value, GrpcError):
             self._call.finish(failure.value)
             return
-        log.failure("answering the settings of a client", failure=failure)
+        log.failure("answering a client's settings failed", failure=failure)
         self._call.finish(GrpcError(GrpcStatus.INTERNAL, "the proxy failed; its log says more"))
 
     def _next(self) -> None:

@@ -81,7 +81,11 @@ class Neighbours:
             now = self._clock.seconds()
             if self._warned_at is None or now - self._warned_at >= _WARN_SECONDS:
                 self._warned_at = now
-                log.warn("no heartbeat of a proxy: {error}", error=error)
+                log.warn(
+                    "a message in the topic of proxies tells of no consumer and is passed over:"
+                    " {error}",
+                    error=error,
+                )
             return
         # Of the others of ours brokers know.
         if record.local_proxy_id != self._identity and not record.is_known_to_brokers:

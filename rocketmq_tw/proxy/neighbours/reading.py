@@ -99,7 +99,7 @@ class TopicReader:
         try:
             queues = await self._topic.find_queues()
         except RequestError as error:
-            log.info("the topic of proxies: {error}", error=error)
+            log.info("the queues of the topic of proxies are not known: {error}", error=error)
             return
         if not self._looking.is_running:
             return
@@ -119,12 +119,16 @@ class TopicReader:
             except RequestTimeout:
                 pass
             except (RemotingError, RequestError, BrokerError, WireError) as error:
-                log.info("{queue} of proxies: {error}", queue=queue, error=error)
+                log.info(
+                    "{queue}, where other proxies tell of consumers, cannot be read now: {error}",
+                    queue=queue,
+                    error=error,
+                )
                 pause = AGAIN_SECONDS
                 if isinstance(error, BrokerError):
                     await self._mend(queue, error)
             except Exception:
-                log.failure("reading what other proxies tell")
+                log.failure("reading what other proxies tell of consumers failed")
                 pause = AGAIN_SECONDS
             if self._reading.get(queue) is reader:
                 await self._sleep(pause)
@@ -151,7 +155,11 @@ class TopicReader:
         if pulled.status is PullStatus.FOUND and queue in self._reading:
             await self._in_slices(self._steps(pulled.records, self._ends.get(queue, 0)))
         if pulled.max_offset - pulled.next_offset > MAX_LAG:
-            log.warn("{queue} of proxies has more than can be read: some is left out", queue=queue)
+            log.warn(
+                "{queue}, where other proxies tell of consumers, has more than can be read: some is"
+                " left out",
+                queue=queue,
+            )
             return pulled.max_offset - MAX_LAG // 2
         return pulled.next_offset
 
@@ -161,7 +169,9 @@ class TopicReader:
             found = decode_records(records)
         except RecordError as error:
             # They would be damaged next time, too.
-            log.warn("messages of proxies that cannot be read: {error}", error=error)
+            log.warn(
+                "messages in the topic of proxies are damaged and passed over: {error}", error=error
+            )
             return
         for record in found:
             is_new = record.queue_offset >= end

@@ -122,13 +122,18 @@ class NeighboursTopic:
         try:
             answer = await self._brokers.ask(broker_name, request, ASK_SECONDS)
         except RemotingError as error:
-            log.info("{what} at {name}: {error}", what=what, name=broker_name, error=error)
+            log.info(
+                "broker {name} cannot be asked to create {what}: {error}",
+                what=what,
+                name=broker_name,
+                error=error,
+            )
             self._created.pop(broker_name, None)
             return False
         if answer.code != ResponseCode.SUCCESS:
             log.warn(
-                "{name} does not create {what}, by which proxies know each other's consumers:"
-                " {why}. Create it there",
+                "broker {name} does not create {what}, by which proxies know each other's"
+                " consumers: {why}. Create it there",
                 what=what,
                 name=broker_name,
                 why=answer.remark,

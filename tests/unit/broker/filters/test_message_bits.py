@@ -40,6 +40,8 @@ class TestBits:
         config = BrokerConfig(**{"enable_calc_filter_bit_map": True} | changes)
 
         class NoFile:
+            path = "/store/config/consumerFilter.json"
+
             def read(self, parse: Any) -> None: ...
             def write(self, data: bytes) -> None: ...
 

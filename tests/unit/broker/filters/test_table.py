@@ -30,6 +30,8 @@ STOCK_FILE = b"""{"filterDataByTopic":{"topic0":{"groupFilterData":{\
 class File:
     """A file in memory."""
 
+    path = "/store/config/consumerFilter.json"
+
     def __init__(self, data: bytes | None = None) -> None:
         self.data = data
 
