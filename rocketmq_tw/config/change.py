@@ -35,6 +35,11 @@ class Change(NamedTuple):
         return format_value(self.value)
 
     @property
+    def is_new(self) -> bool:
+        """Whether the configuration has another value now."""
+        return bool(getattr(self.config, self.key.attribute) != self.value)
+
+    @property
     def text_before(self) -> str:
         """The value that the configuration has now."""
         return format_value(getattr(self.config, self.key.attribute))
@@ -43,7 +48,7 @@ class Change(NamedTuple):
 def change(config: Config, wanted: Mapping[str, str]) -> list[str]:
     """Gives keys of `config` new values, all or none, and tells its subscribers; returns the names
     of the keys whose value is another now. Raises `ConfigError`; see `plan_changes`."""
-    changes = plan_changes([config], wanted)
+    changes = [each for each in plan_changes([config], wanted) if each.is_new]
     apply_changes(changes)
     return [each.key.name for each in changes]
 
@@ -51,10 +56,10 @@ def change(config: Config, wanted: Mapping[str, str]) -> list[str]:
 def plan_changes(
     configs: Sequence[Config], wanted: Mapping[str, str], blocked: Collection[str] = ()
 ) -> list[Change]:
-    """Returns what has to change in `configs` so that the keys have the texts of `wanted`.
+    """Returns what `configs` are to have so that the keys have the texts of `wanted`.
 
-    What a key says already is no change, so also a key that may not change accepts it; none that
-    is `blocked` or secret does. Raises `NotChangeable`, or a `ConfigError` that says which values
+    A key that may not change accepts what it says already, which is left out; none that is
+    `blocked` or secret does. Raises `NotChangeable`, or a `ConfigError` that says which values
     the key accepts.
     """
     return [
@@ -65,11 +70,14 @@ def plan_changes(
 
 
 def apply_changes(changes: Iterable[Change]) -> None:
-    """Makes the changes, then tells the subscribers of each configuration which of its keys have
-    another value. A subscriber that fails keeps no other from being told; then its error is
-    raised."""
+    """Makes the changes that are any, then tells the subscribers of each configuration which of its
+    keys have another value. A subscriber that fails keeps no other from being told; then its error
+    is raised."""
     changed: list[tuple[Config, set[str]]] = []
-    for config, key, value in changes:
+    for each in changes:
+        config, key, value = each
+        if not each.is_new:
+            continue
         msgspec.structs.force_setattr(config, key.attribute, value)
         names = next((names for known, names in changed if known is config), None)
         if names is None:
@@ -118,10 +126,9 @@ def _plan(configs: Sequence[Config], name: str, text: str, is_blocked: bool) -> 
         if not holders[0][1].is_live:
             raise _needs_restart(name) from error
         raise ConfigError(f"{name}={text}: {error}") from error
-    changes = [each for each in changes if getattr(each.config, each.key.attribute) != each.value]
-    if any(not each.key.is_live for each in changes):
+    if any(each.is_new and not each.key.is_live for each in changes):
         raise _needs_restart(name)
-    return changes
+    return [each for each in changes if each.key.is_live]
 
 
 def _needs_restart(name: str) -> NotChangeable:

@@ -31,7 +31,7 @@ from rocketmq_tw.config.properties import (
 )
 from rocketmq_tw.config.schema import Key, keys_of, without_effect
 from rocketmq_tw.config.values import format_value
-from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.atomic import settle, write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.administrators import only_administrators
 from rocketmq_tw.net.changes import changed, who
@@ -142,13 +142,19 @@ class LiveConfig:
         return self._changing.run(self._update, body, peer)
 
     def _update(self, body: bytes, peer: IPeer) -> Deferred[str]:
-        changes = self._plan(body)
+        # What is no news here is kept too: the file may say something else, as where it could not
+        # be written before.
+        changes = [each for each in self._plan(body) if each.is_new or _may_change(each.key, peer)]
         self._check_who_asks(changes, peer)
         warning = self._check_together(changes)
         texts = {change.key.name: change.text for change in changes}
 
         def written(remark: str) -> str:
-            said = [f"{each.key.name}={changed(each.text, each.text_before)}" for each in changes]
+            said = [
+                f"{each.key.name}={changed(each.text, each.text_before)}"
+                for each in changes
+                if each.is_new
+            ]
             apply_changes(changes)
             log.info(
                 "{peer} changed the configuration: {changes}",
@@ -208,9 +214,7 @@ class LiveConfig:
             raise RequestError(self._rules.wrong_value, str(error)) from error
 
     def _check_who_asks(self, changes: Sequence[Change], peer: IPeer) -> None:
-        if peer.identity.is_administrator:
-            return
-        guarded = sorted({each.key.name for each in changes if each.key.is_for_administrators})
+        guarded = sorted({each.key.name for each in changes if not _may_change(each.key, peer)})
         if guarded:
             log.warn(
                 "{peer} wanted to change {keys} and is refused: no administrator",
@@ -234,6 +238,10 @@ class LiveConfig:
 
     def _is_hidden(self, key: Key) -> bool:
         return key.is_local_path and not self._rules.shows_paths
+
+
+def _may_change(key: Key, peer: IPeer) -> bool:
+    return peer.identity.is_administrator or not key.is_for_administrators
 
 
 def in_config_file(
@@ -274,7 +282,11 @@ def _write_changes(files: IFiles, path: str, changes: Mapping[str, str], *, is_m
         old = ""
     if old.lstrip().startswith("{"):
         raise ConfigError("it is JSON, change it by hand")
-    write_atomic(files, path, change_properties(old, changes).encode("latin-1"))
+    new = change_properties(old, changes)
+    if new == old:
+        settle(files, path)
+    else:
+        write_atomic(files, path, new.encode("latin-1"))
 
 
 def where_possible(write: WriteChanges) -> WriteChanges:

@@ -20,6 +20,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.asked import refused
 from tests.support.broker import BrokerInMemory, fired
+from tests.support.network import FakePeer
 
 
 def test_the_configuration_is_changed_by_allow_list(
@@ -308,6 +309,32 @@ def test_a_file_that_is_gone_is_not_made_of_one_change() -> None:
     assert not files.exists("/b.conf")
 
 
+def test_a_change_that_could_not_be_kept_is_kept_when_it_is_repeated() -> None:
+    files = MemoryFiles()
+    keep = where_possible(in_config_file(files, "/b.conf", at_once))
+    broker = BrokerInMemory(keep_config=keep)
+    for _ in range(2):
+        answer = broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+        assert "no such file; it holds until the broker stops" in answer.remark
+    write_atomic(files, "/b.conf", b"brokerPermission=6\n")
+    answer = broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+    assert not answer.remark
+    assert files.read("/b.conf") == b"brokerPermission=4\n"
+
+
+def test_what_a_stranger_may_not_change_is_not_written_for_one() -> None:
+    files = MemoryFiles()
+    write_atomic(files, "/b.conf", b"")
+    stranger = FakePeer("192.0.2.7:1")
+    broker = BrokerInMemory(keep_config=in_config_file(files, "/b.conf", at_once))
+    body = b"brokerPermission=6\ntraceOn=true"
+    answer = broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body, peer=stranger)
+    assert answer.code == ResponseCode.SUCCESS
+    assert files.read("/b.conf") == b"traceOn=true\n"
+
+
 def test_a_broker_without_a_file_says_how_long_a_change_holds() -> None:
-    answer = BrokerInMemory().ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
-    assert "holds until the server stops" in answer.remark
+    broker = BrokerInMemory()
+    for _ in range(2):
+        answer = broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+        assert "holds until the server stops" in answer.remark
