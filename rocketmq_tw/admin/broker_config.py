@@ -21,7 +21,7 @@ def get_broker_config(tool: Tool, broker: str | None, cluster: str | None) -> No
 
     async def work(servers: Servers) -> Report:
         addresses = await all_addresses(servers, broker, cluster)
-        return await configs_report("brokers", addresses, servers.admin.broker_config)
+        return await configs_report(servers, "brokers", addresses, servers.admin.broker_config)
 
     tool.report(work)
 

@@ -41,7 +41,7 @@ def broker_status(tool: Tool, broker: str | None, cluster: str | None) -> None:
         found: list[dict[str, Any]] = []
         listings = []
         addresses = await all_addresses(servers, broker, cluster)
-        for answer in await ask_each(addresses, servers.admin.runtime_info):
+        for answer in await ask_each(servers, addresses, servers.admin.runtime_info):
             table = {} if answer.value is None else dict(sorted(answer.value.table.items()))
             found.append({"address": answer.address, "status": table, "error": answer.error})
             columns = (Column(f"Name at {answer.address}", "name"), Column("Value", "value"))

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from rocketmq_tw.admin.known_names import no_broker, topic_hint
-from rocketmq_tw.admin.tool import Servers, explain, fail, warn
+from rocketmq_tw.admin.tool import Servers, explain, explain_at, fail
 from rocketmq_tw.client.each import at_each
 from rocketmq_tw.client.errors import ClientError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
@@ -157,28 +157,47 @@ class Answer(Generic[T]):
     error: str | None
 
 
-async def ask_each(addresses: Iterable[str], ask: Callable[[str], Awaitable[T]]) -> list[Answer[T]]:
+async def ask_each(
+    servers: Servers,
+    addresses: Iterable[str],
+    ask: Callable[[str], Awaitable[T]],
+    *,
+    all_may_fail: bool = False,
+) -> list[Answer[T]]:
     """Asks one server after the other and returns their answers in that order. One that does not
-    answer, or with an error, is told of on stderr; raises why where none answers."""
+    answer, or with an error, is `missing` from then on, and not waited for once more; raises why
+    where none answers, unless `all_may_fail`."""
     answers: list[Answer[T]] = []
-    failures: list[Exception] = []
+    failures: dict[str, Exception] = {}
     for address in addresses:
+        silent = servers.missing.get(address)
         try:
+            if isinstance(silent, RemotingError):
+                raise silent
             value = await ask(address)
         except (ClientError, RemotingError, WireError) as error:
-            failures.append(error)
-            reason = explain(error)
-            # What is wrong with an answer is told without a place.
-            told = reason if address in reason else f"{address}: {reason}"
-            answers.append(Answer(address, None, told))
+            failures[address] = error
+            answers.append(Answer(address, None, explain_at(address, error)))
         else:
             answers.append(Answer(address, value, None))
-    if failures and len(failures) == len(answers):
-        raise failures[0]
-    for answer in answers:
-        if answer.error is not None:
-            warn(answer.error)
+    if failures and len(failures) == len(answers) and not all_may_fail:
+        raise next(iter(failures.values()))
+    for address, failure in failures.items():
+        servers.miss(address, failure)
     return answers
+
+
+async def told_by_each(
+    servers: Servers,
+    addresses: Iterable[str],
+    ask: Callable[[str], Awaitable[T | None]],
+    *,
+    all_may_fail: bool = False,
+) -> list[T]:
+    """Returns the answers of the servers that have one, those without None; asks as `ask_each`
+    does."""
+    answers = await ask_each(servers, addresses, ask, all_may_fail=all_may_fail)
+    return [answer.value for answer in answers if answer.value is not None]
 
 
 async def on_each(targets: Iterable[str], change: Callable[[str], Awaitable[object]]) -> list[str]:

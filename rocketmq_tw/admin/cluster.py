@@ -6,15 +6,12 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import in_cluster
+from rocketmq_tw.admin.brokers import ask_each, in_cluster
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, plain
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
-from rocketmq_tw.admin.tool import Servers, Tool, warn
-from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.route import BrokerData
-from rocketmq_tw.wire.errors import WireError
 
 _HOUR_MS = 3_600_000
 
@@ -79,20 +76,16 @@ async def _row(
 ) -> dict[str, Any]:
     """Makes the row of a broker; one that does not answer has only what its name server says."""
     address = data.broker_addrs[broker_id]
-    table: dict[str, str] = {}
-    problem = None
-    try:
-        table = (await servers.admin.runtime_info(address)).table
-    except (RemotingError, BrokerError, WireError) as error:
-        problem = str(error)
-        warn(f"{data.broker_name} does not say how it is: {problem}")
+    ask = servers.admin.runtime_info
+    (answer,) = await ask_each(servers, [address], ask, all_may_fail=True)
+    table = {} if answer.value is None else answer.value.table
     return {
         "cluster": cluster,
         "brokerName": data.broker_name,
         "brokerId": broker_id,
         "address": address,
         **(_totals(table) if more else _base(table)),
-        "error": problem,
+        "error": answer.error,
     }
 
 

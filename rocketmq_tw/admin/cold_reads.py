@@ -39,7 +39,7 @@ def get_limits(tool: Tool, broker: str | None, cluster: str | None) -> None:
 
     async def work(servers: Servers) -> Report:
         addresses = await all_addresses(servers, broker, cluster)
-        answers = await ask_each(addresses, servers.admin.cold_reads)
+        answers = await ask_each(servers, addresses, servers.admin.cold_reads)
         told = [(each.address, each.value) for each in answers if each.value is not None]
         rows = [row for address, info in told for row in _rows(address, info)]
         lines = [

@@ -7,16 +7,17 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import addresses_of, brokers_of
+from rocketmq_tw.admin.brokers import addresses_of, brokers_of, told_by_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint
+from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import broker_option, check_broker
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import retry_topic
-from rocketmq_tw.wire.bodies.clients import Connection, ConsumerConnection
+from rocketmq_tw.wire.bodies.clients import Connection, ConsumerConnection, ProducerConnection
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import version_name
 
@@ -50,16 +51,19 @@ def producer_connection(tool: Tool, group: str, topic: str) -> None:
     """Shows the producers of a group that are connected to the brokers of a topic."""
 
     async def work(servers: Servers) -> Report:
-        found: dict[str, Connection] = {}
-        for address in (await brokers_of(servers, topic)).values():
+        async def connected(address: str) -> ProducerConnection | None:
             try:
-                connected = await servers.admin.producer_connections(address, group)
+                return await servers.admin.producer_connections(address, group)
             except BrokerError as error:
                 # Brokers say no more than that there is none.
                 if error.code != ResponseCode.SYSTEM_ERROR:
                     raise
-                continue
-            found |= {each.client_id or "": each for each in connected.connection_set}
+                return None
+
+        addresses = (await brokers_of(servers, topic)).values()
+        found: dict[str, Connection] = {}
+        for told in await told_by_each(servers, addresses, connected):
+            found |= {each.client_id or "": each for each in told.connection_set}
         if not found:
             fail(
                 f"no producer of group {group} is connected to the brokers of {topic}: producer -b"
@@ -100,13 +104,7 @@ def consumer_connection(tool: Tool, group: str, broker: str | None) -> None:
             addresses = [] if route is None else addresses_of(route.broker_datas)
         state = ConsumerConnection()
         found: dict[str, Connection] = {}
-        for address in addresses:
-            try:
-                state = await servers.admin.consumer_connections(address, group)
-            except BrokerError as error:
-                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-                    raise
-                continue
+        for _, state in await members_at(servers, addresses, group):
             found |= {each.client_id or "": each for each in state.connection_set}
         if not found:
             hint = await group_hint(servers, group)

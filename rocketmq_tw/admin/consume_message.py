@@ -17,7 +17,7 @@ from rocketmq_tw.admin.message_reading import (
     message_line,
     message_row,
     messages_report,
-    read_span,
+    read_each,
 )
 from rocketmq_tw.admin.message_template import MessageTemplate, read_template
 from rocketmq_tw.admin.output import Column, Listing, Report, Row
@@ -133,7 +133,8 @@ def consume_message(
         reader = servers.reader(group)
         await known_route(servers, topic)
         queues = choose(await reader.queues(topic), topic, broker, queue_id)
-        report = messages_report(await _oldest(reader, queues, span, count or _COUNT))
+        found = await _oldest(servers, reader, queues, span, count or _COUNT)
+        report = messages_report(found)
         return in_lines(report, report.data["messages"])
 
     if follow:
@@ -143,14 +144,13 @@ def consume_message(
 
 
 async def _oldest(
-    reader: QueuePuller, queues: Sequence[MessageQueue], span: Span, most: int
+    servers: Servers, reader: QueuePuller, queues: Sequence[MessageQueue], span: Span, most: int
 ) -> list[ReceivedMessage]:
     found: list[ReceivedMessage] = []
-    for queue in queues:
-        async for message in read_span(reader, queue, span):
-            if len(found) == most:
-                return found
-            found.append(message)
+    async for message in read_each(servers, reader, queues, span):
+        if len(found) == most:
+            return found
+        found.append(message)
     return found
 
 

@@ -6,8 +6,15 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import addresses_of, known_route, only_in
+from rocketmq_tw.admin.brokers import (
+    addresses_of,
+    ask_each,
+    known_route,
+    only_in,
+    told_by_each,
+)
 from rocketmq_tw.admin.known_names import group_hint, group_names, topic_hint
+from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import SWITCH, of_cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool
@@ -16,7 +23,6 @@ from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection
 from rocketmq_tw.wire.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
-from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import version_name
 
 
@@ -68,8 +74,9 @@ async def _one_group(
 ) -> Report:
     brokers = await _brokers_of(servers, group, topic, cluster)
     stats = ConsumeStats()
-    for address in brokers:
-        part = await servers.admin.consume_stats(address, group, topic)
+    for part in await told_by_each(
+        servers, brokers, lambda address: servers.admin.consume_stats(address, group, topic)
+    ):
         stats.offset_table.update(part.offset_table)
         stats.consume_tps += part.consume_tps
     clients = await _clients_of_queues(servers, brokers, group) if show_clients else {}
@@ -148,9 +155,8 @@ async def _clients_of_queues(
 ) -> dict[MessageQueue, str]:
     """Returns the IP of the client that has each queue, as the clients report."""
     owners = {}
-    for address in brokers:
-        found = await _connections(servers, [address], group)
-        for connection in found.connection_set if found is not None else ():
+    for address, found in await members_at(servers, brokers, group):
+        for connection in found.connection_set:
             client_id = connection.client_id or ""
             try:
                 info = await servers.admin.consumer_running_info(address, group, client_id)
@@ -166,12 +172,7 @@ async def _connections(
 ) -> ConsumerConnection | None:
     """Returns the group's members at the first broker that has any."""
     for address in brokers:
-        try:
-            found = await servers.admin.consumer_connections(address, group)
-        except BrokerError as error:
-            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-                raise
-        else:
+        for _, found in await members_at(servers, [address], group, all_may_fail=True):
             if found.connection_set:
                 return found
     return None
@@ -190,11 +191,15 @@ _GROUPS = (
     Column("TPS", "tps"),
     Column("Diff total", "diffTotal"),
 )
+_GROUPS_WITH_ERRORS = (*_GROUPS, Column("Without", "error"))
 
 
 async def _all_groups(servers: Servers) -> Report:
-    rows = [await group_row(servers, group) for group in await group_names(servers)]
-    return Report({"groups": rows}, [Listing(_GROUPS, rows)], nothing=NO_GROUP)
+    rows = [
+        await group_row(servers, group) for group in await group_names(servers, tells_missing=True)
+    ]
+    columns = _GROUPS_WITH_ERRORS if any(row["error"] for row in rows) else _GROUPS
+    return Report({"groups": rows}, [Listing(columns, rows)], nothing=NO_GROUP)
 
 
 async def group_row(servers: Servers, group: str) -> dict[str, Any]:
@@ -204,18 +209,21 @@ async def group_row(servers: Servers, group: str) -> dict[str, Any]:
         "group": group, "count": 0, "version": None, "type": None, "model": None,
         "tps": 0, "diffTotal": 0, "error": None,
     }  # fmt: skip
-    try:
-        route = await servers.admin.topic_route(retry_topic(group))
-        brokers = addresses_of(route.broker_datas) if route is not None else []
-        for address in brokers:
-            stats = await servers.admin.consume_stats(address, group)
-            row["tps"] += int(stats.consume_tps)
-            row["diffTotal"] += sum(
-                queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values()
-            )
-        found = await _connections(servers, brokers, group)
-    except (BrokerError, RemotingError) as error:
-        return row | {"error": str(error)}
+    route = await servers.admin.topic_route(retry_topic(group))
+    brokers = addresses_of(route.broker_datas) if route is not None else []
+    answers = await ask_each(
+        servers,
+        brokers,
+        lambda address: servers.admin.consume_stats(address, group),
+        all_may_fail=True,
+    )
+    row["error"] = "; ".join(answer.error for answer in answers if answer.error) or None
+    for stats in (answer.value for answer in answers if answer.value is not None):
+        row["tps"] += int(stats.consume_tps)
+        row["diffTotal"] += sum(
+            queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values()
+        )
+    found = await _connections(servers, brokers, group)
     if found is not None:
         row["count"] = len(found.connection_set)
         row["version"] = version_name(min(one.version for one in found.connection_set))

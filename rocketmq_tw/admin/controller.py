@@ -287,7 +287,7 @@ def get_controller_config(tool: Tool, controllers: str) -> None:
 
     async def look(servers: Servers) -> Report:
         client = servers.controllers(controllers)
-        return await configs_report("controllers", client.addresses, client.config)
+        return await configs_report(servers, "controllers", client.addresses, client.config)
 
     tool.report(look, needs_names=False)
 

@@ -60,7 +60,7 @@ async def _report(servers: Servers, broker: str | None, cluster: str | None) -> 
             **_epochs(answer.value),
             "error": answer.error,
         }
-        for answer in await ask_each(registered, servers.admin.epochs)
+        for answer in await ask_each(servers, registered, servers.admin.epochs)
     ]
     rows = [one | epoch for one in brokers for epoch in one["epochs"]]
     return Report({"brokers": brokers}, [Listing(_EPOCHS, rows)])

@@ -232,7 +232,7 @@ def get_group(tool: Tool, group: str) -> None:
         }
         rows = [
             where[answer.address] | _settings(answer.value.subscription_group_table[group])
-            for answer in await ask_each(where, servers.admin.groups)
+            for answer in await ask_each(servers, where, servers.admin.groups)
             if answer.value is not None and group in answer.value.subscription_group_table
         ]
         if not rows:

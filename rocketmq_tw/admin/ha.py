@@ -52,7 +52,7 @@ async def _report(servers: Servers, broker: str | None, cluster: str | None) -> 
     data: list[dict[str, Any]] = []
     listings: list[Listing] = []
     lines: list[str] = []
-    for answer in await ask_each(addresses, servers.admin.ha_status):
+    for answer in await ask_each(servers, addresses, servers.admin.ha_status):
         address, info = answer.address, answer.value
         if info is None:
             data.append({"address": address, "role": None, "logEnd": None, "error": answer.error})

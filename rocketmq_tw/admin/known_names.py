@@ -25,22 +25,24 @@ def is_of_users(group: str) -> bool:
     return group not in SYSTEM_GROUPS and not group.startswith(SYSTEM_GROUP_PREFIX)
 
 
-async def group_names(servers: Servers) -> list[str]:
+async def group_names(servers: Servers, *, tells_missing: bool = False) -> list[str]:
     """Returns the groups that have a retry topic or settings on a master, sorted: also those that
-    have never consumed."""
+    have never consumed. With `tells_missing` a master that does not say its groups is `missing`."""
     names = {
         topic.removeprefix(RETRY_PREFIX).partition(_POP_SEPARATOR)[0]
         for topic in (await servers.admin.topic_list()).topic_list
         if topic.startswith(RETRY_PREFIX)
     }
-    for _, groups in await groups_of_masters(servers):
+    for _, groups in await groups_of_masters(servers, tells_missing=tells_missing):
         names.update(filter(is_of_users, groups))
     return sorted(names)
 
 
-async def groups_of_masters(servers: Servers) -> list[tuple[BrokerData, Collection[str]]]:
+async def groups_of_masters(
+    servers: Servers, *, tells_missing: bool = False
+) -> list[tuple[BrokerData, Collection[str]]]:
     """Returns the masters, each with the groups that it has settings of; none of one that does not
-    answer: other commands say so."""
+    answer, which is passed over unless with `tells_missing`."""
     found: list[tuple[BrokerData, Collection[str]]] = []
     info = await servers.admin.cluster_info()
     for data in info.broker_addr_table.values():
@@ -48,7 +50,9 @@ async def groups_of_masters(servers: Servers) -> list[tuple[BrokerData, Collecti
             continue
         try:
             table = await servers.admin.groups(data.broker_addrs[MASTER_ID])
-        except (ClientError, RemotingError):
+        except (ClientError, RemotingError) as error:
+            if tells_missing:
+                servers.miss(data.broker_addrs[MASTER_ID], error)
             found.append((data, ()))
         else:
             found.append((data, table.subscription_group_table))

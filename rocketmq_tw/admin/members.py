@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import addresses_of, brokers_of
+from rocketmq_tw.admin.brokers import addresses_of, ask_each, brokers_of, told_by_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint
 from rocketmq_tw.admin.options import broker_option, check_broker
@@ -15,7 +16,11 @@ from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import retry_topic
-from rocketmq_tw.wire.bodies.clients import Connection, ConsumerRunningInfo
+from rocketmq_tw.wire.bodies.clients import (
+    Connection,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+)
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import version_name
@@ -70,15 +75,25 @@ def consumers(tool: Tool, group: str, jstack: bool) -> None:
 async def _status(
     servers: Servers, group: str, client_id: str | None, broker: str | None, jstack: bool
 ) -> Report:
-    members = []
-    for address, connection in await members_of(servers, group, broker):
-        if client_id in (None, connection.client_id):
-            info = await servers.admin.consumer_running_info(
-                address, group, connection.client_id or "", jstack=jstack
-            )
-            members.append(_member(connection, info))
-    if not members:
+    known = {
+        connection.client_id or "": (address, connection)
+        for address, connection in await members_of(servers, group, broker)
+        if client_id in (None, connection.client_id)
+    }
+    if not known:
         fail(f"the group {group} has no member {client_id}: consumerStatus without -i shows all")
+    answers = await ask_each(
+        servers,
+        known,
+        lambda member: servers.admin.consumer_running_info(
+            known[member][0], group, member, jstack=jstack
+        ),
+    )
+    members = [
+        _member(known[answer.address][1], answer.value)
+        for answer in answers
+        if answer.value is not None
+    ]
     queues = [
         {"clientId": member["clientId"], **queue}
         for member in members
@@ -108,16 +123,20 @@ def member_offsets(tool: Tool, group: str, topic: str, client_id: str | None) ->
 
     async def work(servers: Servers) -> Report:
         told: dict[str, dict[MessageQueue, int]] = {}
-        reasons = []
-        for address in (await brokers_of(servers, topic)).values():
+        reasons: list[str] = []
+
+        async def offsets_at(address: str) -> Mapping[str, Mapping[MessageQueue, int]]:
             try:
-                found = await servers.admin.member_offsets(address, group, topic, client_id)
+                return await servers.admin.member_offsets(address, group, topic, client_id)
             except BrokerError as error:
                 # The broker that no member is connected to says so with this code.
                 if error.code != ResponseCode.SYSTEM_ERROR:
                     raise
                 reasons.append(error.remark)
-                continue
+                return {}
+
+        addresses = (await brokers_of(servers, topic)).values()
+        for found in await told_by_each(servers, addresses, offsets_at):
             for name, offsets in found.items():
                 told.setdefault(name, {}).update(offsets)
         if not told:
@@ -137,6 +156,24 @@ def member_offsets(tool: Tool, group: str, topic: str, client_id: str | None) ->
     tool.report(work)
 
 
+async def members_at(
+    servers: Servers, addresses: Iterable[str], group: str, *, all_may_fail: bool = False
+) -> list[tuple[str, ConsumerConnection]]:
+    """Returns the brokers that members of the group are connected to, with these; asks as
+    `ask_each` does."""
+
+    async def connected(address: str) -> ConsumerConnection | None:
+        try:
+            return await servers.admin.consumer_connections(address, group)
+        except BrokerError as error:
+            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                raise
+            return None
+
+    answers = await ask_each(servers, addresses, connected, all_may_fail=all_may_fail)
+    return [(answer.address, answer.value) for answer in answers if answer.value is not None]
+
+
 async def members_of(
     servers: Servers, group: str, broker: str | None
 ) -> list[tuple[str, Connection]]:
@@ -146,13 +183,7 @@ async def members_of(
         route = await servers.admin.topic_route(retry_topic(group))
         brokers = addresses_of(route.broker_datas) if route is not None else []
     found: dict[str, tuple[str, Connection]] = {}
-    for address in brokers:
-        try:
-            connected = await servers.admin.consumer_connections(address, group)
-        except BrokerError as error:
-            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-                raise
-            continue
+    for address, connected in await members_at(servers, brokers, group):
         for connection in connected.connection_set:
             found.setdefault(connection.client_id or "", (address, connection))
     if not found:

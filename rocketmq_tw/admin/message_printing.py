@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 
@@ -19,7 +18,7 @@ from rocketmq_tw.admin.message_reading import (
     choose,
     message_line,
     message_row,
-    read_span,
+    read_each,
 )
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report
@@ -27,11 +26,6 @@ from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.routes import subscribe_queues
-from rocketmq_tw.wire.bodies.queues import MessageQueue
-
-# What opens connections is loaded once it is known whether they need TLS.
-if TYPE_CHECKING:
-    from rocketmq_tw.client.pull import QueuePuller
 
 _charset_option = click.option(
     "-c", "--charsetName", "charset", metavar="CHARSET", default=UTF_8, callback=check_charset,
@@ -85,7 +79,7 @@ def print_messages(
         queues = await reader.queues(parent or topic)
         if parent is not None:
             queues = subscribe_queues(topic, await reader.session.route(parent))
-        async for message in _messages(reader, queues, span, expression):
+        async for message in read_each(servers, reader, queues, span, expression=expression):
             _print(tool, message, charset, with_body)
 
     tool.run(work)
@@ -132,7 +126,7 @@ def print_messages_of_queue(
         await known_route(servers, topic)
         queues = choose(await reader.queues(topic), topic, broker, queue_id)
         tags: Counter[str] = Counter()
-        async for message in _messages(reader, queues, span, expression):
+        async for message in read_each(servers, reader, queues, span, expression=expression):
             tags[message.tags or ""] += 1
             if printed or (printed is None and not counted):
                 _print(tool, message, charset, with_body)
@@ -144,14 +138,6 @@ def print_messages_of_queue(
 
 
 _TAGS = (Column("Tag", "tag"), Column("Messages", "count"))
-
-
-async def _messages(
-    reader: QueuePuller, queues: Sequence[MessageQueue], span: Span, expression: str
-) -> AsyncIterator[ReceivedMessage]:
-    for queue in queues:
-        async for message in read_span(reader, queue, span, expression=expression):
-            yield message
 
 
 def _print(tool: Tool, message: ReceivedMessage, charset: str, with_body: bool) -> None:

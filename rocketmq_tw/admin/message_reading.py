@@ -13,12 +13,16 @@ import attrs
 import msgspec
 import rich_click as click
 
+from rocketmq_tw.admin.brokers import ask_each
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of, plain
 from rocketmq_tw.admin.tool import Servers, fail
+from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import PullStatus, ReceivedMessage
 from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+from rocketmq_tw.wire.errors import WireError
 
 # What opens connections is loaded once it is known whether they need TLS.
 if TYPE_CHECKING:
@@ -150,6 +154,30 @@ async def read_span(
         offset = pulled.next_offset
 
 
+async def read_each(
+    servers: Servers,
+    reader: QueuePuller,
+    queues: Sequence[MessageQueue],
+    span: Span,
+    *,
+    expression: str = ALL_TAGS,
+) -> AsyncIterator[ReceivedMessage]:
+    """Yields the messages of the span in one queue after the other, as `read_span`. A broker that
+    does not answer is `missing` from then on, and passed over; raises why where it is the only
+    one."""
+    is_alone = len({queue.broker_name for queue in queues}) == 1
+    for queue in queues:
+        if queue.broker_name in servers.missing:
+            continue
+        try:
+            async for message in read_span(reader, queue, span, expression=expression):
+                yield message
+        except (ClientError, RemotingError, WireError) as error:
+            if is_alone:
+                raise
+            servers.miss(queue.broker_name, error)
+
+
 def _short(body: str | None) -> str:
     if body is None:
         return NO_TEXT
@@ -225,10 +253,12 @@ async def queried(
     unique: bool = False,
 ) -> list[ReceivedMessage]:
     """Returns messages with a key, or with a unique id, from brokers by name and address: at most
-    `most` of each, the oldest first."""
-    found = []
-    for name, address in brokers.items():
-        messages = await servers.admin.query_messages(
+    `most` of each, the oldest first. Asks as `ask_each` does."""
+    names = {address: name for name, address in brokers.items()}
+    answers = await ask_each(
+        servers,
+        names,
+        lambda address: servers.admin.query_messages(
             address,
             topic,
             key,
@@ -236,8 +266,12 @@ async def queried(
             begin_ms=begin_ms or 0,
             end_ms=JAVA_MAX_LONG if end_ms is None else end_ms,
             unique=unique,
-        )
-        for message in messages:
+        ),
+    )
+    found = []
+    for answer in answers:
+        for message in answer.value or ():
+            name = names[answer.address]
             message.queue = msgspec.structs.replace(message.queue, broker_name=name)
-        found += messages
+            found.append(message)
     return sorted(found, key=lambda message: message.store_timestamp)

@@ -36,7 +36,8 @@ def start_monitoring(tool: Tool, interval: int, rounds: int | None) -> None:
     alike."""
 
     async def look(servers: Servers) -> Report:
-        rows = [await _row(servers, group) for group in await group_names(servers)]
+        groups = await group_names(servers, tells_missing=True)
+        rows = [await _row(servers, group) for group in groups]
         return Report({"groups": rows}, [Listing(_GROUPS, rows)], nothing=NO_GROUP)
 
     show_repeatedly(tool, interval, look, rounds=rounds)

@@ -94,7 +94,9 @@ def get_config(tool: Tool) -> None:
 
     async def work(servers: Servers) -> Report:
         admin = servers.admin
-        return await configs_report("nameServers", admin.names.addresses, admin.name_server_config)
+        return await configs_report(
+            servers, "nameServers", admin.names.addresses, admin.name_server_config
+        )
 
     tool.report(work)
 

@@ -68,6 +68,7 @@ async def look_again(
     shown, since that is a mistake in the call; what was there once may come back."""
     was_shown = False
     for done in count(1):
+        servers.missing.clear()
         try:
             report = await look(servers)
         except click.UsageError:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rocketmq_tw.admin.brokers import ask_each, on_each
 from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.tool import Servers
 
 _VALUE = Column("Value", "value")
 #: What servers of stock may leave in an answer that is no failure.
@@ -14,7 +15,10 @@ _SAYS_NOTHING = ("", "not set any response code")
 
 
 async def configs_report(
-    kind: str, addresses: Iterable[str], ask: Callable[[str], Awaitable[Mapping[str, str]]]
+    servers: Servers,
+    kind: str,
+    addresses: Iterable[str],
+    ask: Callable[[str], Awaitable[Mapping[str, str]]],
 ) -> Report:
     """Returns the report of the servers at some addresses, under the name of their kind; asks as
     `ask_each` does."""
@@ -24,7 +28,7 @@ async def configs_report(
             "config": dict(sorted((answer.value or {}).items())),
             "error": answer.error,
         }
-        for answer in await ask_each(addresses, ask)
+        for answer in await ask_each(servers, addresses, ask)
     ]
     listings = [
         Listing(

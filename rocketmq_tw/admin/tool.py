@@ -50,6 +50,15 @@ class Servers:
         self.reactor = reactor
         self.name_servers = name_servers
         self.remoting = remoting
+        #: Address to the failure of each server whose part is missing in what was found.
+        self.missing: dict[str, Exception] = {}
+
+    def miss(self, address: str, error: Exception) -> None:
+        """Takes it that a server's part is missing: tells of it in a line on stderr, once, and has
+        the command end with status 1 once it has shown what the others say."""
+        if address not in self.missing:
+            self.missing[address] = error
+            warn(explain_at(address, error))
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -157,6 +166,7 @@ class Tool:
         #: Seconds between two looks; None for one look.
         self.watch: int | None = None
         self._runner = runner
+        self._is_partial = False
 
     @cached_property
     def settings(self) -> Settings:
@@ -178,10 +188,16 @@ class Tool:
 
     def run(self, work: Work[T], *, needs_names: bool = True) -> T:
         """Returns the result of `work`. Raises `ClickException` with one line that says what went
-        wrong."""
+        wrong, and `Exit` where a server's part is missing, which was told."""
         if self.watch is not None:
             raise click.UsageError("--watch: this command goes on by itself, see its own options")
-        return self._run(self._planned(work) if self.dry_run else work, needs_names)
+        result = self._run(self._planned(work) if self.dry_run else work, needs_names)
+        self._end()
+        return result
+
+    def _end(self) -> None:
+        if self._is_partial:
+            raise Exit(1)
 
     def _run(self, work: Work[T], needs_names: bool) -> T:
         names = self.settings.name_servers or ""
@@ -191,8 +207,13 @@ class Tool:
         from rocketmq_tw.net.errors import RemotingError, TlsConfigError
         from rocketmq_tw.wire.errors import RequestError, WireError
 
+        async def noting(servers: Servers) -> T:
+            found = await work(servers)
+            self._is_partial = bool(servers.missing)
+            return found
+
         try:
-            result: T = self._runner(names, _telling_kinds(work), self.settings.access())
+            result: T = self._runner(names, _telling_kinds(noting), self.settings.access())
         except NoRouteError as error:
             others = f"(name servers: {names}; -n names others)"
             fail(f"{explain(error)} {others}", error)
@@ -219,10 +240,11 @@ class Tool:
         show(report, self._form)
 
     def report(self, work: Work[Report], *, needs_names: bool = True) -> None:
-        """Runs `work` and shows what it found, again and again where that is wanted; a plan
-        once."""
+        """Runs `work` and shows what it found, again and again where that is wanted; a plan once.
+        Raises as `run`."""
         if self.watch is None or self.dry_run:
             self.show(self._run(self._planned(work) if self.dry_run else work, needs_names))
+            self._end()
             return
         from rocketmq_tw.admin.planning import OnlyLooks
         from rocketmq_tw.admin.repeating import look_again
@@ -289,6 +311,13 @@ def _telling_kinds(work: Work[T]) -> Work[T]:
 def explain(error: Exception) -> str:
     """Says what went wrong, to stand before a `;` or at the end."""
     return str(error).rstrip(".")
+
+
+def explain_at(address: str, error: Exception) -> str:
+    """Says which server went wrong, and how."""
+    reason = explain(error)
+    # What is wrong with an answer is told without a place.
+    return reason if address in reason else f"{address}: {reason}"
 
 
 def fail(message: str, cause: Exception | None = None) -> NoReturn:

@@ -16,6 +16,7 @@ from rocketmq_tw.admin.brokers import (
     on_each,
     only_in,
     owner_addresses,
+    told_by_each,
     unfinished,
 )
 from rocketmq_tw.admin.options import (
@@ -85,9 +86,13 @@ async def _topics_in_detail(servers: Servers) -> Report:
 async def _topic_in_detail(servers: Servers, info: ClusterInfo, topic: str) -> dict[str, Any]:
     route = await servers.admin.topic_route(topic) or TopicRouteData()
     names = {data.broker_name for data in route.broker_datas}
-    groups: set[str] = set()
-    for address in addresses_of(route.broker_datas):
-        groups.update((await servers.admin.groups_of_topic(address, topic)).group_list)
+    told = await told_by_each(
+        servers,
+        addresses_of(route.broker_datas),
+        lambda address: servers.admin.groups_of_topic(address, topic),
+        all_may_fail=True,
+    )
+    groups = {group for each in told for group in each.group_list}
     return {
         "topic": topic,
         "clusters": sorted(
@@ -169,8 +174,10 @@ def topic_status(tool: Tool, topic: str, cluster: str | None) -> None:
 
     async def work(servers: Servers) -> Report:
         stats = TopicStatsTable()
-        for address in (await brokers_of(servers, topic, cluster)).values():
-            part = await servers.admin.topic_stats(address, topic)
+        addresses = (await brokers_of(servers, topic, cluster)).values()
+        for part in await told_by_each(
+            servers, addresses, lambda address: servers.admin.topic_stats(address, topic)
+        ):
             stats.offset_table.update(part.offset_table)
             stats.topic_put_tps = (stats.topic_put_tps or 0.0) + (part.topic_put_tps or 0.0)
         return _status_report(topic, stats)

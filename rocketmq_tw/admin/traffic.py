@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import known_route
+from rocketmq_tw.admin.brokers import known_route, told_by_each
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
-from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData
+
+T = TypeVar("T")
 
 #: The names of stock's statistics.
 PUT, GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
@@ -53,18 +54,16 @@ def stats_all(tool: Tool, active: bool, wanted: str | None) -> None:
 
 
 async def _rows(servers: Servers, topic: str) -> list[dict[str, Any]]:
-    """Returns a row for each group of a topic, or one without a group; what brokers do not say
-    counts as nothing."""
+    """Returns a row for each group of a topic, or one without a group; of brokers that do not
+    answer nothing is counted."""
     route = await servers.admin.topic_route(topic)
     brokers = [] if route is None else route.broker_datas
     masters = [data.broker_addrs[MASTER_ID] for data in brokers if MASTER_ID in data.broker_addrs]
     in_tps, in_day = await counted(servers, masters, PUT, topic)
-    groups: set[str] = set()
-    for address in masters:
-        try:
-            groups.update((await servers.admin.groups_of_topic(address, topic)).group_list)
-        except (BrokerError, RemotingError):
-            continue
+    told = await _told(
+        servers, masters, lambda address: servers.admin.groups_of_topic(address, topic)
+    )
+    groups = {group for each in told for group in each.group_list}
     row: dict[str, Any] = {
         "topic": topic, "group": None, "diffTotal": 0, "inTps": in_tps, "outTps": None,
         "inDay": in_day, "outDay": None,
@@ -79,17 +78,28 @@ async def _rows(servers: Servers, topic: str) -> list[dict[str, Any]]:
     return rows or [row]
 
 
+async def _told(
+    servers: Servers, addresses: Iterable[str], ask: Callable[[str], Awaitable[T]]
+) -> list[T]:
+    """Returns what brokers answer; one that answers with an error has counted nothing."""
+
+    async def answer(address: str) -> T | None:
+        try:
+            return await ask(address)
+        except BrokerError:
+            return None
+
+    return await told_by_each(servers, addresses, answer, all_may_fail=True)
+
+
 async def counted(
     servers: Servers, addresses: Iterable[str], name: str, key: str
 ) -> tuple[float, int]:
     """Returns how many messages a second, and how many within a day, brokers counted together."""
     tps, day = 0.0, 0
-    for address in addresses:
-        try:
-            found = await servers.admin.counted(address, name, key)
-        except (BrokerError, RemotingError):
-            # A broker that has counted nothing answers with an error.
-            continue
+    for found in await _told(
+        servers, addresses, lambda address: servers.admin.counted(address, name, key)
+    ):
         tps += found.stats_minute.tps if found.stats_minute else 0.0
         day += _within_a_day(found)
     return tps, day
@@ -105,11 +115,9 @@ def _within_a_day(found: BrokerStatsData) -> int:
 
 async def _behind(servers: Servers, addresses: Iterable[str], group: str, topic: str) -> int:
     behind = 0
-    for address in addresses:
-        try:
-            stats = await servers.admin.consume_stats(address, group, topic)
-        except (BrokerError, RemotingError):
-            continue
+    for stats in await _told(
+        servers, addresses, lambda address: servers.admin.consume_stats(address, group, topic)
+    ):
         behind += sum(
             queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values()
         )

@@ -41,6 +41,12 @@ class Outcome(NamedTuple):
         return json.loads(self.out)
 
     @property
+    def partial(self) -> Any:
+        """What is there where a server's part is missing."""
+        assert self.status == 1 and self.out, self.err
+        return json.loads(self.out)
+
+    @property
     def lines(self) -> list[list[str]]:
         """The words of each line that has any."""
         assert self.status == 0, self.err

@@ -27,11 +27,11 @@ def test_more_statistics_count_messages(world) -> None:
 def test_a_broker_that_is_down_keeps_its_line(world) -> None:
     world.network.stop("10.0.0.2:10911")
     outcome = world.rmqadmin("clusterList", "--output", "json")
-    (row,) = outcome.json["brokers"]
+    (row,) = outcome.partial["brokers"]
     assert (row["brokerName"], row["active"], row["version"]) == ("broker-a", False, None)
-    assert "10.0.0.2:10911" in row["error"]
-    assert outcome.err.startswith("rmqadmin: broker-a does not say how it is: ")
-    assert world.rmqadmin("clusterList").lines[2] == [
+    assert row["error"].startswith("10.0.0.2:10911: ")
+    assert outcome.err == f"rmqadmin: {row['error']}\n"
+    assert world.rmqadmin("clusterList").out.splitlines()[2].split() == [
         "DefaultCluster", "broker-a", "0", "10.0.0.2:10911", "false"
     ]  # fmt: skip
 

@@ -1,0 +1,193 @@
+"""Commands that ask several brokers while one of them is down: what the others say is shown, the
+one is named in a line on stderr, and the status is 1."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.client.message import Message
+from rocketmq_tw.client.producer import Producer
+from rocketmq_tw.client.session import Session
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.unit.admin.conftest import World
+
+TRACES = "Traces"
+A, B = "10.0.0.2:10911", "10.0.0.3:10911"
+NAMES = {A: "broker-a", B: "broker-b"}
+
+
+@pytest.fixture
+def cluster(world: World) -> World:
+    """Two brokers with a topic of a queue each, in which a group has read one of two messages; a
+    traced one is on both."""
+    world.add_broker("broker-b", "10.0.0.3")
+    for topic in ("T", TRACES):
+        world.rmqadmin(f"updateTopic -t {topic} -c DefaultCluster -r 1 -w 1")
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
+    world.rmqadmin("updateSubGroup -g audit -c DefaultCluster")
+    for name in NAMES.values():
+        world.rmqadmin(f"sendMessage -t T -p from-{name} -k k -b {name} -i 0")
+        event = ["Pub", "1700000000000", "r", "p", "T", "M1", "tag", "k", "h", "3", name]
+        text = "\x01".join([*event[:10], "2", "0", "off", "true"]) + "\x02"
+        world.rmqadmin("sendMessage", "-t", TRACES, "-p", text, "-k", "M1", "-b", name)
+    consumer = world.consume("billing", "T")
+    world.wait_for(lambda: all(offset(world, name) == 1 for name in NAMES.values()))
+    world.result(consumer.stop())
+    for name in NAMES.values():
+        world.rmqadmin(f"sendMessage -t T -p more-from-{name} -b {name} -i 0")
+    return world
+
+
+def offset(world: World, name: str) -> int | None:
+    return world.brokers[name].offsets.query("billing", "T", 0)
+
+
+def other(address: str) -> str:
+    return B if address == A else A
+
+
+def only_told_of(dead: str, err: str) -> bool:
+    return err.startswith(f"rmqadmin: {dead}: ") and err.count("\n") == 1
+
+
+#: What shows something of each broker.
+LOOKS = (
+    "clusterList",
+    "clusterList -m",
+    "consumerProgress",
+    "consumerProgress -g billing",
+    "consumerProgress -g billing -t T -s true",
+    "startMonitoring --rounds 1",
+    "statsAll",
+    "statsAll -t T",
+    "topicList -c",
+    "topicStatus -t T",
+    "queryMsgByKey -t T -k k",
+    f"queryMsgTraceById -i M1 -t {TRACES}",
+)
+
+
+@pytest.mark.parametrize("dead", [A, B])
+@pytest.mark.parametrize("command", LOOKS)
+def test_what_the_living_say_is_shown(cluster: World, command: str, dead: str) -> None:
+    cluster.network.stop(dead)
+    outcome = cluster.rmqadmin(command)
+    assert outcome.status == 1
+    assert only_told_of(dead, outcome.err), outcome.err
+    assert outcome.out
+    cluster.network.stop(other(dead))
+    assert cluster.rmqadmin(command).status == 1
+
+
+@pytest.mark.parametrize("dead", [A, B])
+def test_groups_are_behind_by_what_the_living_know(cluster: World, dead: str) -> None:
+    def row():
+        found = cluster.rmqadmin("consumerProgress --output json")
+        return next(row for row in found.partial["groups"] if row["group"] == "billing")
+
+    whole = cluster.rmqadmin("consumerProgress --output json").json["groups"]
+    assert [row["diffTotal"] for row in whole if row["group"] == "billing"] == [2]
+    assert "Without" not in cluster.rmqadmin("consumerProgress").out
+    cluster.network.stop(dead)
+    assert row()["diffTotal"] == 1 and row()["error"].startswith(f"{dead}: ")
+    assert dead in cluster.rmqadmin("consumerProgress").out
+    found = cluster.rmqadmin("consumerProgress -g billing -t T --output json").partial
+    assert [queue["brokerName"] for queue in found["queues"]] == [NAMES[other(dead)]]
+    found = cluster.rmqadmin("statsAll -t T --output json").partial
+    assert [(row["group"], row["diffTotal"]) for row in found["topics"]] == [("billing", 1)]
+
+
+@pytest.mark.parametrize("dead", [A, B])
+def test_messages_are_found_at_the_living(cluster: World, dead: str) -> None:
+    living = NAMES[other(dead)]
+    (sent,) = [
+        one
+        for one in cluster.rmqadmin("queryMsgByKey -t T -k k --output json").json["messages"]
+        if one["brokerName"] == living
+    ]
+    cluster.network.stop(dead)
+    message_id = sent["messageId"]
+    for command in (
+        "queryMsgByKey -t T -k k",
+        f"queryMsgByUniqueKey -t T -i {message_id}",
+        f"queryMsgById -t T -i {message_id}",
+    ):
+        outcome = cluster.rmqadmin(f"{command} --output json")
+        assert [one["brokerName"] for one in outcome.partial["messages"]] == [living]
+        assert only_told_of(dead, outcome.err)
+    # Which may be where the message is.
+    outcome = cluster.rmqadmin("queryMsgByKey -t T -k nix")
+    assert (outcome.status, outcome.out) == (1, "")
+    told, failed = outcome.err.splitlines()
+    assert only_told_of(dead, f"{told}\n")
+    assert failed == "rmqadmin: no message of T has the key nix"
+
+
+@pytest.mark.parametrize("dead", [A, B])
+def test_messages_of_the_living_are_printed(cluster: World, dead: str) -> None:
+    living = NAMES[other(dead)]
+    cluster.network.stop(dead)
+    for command in ("consumeMessage -t T", "printMsg -t T"):
+        outcome = cluster.rmqadmin(command)
+        assert outcome.status == 1
+        assert f"from-{living}" in outcome.out and f"more-from-{living}" in outcome.out
+        assert only_told_of(NAMES[dead], outcome.err) and dead in outcome.err
+        # Nobody else is asked.
+        outcome = cluster.rmqadmin(f"consumeMessage -t T -b {NAMES[dead]}")
+        assert (outcome.status, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+
+
+@pytest.mark.parametrize("dead", [A, B])
+def test_clients_that_the_living_know_are_shown(cluster: World, dead: str) -> None:
+    session = Session(cluster.reactor, cluster.names, remoting=cluster.network.client("10.0.1.8"))
+    producer = Producer(cluster.reactor, cluster.names, "makers", session=session)
+    cluster.result(producer.start())
+    cluster.result(producer.send(Message("T", b"x")))
+    consumer = cluster.consume("billing", "T")
+    cluster.wait_for(lambda: cluster.rmqadmin("producerConnection -g makers -t T").status == 0)
+    commands = {
+        "producerConnection -g makers -t T": "10.0.1.8",
+        "consumerConnection -g billing": "10.0.1.9",
+        "consumerStatus -g billing": "10.0.1.9",
+        "consumer -g billing": "10.0.1.9",
+        "getConsumerStatus -g billing -t T": "10.0.1.9",
+    }
+    for command in commands:
+        assert cluster.rmqadmin(command).status == 0
+    cluster.network.stop(dead)
+    for command, client in commands.items():
+        outcome = cluster.rmqadmin(command)
+        assert outcome.status == 1 and client in outcome.out, command
+        assert only_told_of(dead, outcome.err), command
+    cluster.result(consumer.stop())
+    cluster.result(producer.stop())
+
+
+# Again and again
+
+
+def test_each_look_is_taken_anew(cluster: World) -> None:
+    cluster.network.stop(A)
+    handlers = cluster.hosts[A].handlers
+    cluster.reactor.callLater(1.5, cluster.network.serve, A, handlers)
+    outcome = cluster.rmqadmin("startMonitoring --interval 1 --rounds 4")
+    assert outcome.status == 0
+    told = outcome.err.splitlines()
+    assert len(told) == 2 and all(line.startswith(f"rmqadmin: {A}: ") for line in told)
+
+
+def test_a_broker_that_hangs_is_waited_for_once(cluster: World) -> None:
+    asked: list[int] = []
+
+    def hang(request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        asked.append(request.code)
+        return Deferred()
+
+    cluster.network.serve(A, dict.fromkeys(cluster.hosts[A].handlers, hang))
+    for command in ("consumerProgress", "statsAll", "topicList -c"):
+        asked.clear()
+        outcome = cluster.rmqadmin(command)
+        assert (outcome.status, len(asked)) == (1, 1), command
+        assert only_told_of(A, outcome.err)
