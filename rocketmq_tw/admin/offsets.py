@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import brokers_of, on_each
+from rocketmq_tw.admin.brokers import ask_each, brokers_of, on_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint, is_of_users
 from rocketmq_tw.admin.message_reading import END, Moment
@@ -241,19 +241,22 @@ def clone_offsets(
     ask_first(yes, f"Let group {target} go on in {topic} where {source} is, not where it is?")
 
     async def work(servers: Servers) -> Report:
-        addresses = (await brokers_of(servers, topic)).values()
+        consumed = await ask_each(
+            servers,
+            (await brokers_of(servers, topic)).values(),
+            lambda address: servers.admin.groups_of_topic(address, topic),
+        )
         # Brokers copy nothing then, and do not say so.
-        for address in addresses:
-            if source in (await servers.admin.groups_of_topic(address, topic)).group_list:
-                break
-        else:
+        if not any(each.value is not None and source in each.value.group_list for each in consumed):
             hint = await group_hint(servers, source)
             fail(f"group {source} has consumed nothing of topic {topic}: {hint}")
+        living = [each.address for each in consumed if each.value is not None]
         # Stock's brokers copy to a group that is not there.
-        for address in addresses:
-            groups = (await servers.admin.groups(address)).subscription_group_table
-            if target not in groups:
-                fail(await _no_group(servers, address, target))
+        known = await ask_each(servers, living, servers.admin.groups)
+        for each in known:
+            if each.value is not None and target not in each.value.subscription_group_table:
+                fail(await _no_group(servers, each.address, target))
+        addresses = [each.address for each in known if each.value is not None]
         done = await on_each(
             addresses,
             lambda address: servers.admin.clone_offsets(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import known_route, on_each, owner_addresses
+from rocketmq_tw.admin.brokers import ask_each, known_route, on_each, owner_addresses
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
@@ -36,12 +36,15 @@ def update_permission(
 
     async def work(servers: Servers) -> Report:
         admin = servers.admin
-        present: dict[str, TopicConfig] = {}
-        for address in await owner_addresses(servers, broker, cluster):
-            # All of them: 4.9's brokers cannot be asked for one.
-            table = (await admin.topics(address)).topic_config_table
-            if topic in table:
-                present[address] = table[topic]
+        # All topics: 4.9's brokers cannot be asked for one.
+        answers = await ask_each(
+            servers, await owner_addresses(servers, broker, cluster), admin.topics
+        )
+        present: dict[str, TopicConfig] = {
+            answer.address: answer.value.topic_config_table[topic]
+            for answer in answers
+            if answer.value is not None and topic in answer.value.topic_config_table
+        }
         if not present:
             await known_route(servers, topic)
             fail(f"topic {topic} is not on {broker or f'a broker of {cluster}'}: see topicRoute")

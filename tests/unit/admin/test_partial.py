@@ -165,6 +165,27 @@ def test_clients_that_the_living_know_are_shown(cluster: World, dead: str) -> No
     cluster.result(producer.stop())
 
 
+# Changes
+
+
+@pytest.mark.parametrize("dead", [A, B])
+def test_the_living_are_changed(cluster: World, dead: str) -> None:
+    living = other(dead)
+    cluster.network.stop(dead)
+    outcome = cluster.rmqadmin("updateTopicPerm -t T -c DefaultCluster -p 4 --output json")
+    assert outcome.partial["brokers"] == [{"address": living, "permBefore": 6}]
+    assert only_told_of(dead, outcome.err)
+    topics = {address: cluster.hosts[address].topics.get("T") for address in (A, B)}
+    assert {address: topic.perm for address, topic in topics.items() if topic} == {
+        living: 4,
+        dead: 6,
+    }
+    outcome = cluster.rmqadmin("cloneGroupOffset -s billing -d audit -t T --yes --output json")
+    assert outcome.partial["brokers"] == [living]
+    assert only_told_of(dead, outcome.err)
+    assert cluster.hosts[living].offsets.query("audit", "T", 0) == 1
+
+
 # Again and again
 
 
