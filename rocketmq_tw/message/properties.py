@@ -6,7 +6,10 @@ The names below mean something to a broker or to a client; every other name is t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+#: (the bytes of a message's properties) -> does it match?
+PropertiesMatch = Callable[[bytes], bool]
 
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
@@ -200,7 +203,9 @@ def is_delayed(properties: Mapping[str, str]) -> bool:
 
 def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
     """Returns the time in ms since 1970 that a message asks for, where a delay counts from
-    `from_ms`; None where it asks for none, or its property is no number."""
+    `from_ms`, also since 1970: now for one that is being sent, its store time for one that is
+    stored, the time at which its producer made it for one that a client is shown. None where it
+    asks for none, or its property is no number."""
     for name, unit in ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1)):
         if name in properties:
             delay = number(properties[name])

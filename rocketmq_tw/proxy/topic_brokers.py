@@ -1,4 +1,4 @@
-"""The brokers that have topics."""
+"""Which brokers have the topics of a client: these are told of it, and asked for its group."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, Stor
 from rocketmq_tw.store.handles import HandlePool, Unsynced, UnsyncedHandles
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.scan import LogScan
-from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.segments import Segments, ShortFiles
 
 #: Files that readers of the log have open.
 _HANDLES = 64
@@ -83,7 +83,7 @@ class CommitLog:
         """See `ILog`."""
         self._files.make_dirs(self.segments.directory)
         # A crash may have come while a file's end was cut off.
-        short = Short.REFUSE if clean else Short.EXTEND
+        short = ShortFiles.REFUSE if clean else ShortFiles.EXTEND
         self.segments.load("mappedFileSizeCommitLog", short=short)
 
     def scan(self, position: int, end: int, *, check_body: bool = True) -> LogScan:

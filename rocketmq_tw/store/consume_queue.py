@@ -21,7 +21,7 @@ from rocketmq_tw.store.queue_units import (
     Unit,
     end_of_kept,
 )
-from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.segments import Segments, ShortFiles
 from rocketmq_tw.store.unwritten import QueueTotals, Unwritten
 
 #: Among so many of its last units, or its first, a queue looks for one that has an extra.
@@ -240,7 +240,7 @@ class ConsumeQueue:
         """Lists the files and finds the end; returns whether a file had to be repaired. `clean`:
         all that is there is durable."""
         repaired = self.segments.load(
-            "mappedFileSizeConsumeQueue", short=Short.EXTEND, drop_behind_gap=True
+            "mappedFileSizeConsumeQueue", short=ShortFiles.EXTEND, drop_behind_gap=True
         )
         self._count_files()
         if self.extension is not None:

@@ -9,6 +9,7 @@ from zope.interface import Attribute, Interface
 
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.properties import PropertiesMatch
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.queue_extension import UnitExtra
 
@@ -57,10 +58,6 @@ class QueueRead(NamedTuple):
 
 #: (tag hash code of the consume queue) -> may it match?  None: every message matches.
 TagMatch = Callable[[int], bool]
-#: (the bytes of its properties) -> does the message match?  Asked where the tag hash may match.
-PropertiesMatch = Callable[[bytes], bool]
-
-
 #: (what a queue's extension has of a message, its offset in the log) -> may it match?
 ExtraMatch = Callable[[UnitExtra, int], bool]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.segments import Segments, ShortFiles
 
 _HEAD = struct.Struct(">hqqh")
 #: Java's short is the size of an extra.
@@ -64,7 +64,7 @@ class QueueExtension:
         """Lists the files; the queue cuts them. A file that is missing or too short is found by
         that."""
         self.segments.load(
-            "mappedFileSizeConsumeQueueExt", short=Short.EXTEND, drop_behind_gap=True
+            "mappedFileSizeConsumeQueueExt", short=ShortFiles.EXTEND, drop_behind_gap=True
         )
         self._end_at(self.segments.end)
 

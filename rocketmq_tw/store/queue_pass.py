@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, compress
 
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.properties import PropertiesMatch
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.interface import (
     GetStatus,
     MessageFilter,
-    PropertiesMatch,
     QueueRead,
     TagMatch,
 )

@@ -19,7 +19,7 @@ from rocketmq_tw.store.handles import HandlePool, Unsynced
 NAME_DIGITS = 20
 
 
-class Short(Enum):
+class ShortFiles(Enum):
     """What `Segments.load` does with files that are too short; one that is extended gets zeros."""
 
     REFUSE = "refuse"
@@ -78,7 +78,7 @@ class Segments:
         return path
 
     def load(
-        self, size_key: str, *, short: Short = Short.REFUSE, drop_behind_gap: bool = False
+        self, size_key: str, *, short: ShortFiles = ShortFiles.REFUSE, drop_behind_gap: bool = False
     ) -> bool:
         """Lists the files; returns whether one had to be repaired.
 
@@ -116,11 +116,11 @@ class Segments:
             if size == self.file_size:
                 continue
             # The only one says where all of them are; a crash while it was emptied left it so.
-            if size == 0 and is_last and (len(starts) > 1 or short is Short.REFUSE):
+            if size == 0 and is_last and (len(starts) > 1 or short is ShortFiles.REFUSE):
                 self._remove(start)
                 starts.pop()
                 break
-            if short is Short.REFUSE or size > self.file_size:
+            if short is ShortFiles.REFUSE or size > self.file_size:
                 raise DamagedStoreError(
                     f"{self.path(start)} has {size} bytes where {size_key} says {self.file_size}: "
                     f"set {size_key} to what the store was written with, or restore the file"

@@ -29,8 +29,9 @@ _ALONE = "@"
 
 
 class RemovedQueues:
-    """What is moved out of `queues` into directories below `directory`: 0, or 1 where 0 has one of
-    that name still, and so on. What `extensions` has of it goes along."""
+    """Queues that are to be removed: they are moved out of `queues`, their extensions out of
+    `extensions`, into the directory 0 below `directory`, or into 1, 2 and so on where those before
+    still have one of the same name."""
 
     def __init__(self, files: IFiles, queues: str, extensions: str, directory: str) -> None:
         self._files = files

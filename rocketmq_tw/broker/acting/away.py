@@ -1,4 +1,5 @@
-"""Whether another slave may have acted since this one could have. Pure."""
+"""Whether another slave may have acted for the master while this one could not know of it, and has
+to be asked what it did before this one acts. Pure."""
 
 from __future__ import annotations
 

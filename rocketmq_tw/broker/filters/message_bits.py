@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.filters.table import FilterTable, GroupFilter
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.message.sql92 import PropertiesMatch
+from rocketmq_tw.message.properties import PropertiesMatch
 from rocketmq_tw.store.interface import ExtraMatch
 from rocketmq_tw.store.queue_extension import UnitExtra
 

@@ -74,8 +74,9 @@ class PendingCheckPoint:
 
 
 class InFlight:
-    """How many messages of each queue a group popped and did not acknowledge. `has_room` tells of
-    queues for which `wait_for_room` was called."""
+    """How many messages of each queue of this broker a group popped and did not acknowledge; of
+    check points that are not `is_local` none counts. `has_room` tells of queues for which
+    `wait_for_room` was called."""
 
     def __init__(self) -> None:
         self.has_room: Listeners[PoppedQueue] = Listeners("fewer messages of a queue are in flight")

@@ -22,21 +22,21 @@ PulledQueue = tuple[str, int]
 
 
 class HeldPulls(HeldRequests[PulledQueue]):
-    """Holds pulls up to `limit`; `arrived` is a listener to arrivals in the store. `now_ms` is a
-    monotonic clock."""
+    """Holds pulls up to `limit`; `arrived` is a listener to arrivals in the store.
+    `elapsed_ms` tells milliseconds of a clock that is never set."""
 
     def __init__(
         self,
         store: IMessageStore,
         config: BrokerConfig,
-        now_ms: Callable[[], int],
+        elapsed_ms: Callable[[], int],
         in_slices: InSlices,
         limit: int = DEFAULT_LIMIT,
     ) -> None:
         super().__init__(in_slices)
         self._store = store
         self._config = config
-        self._now_ms = now_ms
+        self._elapsed_ms = elapsed_ms
         self._limit = limit
 
     def check_interval(self) -> float:
@@ -63,7 +63,7 @@ class HeldPulls(HeldRequests[PulledQueue]):
             return False
         if not self._config.long_polling_enable:
             timeout_ms = min(timeout_ms, self._config.short_polling_time_mills)
-        deadline = self._now_ms() + timeout_ms
+        deadline = self._elapsed_ms() + timeout_ms
         self._add(HeldRequest(queue, wanted, deadline, peer, resume, offset))
         return True
 
@@ -79,7 +79,7 @@ class HeldPulls(HeldRequests[PulledQueue]):
         of; a step for some of them, between which pulls may come and go."""
         for number, queue in enumerate(list(self._queues), 1):
             waiting = self._queues.get(queue, {})
-            now = self._now_ms()
+            now = self._elapsed_ms()
             # For any queue only arrivals count.
             end = 0 if queue[1] == ANY_QUEUE else self._store.max_queue_offset(*queue)
             due = [held for held in waiting if end > held.offset or now >= held.deadline_ms]

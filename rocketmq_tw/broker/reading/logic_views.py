@@ -1,5 +1,5 @@
-"""29 to 32 about logic queues of static topics: offsets and times over all the physical queues of
-each (docs/formats/static-topics.md)."""
+"""Answers requests for offsets and times (29 to 32) of the logic queues of static topics, each over
+all its physical queues (docs/formats/static-topics.md)."""
 
 from __future__ import annotations
 

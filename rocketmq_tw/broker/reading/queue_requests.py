@@ -1,5 +1,5 @@
-"""321: the units of a consume queue (docs/formats/consumequeue.md), for the search for a message
-that is missing."""
+"""Answers request 321: shows administrators the units of a consume queue
+(docs/formats/consumequeue.md), as when they look for a message that is missing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a new master gives its queues that no topic has: a slave gets messages before it hears of
-their topic, and its master may be gone by then. No client would find such messages.
+"""Finds the queues for which a new master has to make a topic: a slave gets messages before it
+hears of their topic, and its master may be gone by then. No client would find such messages.
 
 The table of topics says as of which place of the log it is. A message that stands behind that is of
 a topic that was made since, or got more queues; one in front of it is of a topic that was deleted

@@ -31,7 +31,8 @@ from rocketmq_tw.wire.headers.send import (
 
 
 class GivenBackBeside:
-    """Answers 36 of a slave, whether it acts for its master or not."""
+    """Answers consumers that give a message back (36) to this slave, whether it acts for its master
+    or not: a master of its container takes the message."""
 
     def __init__(
         self, host: Host, store: IMessageStore, groups: GroupTable, brokers: BrokerClient

@@ -1,6 +1,6 @@
-"""What was counted by key since the broker started, though the windows that count it forget.
+"""Totals since the broker's start for monitoring, which the windows of `traffic.py` forget.
 
-The windows of `traffic.py` begin again at 0 with a key that was idle for a day. What they had
+These begin again at 0 with a key that was idle for a day. What they had
 counted by then is settled here, so that the sum of both grows only, as a counter has to. Nothing is
 done here while messages are counted."""
 

@@ -28,7 +28,8 @@ class HalfCounts(WriteBehindTable):
         self._counts: dict[str, TransactionCount] = {}
         self._version = DataVersion(timestamp=now_ms())
         self.committed = self.rolled_back = 0
-        #: Seconds until each was committed. Stock tells them as milliseconds.
+        #: Seconds from the making of each to its commit. `unit` is no mistake: only the name says
+        #: milliseconds, and it is stock's, whose values are seconds, too.
         self.finish_latency: Histogram[str] = Histogram(
             "rocketmq_finish_message_latency", _FINISH_BOUNDS, of_topic, unit="milliseconds"
         )

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
-from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.message.properties import PropertiesMatch, parse_properties
 from rocketmq_tw.message.sql92.evaluation import Compiler, Evaluate, Values
 from rocketmq_tw.message.sql92.parser import Parser
 from rocketmq_tw.message.sql92.syntax import MAX_EXPRESSION, EvaluationError, ExpressionError
-
-#: (the bytes of a message's properties) -> does it match?
-PropertiesMatch = Callable[[bytes], bool]
 
 #: Characters of new expressions that may be compiled in one turn of a reactor, which the last one
 #: may go beyond; and what each expression costs beside its own.

@@ -1,4 +1,4 @@
-"""How long calls take."""
+"""The figure for monitoring of how long gRPC calls take, by method and status."""
 
 from __future__ import annotations
 

@@ -16,23 +16,23 @@ _MOST_IN_TURN = 500
 _log = Logger()
 
 #: Makes a request; what it fails with is logged.
-Work = Callable[[], Coroutine[Any, Any, None]]
+MakeRequest = Callable[[], Coroutine[Any, Any, None]]
 
 
 class BrokerWork:
     """Makes so many requests to each broker at a time. `wake` has `go_on` called soon."""
 
     def __init__(self, most: int, wake: Callable[[], None]) -> None:
-        self._turns = BrokerTurns[tuple[str, Work]](most)
+        self._turns = BrokerTurns[tuple[str, MakeRequest]](most)
         self._wake = wake
 
     def __len__(self) -> int:
         """How many requests wait or are under way."""
         return len(self._turns)
 
-    def add(self, broker: str, work: Work, *, urgent: bool) -> None:
+    def add(self, broker: str, make: MakeRequest, *, urgent: bool) -> None:
         """Adds a request; what is urgent goes before what is not."""
-        self._turns.add(broker, (broker, work), urgent=urgent)
+        self._turns.add(broker, (broker, make), urgent=urgent)
         self._wake()
 
     def go_on(self) -> None:
@@ -48,12 +48,12 @@ class BrokerWork:
         """Drops what waits."""
         self._turns.clear()
 
-    def _begin(self, broker: str, work: Work) -> None:
+    def _begin(self, broker: str, make: MakeRequest) -> None:
         def over(_: None) -> None:
             self._turns.over(broker)
             self._wake()
 
-        done = Deferred.fromCoroutine(work())
+        done = Deferred.fromCoroutine(make())
         done.addErrback(
             lambda failure: _log.failure(
                 "a request to broker {name} failed", failure=failure, name=broker

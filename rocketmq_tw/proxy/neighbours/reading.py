@@ -1,4 +1,5 @@
-"""Reads the topic: each proxy reads all of its queues, from the messages on that still count."""
+"""Hears of the consumers of other proxies: each proxy reads all queues of the topic of `topic.py`,
+from the messages on that still count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The topic that proxies write to and read from: one queue at each broker."""
+"""The topic by which proxies tell each other of the consumers that are connected to them, so that
+each knows all of a group: created here, one queue at each broker, and written to."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from rocketmq_tw.raft.store.format import (
 from rocketmq_tw.raft.store.recovery import recover
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.handles import HandlePool, Unsynced
-from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.segments import Segments, ShortFiles
 
 #: Stock's mappedFileSizeForEntryIndex.
 DEFAULT_INDEX_FILE_SIZE = 5 * 1024 * 1024 * INDEX_UNIT_SIZE
@@ -44,7 +44,7 @@ def _open(files: IFiles, directory: str, file_size: int, size_key: str, ahead: i
     # All files stay open, so that one thread may read while another one writes.
     segments = Segments(HandlePool(files), directory, file_size, Unsynced(), ahead=ahead)
     try:
-        segments.load(size_key, short=Short.EXTEND)
+        segments.load(size_key, short=ShortFiles.EXTEND)
     except DamagedStoreError as error:
         raise DamagedStoreError(f"{error}; or {COPY_AGAIN}") from error
     return segments

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rocketmq_tw.store.handles import HandlePool, Unsynced
-from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.segments import Segments, ShortFiles
 from rocketmq_tw.store.timer.unit import (
     NOWHERE,
     OFFSET_AT,
@@ -91,7 +91,7 @@ class TimerLog:
         """Finds the files; `end_at` must follow. `clean`: nothing interrupted the last one who
         wrote. Raises `StoreError`."""
         # A crash may have come while a file's end was cut off.
-        short = Short.REFUSE if clean else Short.EXTEND
+        short = ShortFiles.REFUSE if clean else ShortFiles.EXTEND
         self._segments.load("mappedFileSizeTimerLog", short=short)
         self._tail = _Tail(self._segments.end, bytearray())
 
