@@ -1,13 +1,13 @@
-"""A thousand runs of a group in trouble. More of them: tools/raft_campaign.py."""
+"""Hundreds of runs of a group in trouble. More of them: tools/raft_campaign.py."""
 
 import pytest
 
 from tests.support.raft_cluster import SimCluster, failing_disks, simulate
 
-SEEDS = 1000
+SEEDS = 400
 CHUNK = 50
-#: As many once more with disks that fail.
-FAILING_SEEDS = 300
+#: With disks that fail.
+FAILING_SEEDS = 150
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
