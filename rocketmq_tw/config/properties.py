@@ -33,6 +33,14 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the text names the place and what is accepted."""
 
 
+class StartFile(NamedTuple):
+    """The file of `-c`: its whole path, as twistd may go to another directory once it is read, and
+    the keys that `-o` gave other values, which the next start takes too."""
+
+    path: str
+    overridden: frozenset[str] = frozenset()
+
+
 class Setting(NamedTuple):
     """A key, its value as written, and the place where it stood ("broker.properties:12", "-o"). An
     unknown key is refused where it `must_be_known`, and warned of elsewhere. The value may be one

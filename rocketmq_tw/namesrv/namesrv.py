@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.properties import StartFile
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.namesrv.kv_config import KvConfig, KvRequests
@@ -38,8 +39,7 @@ class NameServer:
 
     `handlers` is all that it answers, for tests without a network; `start` gives it a listener of
     a server. Brokers are told of a new smallest id of their group through `client`. `in_thread`
-    runs what blocks, and what takes long. `starts_from_store_path`: its keys were read from
-    `configStorePath`.
+    runs what blocks, and what takes long. `start_file`: what its keys were read from, if anything.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class NameServer:
         other_configs: Sequence[Config] = (),
         client: IRemotingClient | None = None,
         in_thread: InThread = at_once,
-        starts_from_store_path: bool = False,
+        start_file: StartFile | None = None,
     ) -> None:
         self.config = config
         self._waking_time = WakingTime(clock)
@@ -71,9 +71,7 @@ class NameServer:
         self.registrations = RegistrationRequests(
             config, self.table, self.kv, self.liveness, clock, now_ms, in_slices, in_thread
         )
-        live_config = kept_config(
-            files, config, other_configs, in_thread, is_read=starts_from_store_path
-        )
+        live_config = kept_config(files, config, other_configs, in_thread, start=start_file)
         self._routes = RouteRequests(
             config, self.table, self.kv, now_ms, GrowingAnswers(in_slices, in_thread)
         )

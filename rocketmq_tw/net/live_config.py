@@ -6,7 +6,8 @@ controller. What a key accepts, and whether it may change at all, stands at its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -25,6 +26,7 @@ from rocketmq_tw.config.heartbeats import check_heartbeats
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.properties import (
     ConfigError,
+    StartFile,
     change_properties,
     read_properties,
     write_properties,
@@ -251,10 +253,12 @@ def in_config_file(
     *,
     name: str = "the server's file",
     is_made: bool = False,
+    overridden: Collection[str] = (),
 ) -> WriteChanges:
     """Returns a `WriteChanges` that replaces the values in the .properties file at `path`, in a
     thread, and leaves all else of it as it is. Errors call the file `name`. One that is not there
-    `is_made` only where no server starts from it: it would be all that the next start has."""
+    `is_made` only where no server starts from it: it would be all that the next start has. A start
+    does not read those that are `overridden`."""
 
     def write(changes: Mapping[str, str]) -> str:
         if not changes:
@@ -267,7 +271,15 @@ def in_config_file(
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the change cannot be kept: {name}: {reason}"
             ) from error
-        return ""
+        unread = sorted(changes.keys() & overridden)
+        if not unread:
+            return ""
+        remark = (
+            f"-o on the server's command line gives {', '.join(unread)} too: a start with it does"
+            " not read what the file has"
+        )
+        log.warn("{remark}", remark=remark)
+        return remark
 
     return lambda changes: in_thread(lambda: write(changes))
 
@@ -309,13 +321,20 @@ def kept_config(
     others: Sequence[Config],
     in_thread: InThread,
     *,
-    is_read: bool = False,
+    start: StartFile | None = None,
 ) -> LiveConfig:
     """Returns the configuration of a name server or a controller, whose changes are kept in the
-    file of `configStorePath`. `is_read`: the server was started from that one."""
+    file of `configStorePath`. `start`: the one that the server was started from, if any."""
     path = config.config_store_path
-    name = "the file of configStorePath"
-    write = in_config_file(files, path, in_thread, name=name, is_made=not is_read)
+    is_read = start is not None and start.path == os.path.abspath(path)
+    write = in_config_file(
+        files,
+        path,
+        in_thread,
+        name="the file of configStorePath",
+        is_made=not is_read,
+        overridden=start.overridden if start is not None else (),
+    )
     return LiveConfig(
         config, others, SERVER_RULES, write if is_read else _for_no_start(write, path)
     )

@@ -22,7 +22,7 @@ from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import ConfigError, Setting
+from rocketmq_tw.config.properties import ConfigError, Setting, StartFile
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.container.child import Supervision, read_settings
 from rocketmq_tw.files.posix import PosixFiles
@@ -110,10 +110,10 @@ class BrokerService(service.Service):
         loaded: Loaded,
         supervision: Supervision | None = None,
         proxy: Loaded | None = None,
-        config_path: str | None = None,
+        start_file: StartFile | None = None,
     ) -> None:
         """`supervision`: the container, where one has started this process. `proxy`: the
-        configuration of a proxy in this process, where there is to be one. `config_path`: the file
+        configuration of a proxy in this process, where there is to be one. `start_file`: the file
         with the broker's configuration, where there is one."""
         self.setName("rmq-broker")
         self.config = msgspec.structs.replace(
@@ -125,7 +125,7 @@ class BrokerService(service.Service):
         self._reactor = reactor
         self._supervision = supervision
         self._make_proxy = None if proxy is None else _proxy_maker(reactor, proxy)
-        self._config_path = config_path
+        self._start_file = start_file
         self._proxy: ProxyServer | None = None
         self._net = loaded[NettyServerConfig]
         self._client_config = loaded[NettyClientConfig]
@@ -237,10 +237,14 @@ class BrokerService(service.Service):
             self._supervision.serves(self.broker.addresses.broker)
 
     def _keep_config(self) -> WriteChanges:
-        path = self._config_path
-        if path is None:
+        start = self._start_file
+        if start is None:
             return only_until_stop
-        return where_possible(in_config_file(PosixFiles(), path, in_pool(self._reactor)))
+        return where_possible(
+            in_config_file(
+                PosixFiles(), start.path, in_pool(self._reactor), overridden=start.overridden
+            )
+        )
 
     def _refuse_to_start(self, error: BaseException | None, keys: KeysToChange) -> None:
         if self._supervision is not None:
@@ -269,6 +273,6 @@ def makeService(options: Options) -> service.Service:
     if options["supervised"]:
         supervision = Supervision(reactor)
         supervision.begin()
-    server = BrokerService(reactor, options.loaded, supervision, options.proxy, options["config"])
+    server = BrokerService(reactor, options.loaded, supervision, options.proxy, options.start_file)
     monitored = with_monitoring(reactor, options.loaded, server)
     return with_start_report(options, monitored, lambda: server.started)

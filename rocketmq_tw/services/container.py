@@ -19,7 +19,7 @@ from rocketmq_tw.config.container import SEPARATE, BrokerContainerConfig
 from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import Setting
+from rocketmq_tw.config.properties import Setting, StartFile
 from rocketmq_tw.container.broker_files import BrokerFiles
 from rocketmq_tw.container.container import BrokerContainer, NotAdded
 from rocketmq_tw.container.interface import BrokerSetup, IBrokerHosting
@@ -84,11 +84,11 @@ class Options(NamesrvAddressOptions):
 
 class ContainerService(service.Service):
     """Serves from `startService` to `stopService`; `started` fires once the brokers that its file
-    names are served. `config_path` is where changes over the wire are kept, if anywhere."""
+    names are served. `start_file` is where changes over the wire are kept, if anywhere."""
 
     log = Logger()
 
-    def __init__(self, reactor: Any, loaded: Loaded, config_path: str | None = None) -> None:
+    def __init__(self, reactor: Any, loaded: Loaded, start_file: StartFile | None = None) -> None:
         self.setName("rmq-container")
         self.config = loaded[BrokerContainerConfig]
         self._loaded = loaded
@@ -97,7 +97,7 @@ class ContainerService(service.Service):
         #: Its port, once it listens.
         self.port = 0
         self._reactor = reactor
-        self._config_path = config_path
+        self._start_file = start_file
         self._net = loaded[NettyServerConfig]
         self._client_config = loaded[NettyClientConfig]
         self._tls = loaded[TlsConfig]
@@ -177,9 +177,12 @@ class ContainerService(service.Service):
 
     def _live_config(self) -> LiveConfig:
         others: list[Config] = [self._net, self._client_config]
-        if self._config_path is None:
+        start = self._start_file
+        if start is None:
             return LiveConfig(self.config, others, CONTAINER_RULES)
-        write = in_config_file(PosixFiles(), self._config_path, in_pool(self._reactor))
+        write = in_config_file(
+            PosixFiles(), start.path, in_pool(self._reactor), overridden=start.overridden
+        )
         return LiveConfig(self.config, others, CONTAINER_RULES, write)
 
     def _cannot_start(self, failure: Failure) -> None:
@@ -215,5 +218,5 @@ def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    server = ContainerService(reactor, options.loaded, options["config"])
+    server = ContainerService(reactor, options.loaded, options.start_file)
     return with_start_report(options, server, lambda: server.started)

@@ -15,7 +15,7 @@ from rocketmq_tw.config.load import Derived, Loaded
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import ConfigError, Setting
+from rocketmq_tw.config.properties import ConfigError, Setting, StartFile
 from rocketmq_tw.controller.controller import Controller, ControllerConfigError, node_config
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.metrics.instruments import Metric
@@ -80,9 +80,9 @@ class Options(ServerOptions):
 
     def settings(self) -> list[Setting]:
         settings = super().settings()
-        if self["config"] is not None:
+        if (start := self.start_file) is not None:
             # Changes over the wire are kept in the file that the controller started from.
-            settings.insert(0, Setting("configStorePath", self["config"], "-c", follows="-c"))
+            settings.insert(0, Setting("configStorePath", start.path, "-c", follows="-c"))
         return with_client_tls(settings)
 
 
@@ -90,7 +90,7 @@ class ControllerService(service.Service):
     """Opens the store and takes part from `startService` to `stopService`.
 
     It listens on the port that `controllerDLegerPeers` has for it. `on_failure` is called with the
-    reason where it cannot go on later; by default the process ends. `config_path` is the file with
+    reason where it cannot go on later; by default the process ends. `start_file` is the file with
     the configuration, where there is one.
     """
 
@@ -102,13 +102,13 @@ class ControllerService(service.Service):
         loaded: Loaded,
         *,
         on_failure: Callable[[BaseException | None], None] | None = None,
-        config_path: str | None = None,
+        start_file: StartFile | None = None,
     ) -> None:
         self.setName("rmq-controller")
         self._reactor = reactor
         self._loaded = loaded
         self._config = loaded[ControllerConfig]
-        self._config_path = config_path
+        self._start_file = start_file
         self._on_failure = on_failure or self._cannot_go_on
         self._server: RemotingServer | None = None
         self._client: RemotingClient | None = None
@@ -137,7 +137,7 @@ class ControllerService(service.Service):
                     self._config,
                     (net, tls),
                     in_thread,
-                    is_read=self._config_path == self._config.config_store_path,
+                    start=self._start_file,
                 ),
                 store,
                 self._client,
@@ -218,5 +218,5 @@ def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    server = ControllerService(reactor, options.loaded, config_path=options["config"])
+    server = ControllerService(reactor, options.loaded, start_file=options.start_file)
     return with_start_report(options, with_monitoring(reactor, options.loaded, server))

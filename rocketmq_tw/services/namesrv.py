@@ -15,7 +15,7 @@ from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import Setting
+from rocketmq_tw.config.properties import Setting, StartFile
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.namesrv.namesrv import NameServer
@@ -54,9 +54,9 @@ class Options(ServerOptions):
 
     def settings(self) -> list[Setting]:
         settings = super().settings()
-        if self["config"] is not None:
+        if (start := self.start_file) is not None:
             # As in stock, changes over the wire are kept in the file that the server started from.
-            settings.insert(0, Setting("configStorePath", self["config"], "-c", follows="-c"))
+            settings.insert(0, Setting("configStorePath", start.path, "-c", follows="-c"))
         return with_client_tls(settings)
 
 
@@ -70,7 +70,7 @@ class NamesrvService(service.Service):
     `enableControllerInNamesrv` says so.
 
     `listen_port` takes the place of the configured one, which is the broker's in a process with
-    both. `config_path` is the file with the configuration, where there is one. `local_address` is
+    both. `start_file` is the file with the configuration, where there is one. `local_address` is
     where this machine reaches it.
     """
 
@@ -82,7 +82,7 @@ class NamesrvService(service.Service):
         loaded: Loaded,
         *,
         listen_port: int | None = None,
-        config_path: str | None = None,
+        start_file: StartFile | None = None,
     ) -> None:
         self.setName("rmq-namesrv")
         config = loaded[NamesrvConfig]
@@ -99,14 +99,14 @@ class NamesrvService(service.Service):
         self._server: RemotingServer | None = None
 
         self._config = config
-        self._config_path = config_path
+        self._start_file = start_file
         self._client_config = loaded[NettyClientConfig]
         self._name_server: NameServer | None = None
         self._client: RemotingClient | None = None
         self._controller: ControllerService | None = None
         if config.enable_controller_in_namesrv:
             self._controller = ControllerService(
-                reactor, loaded, on_failure=self._controller_failed, config_path=config_path
+                reactor, loaded, on_failure=self._controller_failed, start_file=start_file
             )
 
     def startService(self) -> None:
@@ -125,7 +125,7 @@ class NamesrvService(service.Service):
                 other_configs=(self._net, self._tls),
                 client=self._client,
                 in_thread=in_pool(self._reactor),
-                starts_from_store_path=self._config_path == self._config.config_store_path,
+                start_file=self._start_file,
             )
             port = self._name_server.start(self._server)
         except (CannotListenError, StoreError, TlsConfigError, OSError) as error:
@@ -185,5 +185,5 @@ def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    server = NamesrvService(reactor, options.loaded, config_path=options["config"])
+    server = NamesrvService(reactor, options.loaded, start_file=options.start_file)
     return with_start_report(options, with_monitoring(reactor, options.loaded, server))

@@ -16,6 +16,7 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConf
 from rocketmq_tw.config.properties import (
     ConfigError,
     Setting,
+    StartFile,
     read_config_file,
     read_json,
     read_properties,
@@ -143,6 +144,15 @@ class ServerOptions(usage.Options):
                 " of this server may use it; give an address for its users, or use a firewall",
                 address=self.loaded[NettyServerConfig].bind_address,
             )
+
+    @property
+    def start_file(self) -> StartFile | None:
+        """The file of `-c`, if any."""
+        if self["config"] is None:
+            return None
+        return StartFile(
+            os.path.abspath(self["config"]), frozenset(setting.key for setting in self._single)
+        )
 
     def load(self) -> Sequence[Notice]:
         """Reads the configuration and returns what was noticed; raises `ConfigError`."""

@@ -21,7 +21,7 @@ from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import Setting
+from rocketmq_tw.config.properties import Setting, StartFile
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.metrics.instruments import Metric
@@ -71,8 +71,8 @@ class Options(LocalProxyOptions):
         settings = super().settings()
         # The name server keeps its changes where the broker keeps its own.
         kept = Setting("configStorePath", "data/namesrv/namesrv.properties", "default")
-        if self["config"] is not None:
-            kept = Setting("configStorePath", self["config"], "-c", follows="-c")
+        if (start := self.start_file) is not None:
+            kept = Setting("configStorePath", start.path, "-c", follows="-c")
         return [kept, *settings]
 
     def ports(self) -> list[PortUse]:
@@ -102,16 +102,16 @@ class StandaloneService(service.Service):
         reactor: Any,
         loaded: Loaded,
         proxy: Loaded | None = None,
-        config_path: str | None = None,
+        start_file: StartFile | None = None,
     ) -> None:
         """`proxy`: the configuration of a proxy in this process, where there is to be one.
-        `config_path`: the file with the configuration, where there is one."""
+        `start_file`: the file with the configuration, where there is one."""
         self.setName("rmq-standalone")
         self.name_server = NamesrvService(
             reactor,
             loaded,
             listen_port=loaded[StandaloneConfig].namesrv_listen_port,
-            config_path=config_path,
+            start_file=start_file,
         )
         self._reactor = reactor
         self._host = loaded[NettyServerConfig].bind_address
@@ -127,7 +127,7 @@ class StandaloneService(service.Service):
             self._ports.append((ports, PROXY_KEYS))
         enforcing = loaded[TlsConfig].server_mode == "enforcing"
         self._tls_option = " --tls" if enforcing else ""
-        self.broker = BrokerService(reactor, loaded, proxy=proxy, config_path=config_path)
+        self.broker = BrokerService(reactor, loaded, proxy=proxy, start_file=start_file)
 
     def startService(self) -> None:
         super().startService()
@@ -191,6 +191,6 @@ def makeService(options: Options) -> service.Service:
     """Returns the service that `options` describe."""
     reactor = server_reactor()
     prepare_process(reactor)
-    server = StandaloneService(reactor, options.loaded, options.proxy, options["config"])
+    server = StandaloneService(reactor, options.loaded, options.proxy, options.start_file)
     monitored = with_monitoring(reactor, options.loaded, server)
     return with_start_report(options, monitored, lambda: server.broker.started)

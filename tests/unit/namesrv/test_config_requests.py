@@ -9,6 +9,7 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.config.properties import StartFile
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
@@ -112,7 +113,7 @@ def test_what_a_key_says_already_is_no_change(namesrv: Any) -> None:
 def test_a_file_that_is_gone_is_not_made_of_one_change() -> None:
     """The next start would take it for the whole configuration."""
     files, config = MemoryFiles(), NamesrvConfig(config_store_path="/ns.properties")
-    live = kept_config(files, config, (), at_once, is_read=True)
+    live = kept_config(files, config, (), at_once, start=StartFile("/ns.properties"))
     with pytest.raises(RequestError, match="of configStorePath: no such file") as caught:
         fired(live.update(b"orderMessageEnable=true", FakePeer()))
     assert caught.value.code == ResponseCode.SYSTEM_ERROR

@@ -170,6 +170,30 @@ def test_standalone_says_what_to_do_next_and_stops_cleanly(twistd: Start, tmp_pa
     assert not (tmp_path / store / "abort").exists(), "a clean stop leaves no abort file"
 
 
+def test_changes_are_kept_in_the_file_that_was_read(twistd: Start, tmp_path: Path) -> None:
+    kept, elsewhere = tmp_path / "etc" / "both.conf", tmp_path / "run" / "etc"
+    kept.parent.mkdir()
+    kept.write_text("listenPort=0\nnamesrvListenPort=0\n")
+    elsewhere.mkdir(parents=True)
+    both = twistd(
+        "--rundir=run", "rmq-standalone", "-c", "etc/both.conf", "-o", "fileReservedTime=48"
+    )
+    ready = both.wait_for(r"ready: name server (\S+), broker (\S+), store in")
+    overridden, kept_only = (
+        ask(address, RemotingCommand.request(code, body=text))
+        for address, code, text in (
+            (ready[2], RequestCode.UPDATE_BROKER_CONFIG, b"fileReservedTime=24"),
+            (ready[1], RequestCode.UPDATE_NAMESRV_CONFIG, b"waitSecondsForService=44"),
+        )
+    )
+    assert overridden.remark.startswith("-o on the server's command line gives fileReservedTime")
+    assert (kept_only.code, kept_only.remark) == (ResponseCode.SUCCESS, None)
+    both.interrupt()
+    both.finish()
+    assert kept.read_text().endswith("fileReservedTime=24\nwaitSecondsForService=44\n")
+    assert not list(elsewhere.iterdir())
+
+
 def test_a_taken_port_is_named_and_what_started_is_stopped(twistd: Start, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

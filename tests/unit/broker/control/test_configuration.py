@@ -333,6 +333,24 @@ def test_what_a_stranger_may_not_change_is_not_written_for_one() -> None:
     assert files.read("/b.conf") == b"traceOn=true\n"
 
 
+def test_a_change_that_the_command_line_wins_over_says_so() -> None:
+    files = MemoryFiles()
+    write_atomic(files, "/b.conf", b"")
+    keep = in_config_file(files, "/b.conf", at_once, overridden={"fileReservedTime", "listenPort"})
+    broker = BrokerInMemory(keep_config=where_possible(keep))
+    body = b"fileReservedTime=24\nbrokerPermission=4"
+    with capturedLogs() as logs:
+        answer = broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+    remark = (
+        "-o on the server's command line gives fileReservedTime too: a start with it does not read"
+        " what the file has"
+    )
+    assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, remark)
+    assert remark in map(formatEvent, logs)
+    assert files.read("/b.conf") == b"fileReservedTime=24\nbrokerPermission=4\n"
+    assert not broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6").remark
+
+
 def test_a_broker_without_a_file_says_how_long_a_change_holds() -> None:
     broker = BrokerInMemory()
     for _ in range(2):
