@@ -24,7 +24,6 @@ from rocketmq_tw.message.names import (
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
 )
-from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.route import MASTER_ID
@@ -48,9 +47,11 @@ _cluster_option = click.option(
 )
 
 
-def _write(tool: Tool, directory: str, name: str, value: Any) -> Report:
+def _write(tool: Tool, servers: Servers, directory: str, name: str, value: Any) -> Report:
     """Writes a file, unless with `--dry-run`, and returns the report of it; ends the command where
-    it cannot be written."""
+    it cannot be written, or where a server's part is missing: it would stand for the whole."""
+    if servers.missing:
+        fail(f"{name} is not written: a part of it is missing")
     path = os.path.join(directory, name)
     data = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
     if tool.dry_run:
@@ -109,7 +110,7 @@ def export_metadata(
         if broker is not None:
             value["dataVersion"] = DataVersion()
         kind = "topic" if topics_only else "subscriptionGroup" if groups_only else "metadata"
-        return _write(tool, directory, f"{kind}.json", value)
+        return _write(tool, servers, directory, f"{kind}.json", value)
 
     tool.report(work)
 
@@ -173,7 +174,11 @@ def export_configs(tool: Tool, cluster: str, directory: str) -> None:
             "slaveBrokerSize": slaves,
         }
         return _write(
-            tool, directory, "configs.json", {"brokerConfigs": configs, "clusterScale": scale}
+            tool,
+            servers,
+            directory,
+            "configs.json",
+            {"brokerConfigs": configs, "clusterScale": scale},
         )
 
     tool.report(work)
@@ -198,7 +203,11 @@ def export_metrics(tool: Tool, cluster: str, directory: str) -> None:
             "totalOneDayNum": _totals([quota["oneDayNum"] for quota in quotas]),
         }
         return _write(
-            tool, directory, "metrics.json", {"evaluateReport": reports, "totalData": totals}
+            tool,
+            servers,
+            directory,
+            "metrics.json",
+            {"evaluateReport": reports, "totalData": totals},
         )
 
     tool.report(work)
@@ -249,7 +258,7 @@ async def _clients_of(servers: Servers, address: str, groups: Sequence[str]) -> 
     for group in groups:
         try:
             connected = await servers.admin.consumer_connections(address, group)
-        except (BrokerError, RemotingError):
+        except BrokerError:
             # Nobody of the group is there.
             continue
         for each in connected.connection_set:

@@ -273,10 +273,10 @@ class Tool:
                 result = await work(servers)
             except Unanswered:
                 self.show(plan.report())
-                raise Exit from None
+                raise Exit(int(bool(servers.missing))) from None
             if plan.requests:
                 self.show(plan.report())
-                raise Exit
+                raise Exit(int(bool(servers.missing)))
             return result
 
         return planned

@@ -3,6 +3,8 @@ one is named in a line on stderr, and the status is 1."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -10,6 +12,7 @@ from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.unit.admin.conftest import World
 
@@ -212,3 +215,31 @@ def test_a_broker_that_hangs_is_waited_for_once(cluster: World) -> None:
         outcome = cluster.rmqadmin(command)
         assert (outcome.status, len(asked)) == (1, 1), command
         assert only_told_of(A, outcome.err)
+
+
+# What would stand for the whole
+
+
+def test_an_export_without_a_part_is_not_written(cluster: World, tmp_path: Path) -> None:
+    def hang(request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        return Deferred()
+
+    cluster.let_answer(A, RequestCode.VIEW_BROKER_STATS_DATA, hang)
+    outcome = cluster.rmqadmin(f"exportMetrics -c DefaultCluster -f {tmp_path}")
+    assert (outcome.status, outcome.out) == (1, "")
+    told, failed = outcome.err.splitlines()
+    assert only_told_of(A, f"{told}\n")
+    assert failed == "rmqadmin: metrics.json is not written: a part of it is missing"
+    cluster.network.stop(A)
+    for command in ("exportMetadata", "exportConfigs", "exportMetrics"):
+        outcome = cluster.rmqadmin(f"{command} -c DefaultCluster -f {tmp_path}")
+        assert (outcome.status, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_without_a_part_says_so(cluster: World) -> None:
+    cluster.network.stop(A)
+    outcome = cluster.rmqadmin("updateTopicPerm -t T -c DefaultCluster -p 4 --dry-run")
+    assert outcome.status == 1
+    assert B in outcome.out
+    assert only_told_of(A, outcome.err)
