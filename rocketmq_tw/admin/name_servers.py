@@ -12,9 +12,14 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.admin.brokers import check_broker_name, on_each
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Report, number_of
-from rocketmq_tw.admin.server_configs import changed_configs_report, configs_report
+from rocketmq_tw.admin.server_configs import (
+    changed_configs_report,
+    configs_report,
+    report_with_remarks,
+)
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import ORDER_NAMESPACE, topic_option
+from rocketmq_tw.client.admin.name_servers import PermissionChange
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.codes import ResponseCode
@@ -140,27 +145,26 @@ def add_write(tool: Tool, broker: str) -> None:
 def _permit(
     tool: Tool,
     broker: str,
-    change_of: Callable[[Servers], Callable[[str, str], Deferred[int]]],
+    change_of: Callable[[Servers], Callable[[str, str], Deferred[PermissionChange]]],
     state: str,
 ) -> None:
     async def work(servers: Servers) -> Report:
         await check_broker_name(servers, broker)
-        counts: dict[str, int] = {}
+        changes: dict[str, PermissionChange] = {}
 
         def change(address: str) -> Deferred[Any]:
             changed = change_of(servers)(address, broker)
-            return changed.addCallback(lambda count: counts.update({address: count}))
+            return changed.addCallback(lambda made: changes.update({address: made}))
 
         await on_each(servers.admin.names.addresses, change)
-        rows = [{"address": address, "topics": count} for address, count in counts.items()]
-        return Report(
-            {"brokerName": broker, "nameServers": rows},
-            lines=[
-                f"{number_of(count, 'topic')} of {broker} {state}, as name server {address} tells"
-                " clients"
-                for address, count in counts.items()
-            ],
-        )
+        rows = [{"address": address, "topics": made.topics} for address, made in changes.items()]
+        lines = [
+            f"{number_of(made.topics, 'topic')} of {broker} {state}, as name server {address} tells"
+            " clients"
+            for address, made in changes.items()
+        ]
+        said = {address: made.remark for address, made in changes.items()}
+        return report_with_remarks({"brokerName": broker, "nameServers": rows}, lines, said)
 
     tool.report(work)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rocketmq_tw.admin.brokers import ask_each, on_each
@@ -57,12 +57,16 @@ async def changed_configs_report(
         said[address] = await change(address, {key: value})
 
     done = await on_each(addresses, change_one)
-    value_of: dict[str, Any] = {"key": key, "value": value, kind: done}
-    remarks = {address: said[address] for address in done if said[address] not in _SAYS_NOTHING}
-    if remarks:
-        value_of["remarks"] = remarks
     lines = [f"{key}={value} on {address}" for address in done]
-    return Report(
-        value_of,
-        lines=lines + [f"{address}: {remark}" for address, remark in remarks.items()],
-    )
+    return report_with_remarks({"key": key, "value": value, kind: done}, lines, said)
+
+
+def report_with_remarks(
+    data: dict[str, Any], lines: Sequence[str], said: Mapping[str, str]
+) -> Report:
+    """Returns a report with what servers, by address, have to say of what they did."""
+    remarks = {address: remark for address, remark in said.items() if remark not in _SAYS_NOTHING}
+    if not remarks:
+        return Report(data, lines=lines)
+    told = [f"{address}: {remark}" for address, remark in remarks.items()]
+    return Report(data | {"remarks": remarks}, lines=[*lines, *told])

@@ -1,5 +1,7 @@
 """What name servers are asked, and told."""
 
+from typing import NamedTuple
+
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
@@ -21,6 +23,14 @@ from rocketmq_tw.wire.headers.namesrv import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
+
+
+class PermissionChange(NamedTuple):
+    """In how many topics a name server changed the permission of a broker, and what it has to say
+    of it, as that it will not last."""
+
+    topics: int
+    remark: str
 
 
 class NameServerAdmin(ServerRequests):
@@ -91,20 +101,28 @@ class NameServerAdmin(ServerRequests):
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
         return self._tell_names(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
-    def wipe_write_permission(self, name_server: str, broker_name: str) -> Deferred[int]:
-        """Takes the broker's topics out of what producers see; the number of topics changed."""
-        return self._header(
-            name_server,
-            RequestCode.WIPE_WRITE_PERM_OF_BROKER,
-            WipeWritePermOfBrokerRequestHeader(broker_name=broker_name),
-            WipeWritePermOfBrokerResponseHeader,
-        ).addCallback(lambda header: header.wipe_topic_count)
+    def wipe_write_permission(
+        self, name_server: str, broker_name: str
+    ) -> Deferred[PermissionChange]:
+        """Takes the broker's topics out of what producers see."""
 
-    def add_write_permission(self, name_server: str, broker_name: str) -> Deferred[int]:
+        def read(address: str, response: RemotingCommand) -> PermissionChange:
+            header = check_success(address, response).header(WipeWritePermOfBrokerResponseHeader)
+            return PermissionChange(header.wipe_topic_count, response.remark or "")
+
+        header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        command = RemotingCommand.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        return self._read(name_server, command, read)
+
+    def add_write_permission(
+        self, name_server: str, broker_name: str
+    ) -> Deferred[PermissionChange]:
         """Undoes `wipe_write_permission`."""
-        return self._header(
-            name_server,
-            RequestCode.ADD_WRITE_PERM_OF_BROKER,
-            AddWritePermOfBrokerRequestHeader(broker_name=broker_name),
-            AddWritePermOfBrokerResponseHeader,
-        ).addCallback(lambda header: header.add_topic_count)
+
+        def read(address: str, response: RemotingCommand) -> PermissionChange:
+            header = check_success(address, response).header(AddWritePermOfBrokerResponseHeader)
+            return PermissionChange(header.add_topic_count, response.remark or "")
+
+        header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        command = RemotingCommand.request(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        return self._read(name_server, command, read)

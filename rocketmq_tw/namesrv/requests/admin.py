@@ -10,6 +10,7 @@ from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.changes import changed, listed, who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import LiveConfig
+from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
@@ -61,7 +62,8 @@ class NamesrvAdminRequests:
         what = f"took the write permission of broker {name!r}"
         return self._set_writable(name, False, peer, what).addCallback(
             lambda count: request.response(
-                header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+                remark=_how_long(count, peer),
+                header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count),
             )
         )
 
@@ -74,7 +76,8 @@ class NamesrvAdminRequests:
         what = f"gave broker {name!r} its write permission"
         return self._set_writable(name, True, peer, what).addCallback(
             lambda count: request.response(
-                header=AddWritePermOfBrokerResponseHeader(add_topic_count=count)
+                remark=_how_long(count, peer),
+                header=AddWritePermOfBrokerResponseHeader(add_topic_count=count),
             )
         )
 
@@ -137,6 +140,16 @@ class NamesrvAdminRequests:
 
     def _log_change(self, peer: IPeer, what: str) -> None:
         self.log.info("{peer} {what}", peer=who(peer), what=what)
+
+
+def _how_long(count: int, peer: IPeer) -> str | None:
+    """Says that permissions that a stranger changed do not last."""
+    if peer.identity.is_administrator or not count:
+        return None
+    return (
+        "it holds until the broker registers again, 30 s at most: ask from the name server's own"
+        f" machine, or add {host_of(peer.address)} to adminAddresses in its file and restart it"
+    )
 
 
 def _describe_queues(queues: Mapping[str, QueueData]) -> str:

@@ -513,10 +513,13 @@ def test_permissions_that_a_stranger_changed_are_the_brokers_again(namesrv: Any,
 
     administrator = FakePeer()
     administrator.identity = ADMINISTRATOR
-    namesrv.ask(code, {"brokerName": "broker-a"}, peer=administrator)
+    lasting = namesrv.ask(code, {"brokerName": "broker-a"}, peer=administrator)
+    assert lasting.remark is None
     namesrv.ask(103, REGISTRATION, data)
     assert perm() == changed and is_changed() == "false"
-    namesrv.ask(code, {"brokerName": "broker-a"}, peer=FakePeer("10.0.0.66:5"))
+    passing = namesrv.ask(code, {"brokerName": "broker-a"}, peer=FakePeer("10.0.0.66:5"))
+    assert passing.remark.startswith("it holds until the broker registers again, 30 s at most: ")
+    assert "add 10.0.0.66 to adminAddresses" in passing.remark
     assert perm() == changed and is_changed() == "true"
     namesrv.ask(103, REGISTRATION, data)
     assert perm() == 10 - changed and is_changed() == "false"
