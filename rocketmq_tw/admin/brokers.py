@@ -149,7 +149,7 @@ def name_of(info: ClusterInfo, address: str) -> str:
 
 
 @attrs.frozen
-class Answer(Generic[T]):
+class ServerAnswer(Generic[T]):
     """What a server said: its value, or None with the error that says why there is none."""
 
     address: str
@@ -163,11 +163,11 @@ async def ask_each(
     ask: Callable[[str], Awaitable[T]],
     *,
     all_may_fail: bool = False,
-) -> list[Answer[T]]:
+) -> list[ServerAnswer[T]]:
     """Asks one server after the other and returns their answers in that order. One that does not
     answer, or with an error, is `missing` from then on, and not waited for once more; raises why
     where none answers, unless `all_may_fail`."""
-    answers: list[Answer[T]] = []
+    answers: list[ServerAnswer[T]] = []
     failures: dict[str, Exception] = {}
     for address in addresses:
         silent = servers.missing.get(address)
@@ -177,9 +177,9 @@ async def ask_each(
             value = await ask(address)
         except (ClientError, RemotingError, WireError) as error:
             failures[address] = error
-            answers.append(Answer(address, None, explain_at(address, error)))
+            answers.append(ServerAnswer(address, None, explain_at(address, error)))
         else:
-            answers.append(Answer(address, value, None))
+            answers.append(ServerAnswer(address, value, None))
     if failures and len(failures) == len(answers) and not all_may_fail:
         raise next(iter(failures.values()))
     for address, failure in failures.items():

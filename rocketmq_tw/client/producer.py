@@ -149,7 +149,11 @@ class Producer:
                     raise
                 if tries <= 0 or seconds() >= deadline:
                     raise
-                self.log.info("sending again: {error}", error=error)
+                self.log.info(
+                    "a message to {topic} is sent again: {error}",
+                    topic=prepared.topic,
+                    error=error,
+                )
                 # The route may be another one by now.
                 queues = await self._queues_for(prepared.topic)
                 target = next_queue(queues, self._turn, (target.broker_name,))

@@ -120,7 +120,7 @@ class BrokersTogether:
         except Exception as error:
             expected = (CannotListenError, ConfigError, EpochFileError, StoreError, OSError)
             if not isinstance(error, expected):
-                log.failure("while {path} was started", path=setup.path)
+                log.failure("starting the broker of {path} failed", path=setup.path)
             if broker is not None:
                 # What it had opened by then is its own only.
                 yield maybeDeferred(broker.stop).addErrback(self._stop_failed)

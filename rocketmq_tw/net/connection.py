@@ -249,7 +249,7 @@ class ServerConnection(RemotingProtocol):
             try:
                 observer(result, (self._clock.seconds() - since) * 1000)
             except Exception:
-                self.log.failure("observing request {code}", code=code)
+                self.log.failure("an observer of request {code} failed", code=code)
 
     def _carry_out(self, frames: list[Frame], since: float) -> None:
         if self._waits:

@@ -132,5 +132,5 @@ def _as_response(failure: Failure, request: RemotingCommand) -> RemotingCommand:
     if isinstance(failure.value, RequestError):
         return request.response(failure.value.code, failure.value.remark)
     if not failure.check(WireError):
-        log.failure("a request of this process", failure=failure)
+        log.failure("a request of this process failed", failure=failure)
     return request.response(ResponseCode.SYSTEM_ERROR, failure.getErrorMessage())

@@ -326,7 +326,7 @@ class _Page(Resource):
                 request.finish()
 
         def failed(failure: Failure) -> None:
-            self._log.failure("a page for monitoring", failure=failure)
+            self._log.failure("a page for monitoring cannot be made", failure=failure)
             if not gone:
                 request.setResponseCode(http.INTERNAL_SERVER_ERROR)
                 request.finish()

@@ -341,7 +341,7 @@ class RemotingProtocol(Protocol):
             return command.response(ResponseCode.SYSTEM_ERROR, f"the request's body: {error}")
         if not (failure.check(CancelledError) and not self.connected):
             self.log.failure(
-                "request {code} of {address}",
+                "request {code} of {address} failed",
                 failure=failure,
                 code=command.code,
                 address=self.address,

@@ -92,7 +92,7 @@ class ServerReactor(EPollReactor):
                 try:
                     call()
                 except Exception:
-                    self.log.failure("at the end of a turn")
+                    self.log.failure("work at the end of a turn of the reactor failed")
         took = self._now() - timed
         if took >= STALL_SECONDS:
             self._stalls.report(took, f"the end of a turn: {', '.join(map(_name, names))}")

@@ -93,7 +93,7 @@ class FairQueue(Generic[K]):
             try:
                 work()
             except Exception:
-                self.log.failure("work of {source} that waited for its turn", source=source)
+                self.log.failure("work of {source} that waited for its turn failed", source=source)
         if self._waiting:
             self.schedule()
 
@@ -292,7 +292,7 @@ class FewAtOnce(Generic[K]):
     def _ended(self, result: Any, thing: K) -> None:
         self._under_way -= 1
         if isinstance(result, Failure):
-            self.log.failure("work for {thing}", failure=result, thing=thing)
+            self.log.failure("work for {thing} failed", failure=result, thing=thing)
         self._go_on()
 
 

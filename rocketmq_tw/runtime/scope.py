@@ -47,7 +47,7 @@ class Scope:
             try:
                 end()
             except Exception:
-                self.log.failure("at the end of a scope")
+                self.log.failure("what was to be done at the end of a scope failed")
 
     def while_it_lasts(self, call: Callable[P, Any]) -> Callable[P, Any]:
         """Returns `call`, but for calls that come when the scope is over: they return None."""

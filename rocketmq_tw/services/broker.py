@@ -215,7 +215,7 @@ class BrokerService(service.Service):
 
     def _cannot_start(self, failure: Failure) -> None:
         if not failure.check(CannotListenError, ConfigError, EpochFileError, StoreError, OSError):
-            self.log.failure("while starting", failure=failure)
+            self.log.failure("the broker failed to start", failure=failure)
         config = self.store_config
         paths = {
             "storePathRootDir": config.store_path_root_dir,

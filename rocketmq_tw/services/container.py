@@ -187,7 +187,7 @@ class ContainerService(service.Service):
 
     def _cannot_start(self, failure: Failure) -> None:
         if not failure.check(CannotListenError, NotAdded, OSError):
-            self.log.failure("while starting", failure=failure)
+            self.log.failure("the container failed to start", failure=failure)
         refuse_to_start(self._reactor, failure.value, KeysToChange())
 
 

@@ -267,7 +267,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         if self._asked is not None or self._is_over:
             return
         self.states.propose(members)
-        log.info("proposes that {members} are in sync", members=sorted(members))
+        log.info("this master proposes that {members} are in sync", members=sorted(members))
         self._asked = asked = self._controller.propose(members)
         asked.addCallbacks(self._answered, self._unanswered)
 
@@ -305,7 +305,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         limit_ms = UNKNOWN_MS if self.states.lacks_proposed else LONGEST_UNKNOWN_MS
         if now_ms - self._unknown_since_ms >= limit_ms:
             self._unknown_since_ms = None
-            log.info("asks for an election: it is not known which brokers are in sync")
+            log.info("this broker asks for an election: it is not known which brokers are in sync")
             self._controller.renounce()
 
     def _recount(self) -> None:

@@ -95,7 +95,7 @@ class SlaveConnection(Protocol, Generic[L]):
         if isinstance(error, RequestError):
             self.close(f"it is refused: {error.remark}")
         elif not failure.check(CancelledError):
-            self._log.failure("checking an HA link", failure=failure)
+            self._log.failure("the check of an HA link failed", failure=failure)
             self.close("it could not be checked")
 
     def dataReceived(self, data: bytes) -> None:
