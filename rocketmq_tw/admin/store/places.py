@@ -19,6 +19,7 @@ import rich_click as click
 from rocketmq_tw.admin.tool import fail
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFile
+from rocketmq_tw.files.owners import give
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.storecheck.layout import Store
 from rocketmq_tw.storecheck.long_file import directories
@@ -129,16 +130,28 @@ def _open_lock(path: str) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_CREAT, 0o644)
+        _give_to_broker(path)
+        return descriptor
+
+
+def _give_to_broker(lock: str) -> None:
+    """Gives a lock that was made the owner of its store, whose broker has to open it."""
+    give(lock, os.stat(os.path.dirname(lock)), rights=False)
 
 
 def _lock(root: str, what: str) -> IFile:
+    path = f"{root}/lock"
+    is_new = not os.path.exists(path)
     try:
-        return PosixFiles().lock(f"{root}/lock")
+        lock = PosixFiles().lock(path)
     except BlockingIOError as error:
         fail(f"{what} is in use by a broker: stop it", error)
     except OSError as error:
         fail(f"{root}/lock cannot be locked: {error.strerror}", error)
+    if is_new:
+        _give_to_broker(path)
+    return lock
 
 
 def refuse_shared(store: Store, place: LogDirectory) -> None:

@@ -34,6 +34,7 @@ from rocketmq_tw.admin.store.repairing import (
     stray_files,
 )
 from rocketmq_tw.admin.tool import Tool, fail
+from rocketmq_tw.files.owners import owners_kept
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.storecheck.layout import Store
 
@@ -132,7 +133,11 @@ def _repair(
                 copy_store(store.root, target, advance)
             store = Store(target, store.sizes)
         settings = config_for(store, before.summary, config)
-        notes = rebuild(settings, store.log, rebuilding, summary=before.summary, release=release)
+        # The broker mostly runs as a user who may not open what root makes.
+        with owners_kept([store.root, settings.store_path_commit_log or store.log_path]):
+            notes = rebuild(
+                settings, store.log, rebuilding, summary=before.summary, release=release
+            )
         if loss is not None:
             notes.insert(0, loss.line)
     except StoreError as error:

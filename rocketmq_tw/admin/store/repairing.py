@@ -14,6 +14,7 @@ import msgspec
 
 from rocketmq_tw.admin.store.places import is_inside
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.owners import give
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.queue import UNIT
@@ -46,6 +47,7 @@ def copy_store(source: str, target: str, advance: Callable[[int], object]) -> No
         for directory, names in directories:
             into = os.path.normpath(os.path.join(target, os.path.relpath(directory, source)))
             os.makedirs(into, mode=0o750, exist_ok=True)
+            give(into, os.stat(directory), rights=False)
             for name in names:
                 _copy_file(os.path.join(directory, name), os.path.join(into, name), advance)
     except BaseException:
@@ -74,6 +76,7 @@ def _copy_file(source: str, target: str, advance: Callable[[int], object]) -> No
     with open(source, "rb", buffering=0) as reader, open(target, "wb", buffering=0) as writer:
         found = os.fstat(reader.fileno())
         size = found.st_size
+        give(target, found, rights=False)
         # It is no more open to others than before, and the repair can write it.
         os.fchmod(writer.fileno(), stat.S_IMODE(found.st_mode) | stat.S_IWUSR)
         writer.truncate(size)

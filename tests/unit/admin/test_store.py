@@ -438,6 +438,43 @@ def test_a_copy_is_as_open_to_others_as_the_store(root: Path, tmp_path: Path, ru
     assert modes == [0o600, 0o640]
 
 
+def owners_below(root: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.lstat().st_uid, path.lstat().st_gid) for path in (root, *root.rglob("*"))}
+
+
+def test_what_a_repair_replaces_is_as_open_to_others_as_before(root: Path, run: Run) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    paths = [path for path in root.rglob("*") if path.is_file() and path.name != "lock"]
+    for path in paths:
+        path.chmod(0o600)
+    assert run("repair", root, "--yes").status == 0
+    assert {path.stat().st_mode & 0o777 for path in paths if path.exists()} == {0o600}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_repair_by_root_leaves_the_store_to_its_user(
+    root: Path, tmp_path: Path, run: Run
+) -> None:
+    """Also one whose log is elsewhere, and all that a check makes."""
+    log, copy = tmp_path / "elsewhere", tmp_path / "copy"
+    broken = root / "consumequeue/Topic/0" / f"{0:020}"
+    change(broken, 40, bytes(20))
+    (root / "lock").unlink(missing_ok=True)
+    for path in (root, *root.rglob("*")):
+        os.lchown(path, 65534, 65533)
+    assert run("repair", root, "--to", copy).status == 0
+    config = tmp_path / "broker.conf"
+    (root / "commitlog").rename(log)
+    config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
+    assert run("check", root).status == 1
+    assert (root / "lock").exists()
+    assert set(owners_below(root).values()) == {(65534, 65533)}
+    assert run("repair", root, "--yes").status == 0
+    assert run("check", root).status == 0
+    for place in (root, log, copy):
+        assert set(owners_below(place).values()) == {(65534, 65533)}, place
+
+
 def test_two_logs_of_one_store_are_told(root: Path, tmp_path: Path, run: Run) -> None:
     log = Path(shutil.copytree(root / "commitlog", tmp_path / "elsewhere"))
     config = tmp_path / "broker.conf"
