@@ -388,7 +388,9 @@ class QueueCheck:
         return address
 
     def _check_gap(self, queue: CheckedQueue, first: int, end: int) -> None:
-        """Looks at units between two that are neighbours in the log."""
+        """Looks at units in front of one that is there: between two that are neighbours in the log,
+        or of messages that the log has no more. A broker that finds zeros ends the queue there, and
+        gives offsets again."""
         end = min(end, queue.files.files_end // _SIZE)
         holes = [offset for offset, unit in queue.units(first, end) if not unit[1]]
         if holes:
@@ -444,7 +446,7 @@ class QueueCheck:
             self._settle_doubt(queue, at_end=True)
             begin, end = queue.files.min_offset // _SIZE, queue.end
             first = end if queue.first is None else queue.first
-            self._check_astray(queue, begin, min(first, end))
+            self._check_gap(queue, begin, min(first, end))
             if queue.first is not None:
                 self._check_astray(queue, queue.next, end)
 

@@ -738,6 +738,30 @@ def test_a_queue_whose_messages_are_all_gone_goes_on_where_it_was(
     assert next_offset_of(root, 1) == 33
 
 
+@pytest.mark.parametrize(
+    ("at", "length", "holes"),
+    [
+        (0, 200, "units 0 to 9"),
+        (200, 200, "units 10 to 19"),
+        (400, 200, "units 20 to 29"),
+        (200, 400, "units 10 to 29"),
+        (300, 100, "units 15 to 19"),
+    ],
+)
+def test_zeros_among_units_whose_messages_are_gone_are_found(
+    at: int, length: int, holes: str, root: Path, run: Run
+) -> None:
+    """A broker that opens such a store ends the queue there, and gives offsets again."""
+    expire_all(root)
+    for start in range(at, at + length, 100):
+        file = root / "consumequeue/Topic/0" / f"{start - start % 200:020}"
+        change(file, start % 200, bytes(100))
+    outcome = run("check", root)
+    assert (outcome.status, f"{holes} are zeros" in outcome.out) == (1, True), outcome
+    assert run("repair", root, "--yes").status == 0
+    assert next_offset_of(root, 0) == 34
+
+
 def test_a_queue_that_may_have_lost_its_end_is_told(root: Path, run: Run) -> None:
     expire_all(root)
     last = root / "consumequeue/Topic/0" / f"{600:020}"
