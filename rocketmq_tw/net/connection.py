@@ -43,6 +43,10 @@ REQUEST_OVERHEAD = 2048
 #: their place in a dictionary.
 SMALL_HEADER = 512
 FIELD_OVERHEAD = 32
+#: Characters of a header's field: many times what any client sends, and the lists in some fields
+#: are read in one go. The properties of a message have their own limit, where it is sent.
+MAX_FIELD = 64 * 1024
+_FIELDS_OF_MESSAGES = frozenset({"properties", "i"})
 #: Numbers of requests whose opaque is used twice start here, beyond all opaques.
 _FIRST_NUMBER = 1 << 64
 #: Stands for a request that is not open any more, as its connection was lost.
@@ -302,8 +306,15 @@ class ServerConnection(RemotingProtocol):
         self._open[number] = (command.code, self.last_received, 0)
         self._header_length = len(frame.header)
         budget = self._budget
-        if budget.used > budget.limit and budget.refuses(self._charged + self._memory_of(command)):
-            self._refuse_busy(command)
+        if self._header_length > MAX_FIELD and (name := _long_field(command)):
+            length = len(command.ext_fields[name])
+            remark = f"the field {name:.80} has {length} characters: send at most {MAX_FIELD}"
+            self._refuse(command, ResponseCode.SYSTEM_ERROR, remark)
+        elif budget.used > budget.limit and budget.refuses(
+            self._charged + self._memory_of(command)
+        ):
+            remark = f"{budget.used} bytes are in flight; send again later"
+            self._refuse(command, ResponseCode.SYSTEM_BUSY, remark)
         else:
             self._serve(command)
 
@@ -317,11 +328,10 @@ class ServerConnection(RemotingProtocol):
         command.opaque = number
         return number
 
-    def _refuse_busy(self, command: RemotingCommand) -> None:
+    def _refuse(self, command: RemotingCommand, code: int, remark: str) -> None:
         if not command.is_oneway:
             self.unanswered += 1
-        remark = f"{self._budget.used} bytes are in flight; send again later"
-        self.reply(command.response(ResponseCode.SYSTEM_BUSY, remark))
+        self.reply(command.response(code, remark))
 
     def _replies_later(self, command: RemotingCommand) -> None:
         number = command.opaque
@@ -380,6 +390,14 @@ class ServerConnection(RemotingProtocol):
         if self._header_length > SMALL_HEADER:
             size += _memory_of_fields(command)
         return size
+
+
+def _long_field(command: RemotingCommand) -> str | None:
+    """Returns the name of a field that is longer than any may be; None where there is none."""
+    for name, text in command.ext_fields.items():
+        if len(text) > MAX_FIELD and name not in _FIELDS_OF_MESSAGES:
+            return name
+    return None
 
 
 def _memory_of_fields(command: RemotingCommand) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_tw.net.connection import REQUEST_OVERHEAD
+from rocketmq_tw.net.connection import MAX_FIELD, REQUEST_OVERHEAD
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, SerializeType, encode_command
 from tests.support.memory_server import ECHO, HELD, LATER, MemoryServer
@@ -160,3 +160,28 @@ def test_a_oneway_request_ends_with_its_coroutine(server, client):
     client.send(ECHO)
     server.clock.advance(0)
     assert len(client.responses) == 1
+
+
+@pytest.mark.parametrize("form", SerializeType)
+@pytest.mark.parametrize("flag", [0, ONEWAY])
+@pytest.mark.parametrize(
+    ("name", "length", "is_served"),
+    [
+        ("topicList", MAX_FIELD, True),
+        ("topicList", MAX_FIELD + 1, False),
+        ("properties", MAX_FIELD + 1, True),
+        ("i", MAX_FIELD + 1, True),
+    ],
+)
+def test_a_field_that_no_client_sends_reaches_no_handler(
+    server, client, form, flag, name, length, is_served
+):
+    fields = {"before": "short", name: "x" * length}
+    command = RemotingCommand(ECHO, ext_fields=fields, opaque=7, flag=flag, serialization=form)
+    client.transport.write(encode_command(command))
+    server.clock.advance(0)
+    assert server.served == is_served
+    code = ResponseCode.SUCCESS if is_served else ResponseCode.SYSTEM_ERROR
+    expected = [] if flag else [(7, code)]
+    assert [(each.opaque, each.code) for each in client.responses] == expected
+    assert server.used == 0
