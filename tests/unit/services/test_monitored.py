@@ -51,6 +51,8 @@ def _ready(reactor: _Reactor) -> bytes:
     transport = StringTransport(peerAddress=peer)
     protocol.makeConnection(transport)
     protocol.dataReceived(b"GET /readyz HTTP/1.0\r\n\r\n")
+    # It is answered in a turn of its own.
+    reactor.advance(0)
     return transport.value()
 
 
