@@ -3,9 +3,10 @@ for a longer or shorter time (docs/formats/pop.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.pop.check_points import (
@@ -47,6 +48,13 @@ from rocketmq_tw.wire.headers.pop import (
 #: which lie far apart where a filter passed over others.
 MOST_ACKS = 4096
 MOST_BYTES = 64 * 1024
+#: Messages of one check point that a batch may name; a check point has at most 127.
+MOST_OF_ONE = 256
+#: Check points that are dealt with in one go.
+FEW_ACKS = 100
+
+#: The distances that each byte of a BitSet names, from the first of its eight.
+_DISTANCES = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
 class OrderlyAcks:
@@ -96,6 +104,7 @@ class AckRequests:
         self._config = host.config
         self._store_config = host.store_config
         self._now_ms = host.now_ms
+        self._in_slices = host.in_slices
         self._checks = checks
         self._store = store
         self._revive_log = revive_log
@@ -148,15 +157,38 @@ class AckRequests:
                 ResponseCode.INVALID_PARAMETER,
                 f"{len(body.acks)} check points at once: use several requests",
             )
+        for ack in body.acks:
+            named = int.from_bytes(ack.bits, "little").bit_count()
+            if named > MOST_OF_ONE:
+                raise RequestError(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"{named} messages of one check point: name at most {MOST_OF_ONE}",
+                )
         acks: list[tuple[BatchAckMsg, int]] = []
-        for batch in body.acks:
+        taken = self._in_slices(self._take_batch(body, peer, acks))
+        return taken.addCallback(lambda _: self._put_acks(acks)).addCallback(
+            lambda _: request.response()
+        )
+
+    def _take_batch(
+        self, body: BatchAckMessageRequestBody, peer: IPeer, acks: list[tuple[BatchAckMsg, int]]
+    ) -> Iterator[None]:
+        """Adds to `acks` what is to be stored, with its revive queue; `FEW_ACKS` in a step. Raises
+        `RequestError` for a check point that may not be acknowledged so."""
+        for number, batch in enumerate(body.acks, start=1):
             ack = self._ack_of_batch(batch, body.broker_name, peer)
             if ack is not None:
                 self._check_popper(ack, batch.revive_queue_id)
                 acks.append((ack, batch.revive_queue_id))
-        if not acks:
-            return request.response()
-        return _answer(request, (self._revive_log.put_ack(ack, queue) for ack, queue in acks))
+            if number % FEW_ACKS == 0:
+                yield
+
+    @inlineCallbacks
+    def _put_acks(self, acks: Sequence[tuple[BatchAckMsg, int]]) -> Generator[Any, Any, None]:
+        """Fires once all are stored; each `FEW_ACKS` of them behind the former ones."""
+        for start in range(0, len(acks), FEW_ACKS):
+            few = acks[start : start + FEW_ACKS]
+            yield all_stored(self._revive_log.put_ack(ack, queue) for ack, queue in few)
 
     def hide(
         self, request: RemotingCommand, peer: IPeer
@@ -240,11 +272,10 @@ class AckRequests:
         queue = (topic, ack.group, ack.queue_id)
         first = self._store.min_queue_offset(topic, ack.queue_id)
         end = self._store.max_queue_offset(topic, ack.queue_id)
-        bits = int.from_bytes(ack.bits, "little")
         offsets = [
-            ack.start_offset + distance
-            for distance in range(bits.bit_length())
-            if bits >> distance & 1 and first <= ack.start_offset + distance <= end
+            offset
+            for offset in _named_offsets(ack.start_offset, ack.bits)
+            if first <= offset <= end
         ]
         if ack.revive_queue_id == ORDER_REVIVE_QUEUE:
             for offset in offsets:
@@ -287,6 +318,14 @@ class AckRequests:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"there is no revive queue {queue_id}: the broker has {queues} (reviveQueueNum)",
             )
+
+
+def _named_offsets(start: int, bits: bytes) -> Iterator[int]:
+    """Yields the offsets that the bytes of a Java BitSet name, behind `start`."""
+    for number, byte in enumerate(bits):
+        if byte:
+            for distance in _DISTANCES[byte]:
+                yield start + 8 * number + distance
 
 
 def _answer(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.pop.reviving import Reviving
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -470,6 +472,39 @@ class TestAck:
         kind = BatchAckMessageRequestBody(acks=[BatchAck(bits=b"\1", retry="x")])
         code, remark = ask(encode_body(kind))
         assert code == ResponseCode.SYSTEM_ERROR and "'x'" in remark
+
+    def test_more_messages_of_one_check_point_than_a_pop_gives(self) -> None:
+        broker = with_messages(1)
+        body = BatchAckMessageRequestBody(acks=[BatchAck(bits=b"\xff" * 1000, topic="Topic")])
+        request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, None, encode_body(body))
+        code, remark = refused(broker.request(request))
+        assert code == ResponseCode.INVALID_PARAMETER and "8000 messages" in remark
+        assert stored(broker) == []
+
+    def test_a_batch_of_many_check_points_is_taken_in_steps(self) -> None:
+        broker = with_messages(4)
+        acks = [
+            BatchAck(bits=bytes([0b1011]), group="G", topic="Topic", pop_time=number)
+            for number in range(350)
+        ]
+        body = encode_body(BatchAckMessageRequestBody(broker_name="broker-a", acks=acks))
+        request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, None, body)
+        answer = broker.handlers[request.code](request, broker.peer)
+        assert isinstance(answer, Deferred)
+        answers: list[RemotingCommand] = []
+        answer.addCallback(answers.append)
+        counts = [broker.store.max_queue_offset(REVIVE, 0)]
+        while not answers:
+            # One call of the reactor after the other.
+            call = min(broker.clock.getDelayedCalls(), key=lambda call: call.getTime())
+            func, args, kw = call.func, call.args, call.kw
+            call.cancel()
+            func(*args, **kw)
+            counts.append(broker.store.max_queue_offset(REVIVE, 0))
+        assert max(after - before for before, after in pairwise(counts)) == 100
+        found = stored(broker)
+        assert {ack.pop_time for _, ack in found} == set(range(350)) and len(found) == 350
+        assert all(ack.ack_offsets == [0, 1, 3] for _, ack in found)
 
     @pytest.mark.parametrize(
         ("change", "code", "says"),
