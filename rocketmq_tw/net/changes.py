@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -60,30 +60,36 @@ def listed(entries: Iterable[str], number: int | None = None) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "not there"
-    return _bounded(_entry(value) if isinstance(value, msgspec.Struct) else str(value))
+    return _bounded(_entry(value) if isinstance(value, msgspec.Struct) else _value(value))
 
 
-def _entry(entry: msgspec.Struct) -> str:
+def _entry(entry: msgspec.Struct) -> Iterator[str]:
+    yield f"{_name_of(entry)} with "
     fields = msgspec.structs.fields(entry)[1:]
     values = [(each, getattr(entry, each.name)) for each in fields]
-    told = [
-        f"{each.encode_name}={_plain(value)}" for each, value in values if value != _default(each)
-    ]
-    return f"{_name_of(entry)} with {', '.join(told) or 'all as by default'}"
+    told = [(each.encode_name, value) for each, value in values if value != _default(each)]
+    if not told:
+        yield "all as by default"
+    for number, (name, value) in enumerate(told):
+        yield f"{', ' if number else ''}{name}="
+        yield from _value(value)
 
 
-def _differences(now: msgspec.Struct, before: msgspec.Struct) -> str:
-    pairs = [
-        (each.encode_name, getattr(now, each.name), getattr(before, each.name))
-        for each in msgspec.structs.fields(now)[1:]
-    ]
-    return ", ".join(
-        f"{name}={_plain(new)} (was {_plain(old)})" for name, new, old in pairs if new != old
-    )
+def _differences(now: msgspec.Struct, before: msgspec.Struct) -> Iterator[str]:
+    separator = ""
+    for each in msgspec.structs.fields(now)[1:]:
+        new, old = getattr(now, each.name), getattr(before, each.name)
+        if new != old:
+            yield f"{separator}{each.encode_name}="
+            yield from _value(new)
+            yield " (was "
+            yield from _value(old)
+            yield ")"
+            separator = ", "
 
 
 def _name_of(entry: msgspec.Struct) -> str:
-    return str(getattr(entry, msgspec.structs.fields(entry)[0].name))
+    return _bounded([str(getattr(entry, msgspec.structs.fields(entry)[0].name))])
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
@@ -91,12 +97,46 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if made is msgspec.NODEFAULT else made()
 
 
-def _plain(value: Any) -> Any:
-    """Returns a value as the wire has it, and not as a program would make it."""
+def _value(value: Any) -> Iterator[str]:
+    """Yields the pieces of a value's text, as the wire has it, and not as a program would make
+    it."""
     if isinstance(value, msgspec.Struct | list | tuple | dict):
-        return msgspec.to_builtins(value, str_keys=True)
-    return value
+        yield from _pieces(value)
+    else:
+        yield str(value)
 
 
-def _bounded(text: str) -> str:
-    return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}..."
+def _pieces(value: Any) -> Iterator[str]:
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        value = {name: getattr(value, attribute) for name, attribute in names}
+    if isinstance(value, dict):
+        yield "{"
+        for number, (key, item) in enumerate(value.items()):
+            yield ", " if number else ""
+            yield f"{_quoted(str(key))}: "
+            yield from _pieces(item)
+        yield "}"
+    elif isinstance(value, list | tuple):
+        yield "["
+        for number, item in enumerate(value):
+            yield ", " if number else ""
+            yield from _pieces(item)
+        yield "]"
+    else:
+        yield _quoted(value) if isinstance(value, str) else repr(msgspec.to_builtins(value))
+
+
+def _quoted(text: str) -> str:
+    return repr(text[:MAX_TOLD])
+
+
+def _bounded(pieces: Iterable[str]) -> str:
+    """Returns the text of pieces; of a longer one the start, and then no further piece is made: a
+    peer may send a megabyte of lists."""
+    text = ""
+    for piece in pieces:
+        text += piece[: MAX_TOLD + 1]
+        if len(text) > MAX_TOLD:
+            return f"{text[:MAX_TOLD]}..."
+    return text
