@@ -59,12 +59,19 @@ def without_longest(
     """Returns `properties`, where they do not fit with `room` without the longest ones, as many as
     it takes, and the names of these. What tells where the message came from stays."""
     shorter, gone = dict(properties), list[str]()
-    candidates = sorted(properties.keys() - _NEEDED, key=lambda name: _length(name, properties))
-    while candidates and not fits(shorter, room=room):
-        gone.append(candidates.pop())
-        del shorter[gone[-1]]
+    too_many = len(join_properties(properties)) + room - MOST_STORED
+    if too_many <= 0:
+        return shorter, gone
+    sizes = {name: _size(name, properties) for name in properties.keys() - _NEEDED}
+    for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        del shorter[name]
+        gone.append(name)
+        too_many -= sizes[name]
+        if too_many <= 0:
+            break
     return shorter, gone
 
 
-def _length(name: str, properties: dict[str, str]) -> int:
-    return len(name.encode("utf-8", "replace")) + len(properties[name].encode("utf-8", "replace"))
+def _size(name: str, properties: dict[str, str]) -> int:
+    """Returns the bytes of a property among those of a record."""
+    return len(join_properties({name: properties[name]}))

@@ -76,10 +76,11 @@ class Retries:
         if gone:
             log.warn(
                 "a message of {topic} goes to the dead-letter queue of {group} without its"
-                " properties {names}: a record has no room for them",
+                " {count} properties {names}: a record has no room for them",
                 topic=draft.properties.get(props.RETRY_TOPIC),
                 group=group,
-                names=gone,
+                count=len(gone),
+                names=[name[:100] for name in gone[:10]],
             )
         self._buried(draft.properties.get(props.RETRY_TOPIC, message.topic), group)
         message.topic = names.dlq_topic(group)

@@ -1,5 +1,10 @@
 """Room among a message's properties."""
 
+from collections.abc import Mapping
+
+import pytest
+
+from rocketmq_tw.message import room
 from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH, join_properties
 from rocketmq_tw.message.room import (
     MOST_STORED,
@@ -35,6 +40,24 @@ def test_the_longest_go_and_the_origin_stays() -> None:
     users = {"a": "x" * 100, "\u00fc": "\u00e4" * 60}
     shorter, gone = without_longest(sized(origin | users, MOST_STORED + 1))
     assert (shorter, gone) == (origin | users, ["z"])
+
+
+def test_many_that_do_not_fit_are_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = 0
+
+    def counting(properties: Mapping[str, str]) -> bytes:
+        nonlocal joined
+        joined += len(properties)
+        return join_properties(properties)
+
+    monkeypatch.setattr(room, "join_properties", counting)
+    # Of characters that have three bytes each.
+    properties = {chr(0x4E00 + n % 100) + chr(0x4E00 + n // 100): "x" for n in range(8_000)}
+    shorter, gone = without_longest(properties)
+    assert joined <= 3 * len(properties)
+    assert fits(shorter) and not fits(properties)
+    assert len(join_properties(shorter)) > MOST_STORED - 10
+    assert shorter.keys() | set(gone) == properties.keys()
 
 
 def test_all_that_brokers_add_finds_room() -> None:
