@@ -35,7 +35,7 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.permissions import READ, WRITE
 
-#: Topics that one step takes in.
+#: Topics, or mappings, that one step takes in.
 _STEP = 500
 #: Brokers that one step puts into an answer.
 _FEW_BROKERS = 100
@@ -355,16 +355,24 @@ class RouteTable:
                 self.queues.put(topic, _queues_of(name, config, read_only))
             if number % _STEP == _STEP - 1:
                 yield
-                if (
-                    self._living.get(new.key) is not live
-                    or addresses.get(new.broker_id) != new.address
-                    or not self._speaks_for_its_name(new, addresses)
-                ):
+                if not self._still_speaks(new, addresses, live):
                     return
-        if is_changed:
-            for topic, info in mappings.items():
-                if info.bname in (None, name):
-                    self.queues.put_mapping(topic, name, info)
+        for number, (topic, info) in enumerate(mappings.items() if is_changed else ()):
+            if info.bname in (None, name):
+                self.queues.put_mapping(topic, name, info)
+            if number % _STEP == _STEP - 1:
+                yield
+                if not self._still_speaks(new, addresses, live):
+                    return
+
+    def _still_speaks(self, new: Registration, addresses: dict[int, str], live: LiveBroker) -> bool:
+        """Returns whether the broker that registered is the one that has its place, and speaks for
+        its name."""
+        return (
+            self._living.get(new.key) is live
+            and addresses.get(new.broker_id) == new.address
+            and self._speaks_for_its_name(new, addresses)
+        )
 
     @staticmethod
     def _copy(broker: BrokerData) -> BrokerData:

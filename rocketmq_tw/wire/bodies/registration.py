@@ -26,6 +26,8 @@ from rocketmq_tw.wire.errors import BodyError, WireError
 MAX_INFLATED = 32 * 1024 * 1024
 #: A broker creates 100,000 topics at most by itself.
 MAX_TOPICS = 250_000
+#: Static topics, which somebody moves by hand.
+MAX_MAPPINGS = 50_000
 
 _LENGTH = Struct(">i")
 
@@ -43,14 +45,18 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
     Raises `BodyError`.
     """
     if not compressed:
-        return _decode_json(data)
+        body = _decode_json(data)
+        table = body.topic_config_serialize_wrapper
+        _check_number("topics", len(table.topic_config_table), MAX_TOPICS)
+        mappings = table.topic_queue_mapping_info_map or {}
+        _check_number("mappings of topics", len(mappings), MAX_MAPPINGS)
+        return body
     reader = _Chunks(_inflate(data))
     body = RegisterBrokerBody()
     table = body.topic_config_serialize_wrapper
     table.data_version = decode_request(DataVersion, reader.chunk())
     topics = reader.number()
-    if topics > MAX_TOPICS:
-        raise BodyError(f"{topics} topics are registered at once: {MAX_TOPICS} is the limit")
+    _check_number("topics", topics, MAX_TOPICS)
     for _ in range(topics):
         config = decode_topic_line(_text(reader.chunk()))
         table.topic_config_table[config.topic_name] = config
@@ -61,12 +67,19 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
     if not reader.ended:
         table.topic_queue_mapping_info_map = {}
         tolerant = TOLERANT_REQUEST_BYTES
-        for _ in range(reader.number()):
+        mapped = reader.number()
+        _check_number("mappings of topics", mapped, MAX_MAPPINGS)
+        for _ in range(mapped):
             chunk = reader.chunk()
             info = decode_body(TopicQueueMappingInfo, chunk, tolerant_bytes=tolerant)
             tolerant -= len(chunk)
             table.topic_queue_mapping_info_map[info.topic or ""] = info
     return body
+
+
+def _check_number(what: str, number: int, limit: int) -> None:
+    if number > limit:
+        raise BodyError(f"{number} {what} are registered at once: {limit} is the limit")
 
 
 class _RawBody(RegisterBrokerBody):

@@ -165,3 +165,36 @@ def test_a_change_looks_at_nothing_else(what: str) -> None:
     tables = table_of(60), table_of(1000)
     small, large = (steps_of(lambda table=table: CHANGES[what](table)) for table in tables)
     assert 20 < large <= small + 20
+
+
+def test_mappings_are_taken_in_bit_by_bit_as_topics_are() -> None:
+    table = RouteTable(NamesrvConfig())
+    topics = [f"T{number}" for number in range(3_000)]
+    new = registration(1, topics)
+    new.topics.topic_queue_mapping_info_map = {
+        topic: TopicQueueMappingInfo(topic=topic, bname="b1") for topic in topics
+    }
+
+    def mapped() -> int:
+        return sum(bool(table.queues.mappings(topic)) for topic in topics)
+
+    taken, most = 0, 0
+    for _ in table.register(new, 0)[1]:
+        most = max(most, mapped() - taken)
+        taken = mapped()
+    assert mapped() == len(topics)
+    assert max(most, len(topics) - taken) <= 500
+
+
+def test_mappings_of_a_broker_that_goes_meanwhile_leave_nothing() -> None:
+    table = RouteTable(NamesrvConfig())
+    topics = [f"T{number}" for number in range(3_000)]
+    new = registration(1, topics)
+    new.topics.topic_queue_mapping_info_map = {
+        topic: TopicQueueMappingInfo(topic=topic, bname="b1") for topic in topics
+    }
+    for _ in table.register(new, 0)[1]:
+        if table.queues.mappings("T0"):
+            table.unregister("c1", "10.0.0.1:1", "b1")
+    assert not any(table.queues.mappings(topic) for topic in topics)
+    assert table.queues.size == 0

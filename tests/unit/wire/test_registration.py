@@ -102,10 +102,18 @@ def test_ten_thousand_topics_register_in_every_form():
         assert decode_registration(data, compressed=compressed) == registered
 
 
-def test_more_topics_than_a_broker_has_are_refused(monkeypatch):
-    monkeypatch.setattr(registration, "MAX_TOPICS", 1)
-    with pytest.raises(BodyError, match="2 topics"):
-        decode_registration(encode_registration(body({}), compressed=True), compressed=True)
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(
+    ("limit", "refusal"), [("MAX_TOPICS", "2 topics"), ("MAX_MAPPINGS", "2 mappings of topics")]
+)
+def test_more_topics_than_a_broker_has_are_refused(monkeypatch, limit, refusal, compressed):
+    mappings = {topic: TopicQueueMappingInfo(topic=topic) for topic in ("t", "old")}
+    data = encode_registration(body(mappings), compressed=compressed)
+    monkeypatch.setattr(registration, limit, 2)
+    assert decode_registration(data, compressed=compressed) == body(mappings)
+    monkeypatch.setattr(registration, limit, 1)
+    with pytest.raises(BodyError, match=refusal):
+        decode_registration(data, compressed=compressed)
 
 
 def test_mappings_that_need_the_slow_reader_are_bounded_together(monkeypatch):
