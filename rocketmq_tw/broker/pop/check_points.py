@@ -32,6 +32,9 @@ CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 _TAGS = props.TAGS.encode() + b"\x01"
 #: Ours: a group was put back. Who revives passes over it.
 PUT_BACK_TAG = "back"
+#: Bytes of a body of the revive topic that need not be strict JSON. Brokers write that; what
+#: anybody else sent there would take long to read in the tolerant way.
+_TOLERANT_BYTES = 0
 #: The group whose offsets say how far the revive topic is dealt with.
 REVIVE_GROUP = SYSTEM_GROUP_PREFIX + "REVIVE_GROUP"
 
@@ -103,8 +106,13 @@ def new_check_point(
 
 def popped_offsets(point: PopCheckPoint) -> list[int]:
     """Returns the queue offsets of a check point's messages."""
-    diffs = (point.offset_diffs or range(point.count))[: max(point.count, 0)]
-    return [point.start_offset + diff for diff in diffs]
+    return [point.start_offset + distance for distance in popped_distances(point)]
+
+
+def popped_distances(point: PopCheckPoint) -> Sequence[int]:
+    """Returns how far each of a check point's messages is behind its start."""
+    diffs = point.offset_diffs or range(max(point.count, 0))
+    return diffs if len(diffs) <= point.count else diffs[: max(point.count, 0)]
 
 
 def acknowledged_offsets(ack: AckMsg) -> list[int]:
@@ -117,11 +125,11 @@ def decode_revive_message(properties: bytes, body: bytes) -> PopCheckPoint | Ack
     None where its tag is none of the three. Raises `BodyError` where it is damaged."""
     tag = _tag_of(properties)
     if tag == ACK_TAG:
-        return decode_body(AckMsg, body)
+        return decode_body(AckMsg, body, tolerant_bytes=_TOLERANT_BYTES)
     if tag == CHECK_POINT_TAG:
-        return decode_body(PopCheckPoint, body)
+        return decode_body(PopCheckPoint, body, tolerant_bytes=_TOLERANT_BYTES)
     if tag == BATCH_ACK_TAG:
-        return decode_body(BatchAckMsg, body)
+        return decode_body(BatchAckMsg, body, tolerant_bytes=_TOLERANT_BYTES)
     return None
 
 

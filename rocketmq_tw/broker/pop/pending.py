@@ -7,13 +7,13 @@ is the offset in front of the oldest check point that still waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence, Set
 
 from rocketmq_tw.broker.pop.check_points import (
     FOREVER_MS,
     CheckPointKey,
     PoppedQueue,
-    popped_offsets,
+    popped_distances,
 )
 from rocketmq_tw.runtime.lazy_heap import LEAST_KEPT, LazyHeap, most_kept
 from rocketmq_tw.runtime.listeners import Listeners
@@ -36,10 +36,12 @@ class Counted:
 
 
 class PendingCheckPoint:
-    """A check point; `waiting` are the queue offsets of its messages that are not acknowledged
-    yet."""
+    """A check point. Which of its messages are not acknowledged yet is kept as bits, since very
+    many check points may wait."""
 
     __slots__ = (
+        "_distances",
+        "_left",
         "count",
         "former",
         "is_local",
@@ -49,7 +51,6 @@ class PendingCheckPoint:
         "point",
         "revive_offset",
         "under_way",
-        "waiting",
     )
 
     def __init__(
@@ -60,7 +61,10 @@ class PendingCheckPoint:
         self.revive_offset = revive_offset
         #: Whether its messages are of this broker's queues.
         self.is_local = is_local
-        self.waiting = set(popped_offsets(point))
+        #: How far each message is behind the check point's start.
+        self._distances = popped_distances(point)
+        #: A bit for each of these that waits; of those that stand twice the first one counts.
+        self._left = _first_ones(self._distances)
         #: Others that wait too and were popped there at that time, mostly with the same key: the
         #: one before it, and the one behind it.
         self.former: PendingCheckPoint | None = None
@@ -70,7 +74,54 @@ class PendingCheckPoint:
         #: Whether it was returned as due and is being revived.
         self.is_reviving = False
         #: The offsets of messages that are on their way to the retry topic.
-        self.under_way: set[int] = set()
+        self.under_way: frozenset[int] = frozenset()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a message is not acknowledged yet."""
+        return self._left != 0
+
+    @property
+    def waiting(self) -> set[int]:
+        """The queue offsets of the messages that are not acknowledged yet."""
+        start, left = self.point.start_offset, self._left
+        return {
+            start + distance for place, distance in enumerate(self._distances) if left >> place & 1
+        }
+
+    @property
+    def messages(self) -> int:
+        """How many messages are not acknowledged yet."""
+        return self._left.bit_count()
+
+    def has(self, offset: int) -> bool:
+        """Returns whether the message at this offset is one that is not acknowledged yet."""
+        try:
+            place = self._distances.index(offset - self.point.start_offset)
+        except ValueError:
+            return False
+        return self._left >> place & 1 == 1
+
+    def settle(self, offsets: Set[int]) -> None:
+        """Notes that the messages at `offsets` are dealt with; however many these are, it takes as
+        long as the check point has messages."""
+        distances, start, gone = self._distances, self.point.start_offset, 0
+        if len(offsets) > len(distances):
+            offsets = {start + distance for distance in distances} & offsets
+        for offset in offsets:
+            try:
+                gone |= 1 << distances.index(offset - start)
+            except ValueError:
+                # Of another check point that has the same name.
+                continue
+        self._left &= ~gone
+
+
+def _first_ones(distances: Sequence[int]) -> int:
+    different = set(distances)
+    if len(different) == len(distances):
+        return (1 << len(distances)) - 1
+    return sum(1 << distances.index(distance) for distance in different)
 
 
 class InFlight:
@@ -119,7 +170,7 @@ class InFlight:
         since = self._since.get(queue, self._older.get(queue))
         if since is None or pending.point.pop_time >= since:
             pending.count = self._counts.setdefault(queue, pending.count)
-        pending.count.messages += len(pending.waiting)
+        pending.count.messages += pending.messages
 
     def leave(self, pending: PendingCheckPoint, messages: int) -> None:
         """Counts so many of its messages no more."""
@@ -176,7 +227,7 @@ class PendingCheckPoints:
     def done_offset(self) -> int:
         """All check points in front of this offset are dealt with."""
         in_order = self._in_order
-        while in_order and not in_order[0].waiting:
+        while in_order and not in_order[0].waits:
             in_order.popleft()
         return in_order[0].revive_offset if in_order else self.read_offset
 
@@ -201,7 +252,7 @@ class PendingCheckPoints:
         also where one of the same key waits: behind a reset or a crash a queue may be popped again
         in the same millisecond, and what cannot be revived is stored again."""
         pending = PendingCheckPoint(key, point, revive_offset, is_local=is_local)
-        if pending.waiting:
+        if pending.waits:
             alike = _alike(key)
             former = pending.former = self._newest.get(alike)
             if former is not None:
@@ -220,15 +271,14 @@ class PendingCheckPoints:
     def acknowledge(self, key: CheckPointKey, offsets: Collection[int]) -> None:
         """Notes that messages are consumed, whichever check point of the key has them; with more of
         one key than a broker makes, the oldest ones are revived for nothing."""
+        named = frozenset(offsets)
         for pending in self._popped_so(key):
             if pending.key == key:
-                self.settle(pending, offsets)
+                self._settle(pending, named)
 
     def waits(self, key: CheckPointKey, offset: int) -> bool:
         """Returns whether a message of a check point of this key is not dealt with yet."""
-        return any(
-            pending.key == key and offset in pending.waiting for pending in self._popped_so(key)
-        )
+        return any(pending.key == key and pending.has(offset) for pending in self._popped_so(key))
 
     def another(self, key: CheckPointKey, offset: int) -> CheckPointKey | None:
         """Returns the key of a check point whose message waits at this offset, and which differs in
@@ -237,7 +287,7 @@ class PendingCheckPoints:
         for pending in self._popped_so(key):
             if pending.key == key:
                 return None
-            if offset in pending.waiting:
+            if pending.has(offset):
                 found = pending.key
         return found
 
@@ -253,10 +303,13 @@ class PendingCheckPoints:
 
     def settle(self, pending: PendingCheckPoint, offsets: Collection[int]) -> None:
         """Notes that messages of this check point are dealt with."""
-        before = len(pending.waiting)
-        pending.waiting.difference_update(offsets)
-        self._in_flight.leave(pending, before - len(pending.waiting))
-        if before and not pending.waiting:
+        self._settle(pending, frozenset(offsets))
+
+    def _settle(self, pending: PendingCheckPoint, offsets: frozenset[int]) -> None:
+        before = pending.messages
+        pending.settle(offsets)
+        self._in_flight.leave(pending, before - pending.messages)
+        if before and not pending.waits:
             self._remove(pending)
 
     def _remove(self, pending: PendingCheckPoint) -> None:
@@ -277,7 +330,7 @@ class PendingCheckPoints:
         """Returns the check point of which messages wait and that has been due longest; it is
         returned once, and again after `put_back`."""
         while (pending := self._by_time.take(now_ms)) is not None:
-            if pending.waiting:
+            if pending.waits:
                 pending.is_reviving = True
                 return pending
         return None
@@ -285,9 +338,9 @@ class PendingCheckPoints:
     def put_back(self, pending: PendingCheckPoint, due_ms: int) -> None:
         """Makes what is left of a check point due once more, at `due_ms`."""
         pending.is_reviving = False
-        if pending.waiting:
+        if pending.waits:
             self._by_time.push(due_ms, pending)
 
 
 def _waits(pending: PendingCheckPoint) -> bool:
-    return bool(pending.waiting)
+    return pending.waits

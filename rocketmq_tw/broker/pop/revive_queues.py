@@ -294,11 +294,11 @@ class ReviveQueues:
         """Deals with messages of `pending`, for which `put` is under way; False where nothing can
         be stored now."""
         queue.reviving += 1
-        pending.under_way.update(offsets)
+        pending.under_way = pending.under_way.union(offsets)
 
         def ended(result: Attempt) -> None:
             queue.reviving -= 1
-            pending.under_way.difference_update(offsets)
+            pending.under_way = pending.under_way.difference(offsets)
             if result.is_stored:
                 queue.books.settle(pending, offsets)
                 self._save_offset(queue)

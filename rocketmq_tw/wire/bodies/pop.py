@@ -13,6 +13,8 @@ from rocketmq_tw.wire.headers.base import Int, Long
 #: Java's byte: how many messages a check point may have.
 _Count = Annotated[int, Meta(ge=-(2**7), le=2**7 - 1)]
 _Diffs = Annotated[list[Int], Meta(max_length=2**7 - 1)]
+#: More than a check point has, since one and the same may stand there twice.
+_AckOffsets = Annotated[list[Long], Meta(max_length=1024)]
 
 
 class PopCheckPoint(Body):
@@ -52,7 +54,7 @@ class AckMsg(Body):
 class BatchAckMsg(AckMsg):
     """Body of a message with the tag `bAck`: the messages at `ack_offsets` are consumed."""
 
-    ack_offsets: list[Long] = field(default_factory=list, name="aol")
+    ack_offsets: _AckOffsets = field(default_factory=list, name="aol")
 
 
 class PutBack(Body):

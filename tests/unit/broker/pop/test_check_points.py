@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, fail
 
-from rocketmq_tw.broker.pop.check_points import _tag_of, all_stored
+from rocketmq_tw.broker.pop.check_points import _tag_of, all_stored, decode_revive_message
 from rocketmq_tw.broker.writing.sink import PutResult
-from rocketmq_tw.message.properties import TAGS, parse_properties
+from rocketmq_tw.message.properties import TAGS, join_properties, parse_properties
 from rocketmq_tw.store.interface import Appended
+from rocketmq_tw.wire.bodies.base import BodyError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -72,3 +74,15 @@ def test_none_is_made_behind_one_that_is_refused() -> None:
 def test_the_tag_of_a_message_is_the_one_that_its_properties_have(rest: bytes, own: bool) -> None:
     properties = b"TAGS\x01ack\x02" + rest if own else rest
     assert _tag_of(properties) == parse_properties(properties).get(TAGS)
+
+
+@pytest.mark.parametrize("tag", ["ck", "ack", "bAck"])
+def test_a_body_that_is_no_strict_json_is_damaged(tag: str) -> None:
+    with pytest.raises(BodyError, match="strict JSON"):
+        decode_revive_message(join_properties({TAGS: tag}), b"{'x':[0,0]}")
+
+
+def test_an_acknowledgement_of_more_than_any_check_point_has_is_damaged() -> None:
+    many = b'{"aol":[%b]}' % b",".join([b"1"] * 2000)
+    with pytest.raises(BodyError):
+        decode_revive_message(join_properties({TAGS: "bAck"}), many)

@@ -1,5 +1,7 @@
 """The books of what was popped: what is acknowledged is let go, in whatever order."""
 
+import tracemalloc
+from collections.abc import Iterator
 from random import Random
 
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.broker.pop.check_points import CheckPointKey, check_point_key, new_check_point
 from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
+from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 
 def test_one_that_waits_long_does_not_keep_those_behind_it() -> None:
@@ -50,6 +53,51 @@ def test_nothing_is_left_of_what_is_over() -> None:
         books.acknowledge(key, [number])
     assert books.take_due(2000) is None
     assert (books.done_offset, books.kept) == (0, 0)
+
+
+def test_one_takes_little_room_however_many_messages_it_has() -> None:
+    books = PendingCheckPoints(0, InFlight())
+    tracemalloc.start()
+    for number in range(2000):
+        point = PopCheckPoint(
+            topic="T", group="G", count=127, start_offset=number * 1000, pop_time=1, broker_name="b"
+        )
+        books.add(check_point_key(point, "b"), point, number)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(books) == 2000 and size < 2000 * 2500
+
+
+def test_an_acknowledgement_of_very_many_is_looked_through_once() -> None:
+    class Looked(list[int]):
+        times = 0
+
+        def __iter__(self) -> Iterator[int]:
+            self.times += 1
+            return super().__iter__()
+
+    books = PendingCheckPoints(0, InFlight())
+    point = new_check_point("T", "G", 0, [0, 2, 3], 0, 1000, 10, "b")
+    key = check_point_key(point, "b")
+    for number in range(100):
+        books.add(key, point, number)
+    offsets = Looked([*range(1000), 5000])
+    offsets.remove(2)
+    books.acknowledge(key, offsets)
+    due = books.take_due(9999)
+    assert offsets.times <= 1
+    assert due is not None and due.waiting == {2} and len(books) == 100
+
+
+def test_a_message_that_a_check_point_names_twice_is_one() -> None:
+    books = PendingCheckPoints(0, InFlight())
+    point = new_check_point("T", "G", 0, [4, 4, 6], 3, 1000, 10, "b")
+    key = check_point_key(point, "b")
+    books.add(key, point, 0)
+    assert books.waits(key, 4) and not books.waits(key, 5)
+    books.acknowledge(key, [4])
+    books.acknowledge(key, [6, 9])
+    assert len(books) == 0
 
 
 def test_one_that_is_stored_again_waits_beside_its_former_self() -> None:
