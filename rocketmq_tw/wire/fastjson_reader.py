@@ -12,6 +12,9 @@ from typing import Any, NoReturn
 from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.object_keys import ObjectKey, as_key
 
+#: Numbers as keys of one object; each is its own hash, so more of them could be made to meet. A
+#: topic has no more queues.
+MAX_NUMBER_KEYS = 4_096
 #: Deeper nesting is refused; stock's deepest body has 7 levels.
 MAX_DEPTH = 64
 
@@ -26,7 +29,7 @@ _SPACE = re.compile(r"[ \t\r\n\f\b]*")
 _GAP = re.compile(r"[ \t\r\n\f\b,]*")
 _PLAIN = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 # fastjson marks a number's Java type with a letter when it is asked for class names.
-_NUMBER = re.compile(r"[+-]?(\d{1,400})(\.\d+)?([eE][+-]?\d+)?[LSBFD]?")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,400})(\.[0-9]+)?([eE][+-]?[0-9]+)?[LSBFD]?")
 _NAME = re.compile(r"[A-Za-z_$\u0080-\uffff][\w$\-]*")
 _ESCAPES = {
     '"': '"', "'": "'", "\\": "\\", "/": "/",
@@ -84,8 +87,13 @@ class _Reader:
 
     def _object(self) -> dict[Any, Any]:
         members: dict[Any, Any] = {}
+        numbers = 0
         while (start := self._peek(_GAP)) != "}":
             key = self._key(start)
+            if type(key) is int:
+                numbers += 1
+                if numbers > MAX_NUMBER_KEYS:
+                    self._fail(f"more than {MAX_NUMBER_KEYS} numbers as keys")
             if self._peek() != ":":
                 self._fail("no ':' behind a key")
             self._at += 1

@@ -29,6 +29,8 @@ from rocketmq_tw.wire.headers.controller import (
 #: Bytes of a body, since it is read on the reactor: a set has a few ids, a cluster some thousand
 #: names.
 MAX_SET_BYTES = 64 * 1024
+#: Brokers of such a set: broker ids, of which more could be chosen to meet in a hash table.
+MAX_SET_MEMBERS = 1_000
 MAX_NAMES_BYTES = 1024 * 1024
 
 #: Looks at the state and who is alive; changes nothing.
@@ -75,6 +77,11 @@ def alter(
     header = command.header(AlterSyncStateSetRequestHeader)
     _check_size(command, MAX_SET_BYTES)
     wanted = decode_request(SyncStateSetBody, command.body)
+    if len(wanted.sync_state_set) > MAX_SET_MEMBERS:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{len(wanted.sync_state_set)} brokers in sync: name at most {MAX_SET_MEMBERS}",
+        )
     return lambda state, life: decisions.alter_sync_state_set(
         state, header, wanted, life, speaks_for_master
     )

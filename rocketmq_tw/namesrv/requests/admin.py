@@ -13,7 +13,7 @@ from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.bodies.base import decode_request
-from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
+from rocketmq_tw.wire.bodies.route import QueueData, TopicQueuesBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -117,7 +117,7 @@ class NamesrvAdminRequests:
                 f"the queues of a topic in {len(request.body)} bytes: send at most"
                 f" {MAX_ROUTE_BYTES}",
             )
-        route = decode_request(TopicRouteData, request.body) if request.body else TopicRouteData()
+        route = decode_request(TopicQueuesBody, request.body) if request.body else TopicQueuesBody()
         check_name("topic", header.topic)
         if not self._table.register_topic(header.topic, route.queue_datas):
             self._log_change(

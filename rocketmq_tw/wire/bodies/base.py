@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,42 @@ class DataVersion(Body):
     def next(self, now_ms: int, state_version: int = 0) -> DataVersion:
         """Returns the version after one more change."""
         return DataVersion(state_version=state_version, timestamp=now_ms, counter=self.counter + 1)
+
+
+V = TypeVar("V")
+
+# A number is its own hash, so whoever chooses the keys of a `dict[int, …]` can have all of them
+# meet, and its making take the square of their count. Text has a hash that nobody can foresee.
+if TYPE_CHECKING:
+    ByQueue = dict[int, V]
+else:
+    #: A map by queue id in a body that anybody may send: its keys are read as text, and `by_queue`
+    #: makes them numbers.
+    ByQueue = dict[str, V]
+
+#: Queues in one such map, as many as a broker makes of a topic.
+MAX_QUEUES = 4_096
+#: Ids stay below this: then even ids that are chosen to meet take 5 ms.
+QUEUE_IDS = 16_384
+
+
+def by_queue(table: ByQueue[V]) -> dict[int, V]:
+    """Returns `table` as it was read with numbers as its keys, any other as it is.
+
+    Raises `ValueError` for too many queues and for what is no queue id.
+    """
+    if type(next(iter(table), 0)) is int:
+        return table
+    if len(table) > MAX_QUEUES:
+        raise ValueError(f"{len(table)} queues: {MAX_QUEUES} is the limit")
+    return {_queue_id(key): value for key, value in table.items()}
+
+
+def _queue_id(key: object) -> int:
+    text = str(key)
+    if len(text) > 5 or not (text.isascii() and text.isdecimal()) or int(text) >= QUEUE_IDS:
+        raise ValueError(f"{text:.20} is no queue id: those are below {QUEUE_IDS}")
+    return int(text)
 
 
 B = TypeVar("B")
@@ -173,8 +209,14 @@ def _name(body_type: type) -> str:
 
 
 def _without_nulls(value: Any) -> Any:
+    """Returns `value` without nulls, and with numbers that stand as keys as text: that becomes a
+    number again where the type asks for one."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {
+            str(key) if type(key) is int else key: _without_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
     if isinstance(value, list):
         return [_without_nulls(item) for item in value if item is not None]
     return value

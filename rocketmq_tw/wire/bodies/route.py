@@ -43,6 +43,12 @@ class TopicRouteData(Body):
     topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
 
 
+class TopicQueuesBody(Body):
+    """What counts of a `TopicRouteData` that a name server is sent."""
+
+    queue_datas: list[QueueData] = field(default_factory=list)
+
+
 class ClusterInfo(Body):
     """Answer to 106: brokers by name, broker names by cluster."""
 

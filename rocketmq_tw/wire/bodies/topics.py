@@ -5,7 +5,7 @@ Format: docs/formats/bodies.md; the files: docs/formats/config-files.md.
 
 from msgspec import field
 
-from rocketmq_tw.wire.bodies.base import Body, DataVersion
+from rocketmq_tw.wire.bodies.base import Body, ByQueue, DataVersion, by_queue
 
 # Bits of the `topicSysFlag` of a topic.
 TOPIC_UNIT = 1 << 0
@@ -47,13 +47,20 @@ class TopicQueueMappingInfo(Body):
     bname: str | None = None
     epoch: int = 0
     dirty: bool = False
-    curr_id_map: dict[int, int] = field(default_factory=dict)
+    curr_id_map: ByQueue[int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.curr_id_map = by_queue(self.curr_id_map)
 
 
 class TopicQueueMappingDetail(TopicQueueMappingInfo):
     """How a broker hosts a static topic: for each logic queue the stretches of it, oldest first."""
 
-    hosted_queues: dict[int, list[LogicQueueMappingItem]] = field(default_factory=dict)
+    hosted_queues: ByQueue[list[LogicQueueMappingItem]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.hosted_queues = by_queue(self.hosted_queues)
 
 
 class TopicConfigAndQueueMapping(TopicConfig):

@@ -29,6 +29,7 @@ from rocketmq_tw.controller.core.reads import (
 from rocketmq_tw.controller.core.requests import (
     MAX_NAMES_BYTES,
     MAX_SET_BYTES,
+    MAX_SET_MEMBERS,
     read_requests,
     write_requests,
 )
@@ -222,6 +223,22 @@ def test_a_body_beyond_any_need_is_refused_unread(code: int, limit: int) -> None
     fields = {"brokerName": "g", "masterEpoch": "1"}
     with pytest.raises(RequestError, match="send at most"):
         parse(RemotingCommand(code, ext_fields=fields, body=b"[" * (limit + 1)))
+
+
+def test_a_set_of_more_brokers_than_any_has_is_refused() -> None:
+    parse = write_requests(ControllerConfig())[RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET]
+    fields = {"brokerName": "g", "masterBrokerId": "1", "masterEpoch": "1"}
+    ids = list(range(MAX_SET_MEMBERS + 1))
+    for taken, members in ((True, ids[1:]), (False, ids)):
+        body = f'{{"syncStateSet":{members},"syncStateSetEpoch":1}}'.encode()
+        command = RemotingCommand(
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, ext_fields=fields, body=body
+        )
+        if taken:
+            parse(command)
+        else:
+            with pytest.raises(RequestError, match=f"at most {MAX_SET_MEMBERS}"):
+                parse(command)
 
 
 def test_the_first_master_is_one_of_the_group() -> None:

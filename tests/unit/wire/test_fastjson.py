@@ -88,7 +88,7 @@ def of_one_hash(count: int) -> Iterator[int]:
 )
 def test_keys_that_are_slow_to_hash_are_refused(text):
     began = process_time()
-    with pytest.raises(BodyError, match="as a key"):
+    with pytest.raises(BodyError, match=r"as (a key|keys)"):
         decode_request(ConsumerStatusBody, text.encode())
     assert process_time() - began < 0.5
 
