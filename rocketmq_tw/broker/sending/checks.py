@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from random import randrange
 
 from rocketmq_tw.broker.tables.remarks import broker_unwritable
@@ -14,6 +14,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.room import MOST_SENT
+from rocketmq_tw.net.cluster_peers import only_the_cluster
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT, TOPIC_UNIT_SUB, TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
@@ -28,7 +29,8 @@ DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
 
 class SendChecks:
     """Checks in stock's order and refuses with its codes. `in_flight` counts the bytes of bodies
-    that wait for their answer; the request that takes one adds and subtracts it."""
+    that wait for their answer; the request that takes one adds and subtracts it. `brokers` has the
+    addresses that may be a broker's."""
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class SendChecks:
         store_config: MessageStoreConfig,
         topics: TopicTable,
         now_ms: Callable[[], int],
+        brokers: Container[str],
         *,
         in_flight_limit: int = DEFAULT_IN_FLIGHT_LIMIT,
     ) -> None:
@@ -43,6 +46,8 @@ class SendChecks:
         self._store_config = store_config
         self._topics = topics
         self._now_ms = now_ms
+        self._brokers = brokers
+        self._revive_topic = names.revive_topic(config.broker_cluster_name)
         self.in_flight_limit = in_flight_limit
         self.in_flight = 0
 
@@ -66,6 +71,10 @@ class SendChecks:
                 ResponseCode.NO_PERMISSION,
                 f"brokers use {name} themselves: send to another topic",
             )
+        if name == self._revive_topic and not self._may_be_broker(peer):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"a message for {name} {only_the_cluster(peer)}"
+            )
         if topic is None:
             topic = self._create_topic(header, peer)
         queue_id = header.queue_id
@@ -83,6 +92,15 @@ class SendChecks:
         ):
             raise self._refused_size(size, text or "")
         return topic
+
+    def _may_be_broker(self, peer: IPeer) -> bool:
+        """Returns whether a peer may be an acting master, which sends check points and
+        acknowledgements as a producer; one of this process has this broker's own address."""
+        return (
+            peer.address in self._brokers
+            or peer.address == peer.local_address
+            or peer.identity.is_administrator
+        )
 
     def _create_topic(self, header: SendMessageRequestHeader, peer: IPeer) -> TopicConfig:
         name = header.topic

@@ -24,6 +24,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.ids import UniqueIds, pack_ip
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.metrics.instruments import Metric
+from rocketmq_tw.net.cluster_peers import ClusterPeers
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 
@@ -59,7 +60,13 @@ class Sending(Part):
         self._host = host
         self._addresses = addresses
         self._unique_ids: UniqueIds | None = None
-        self.checks = SendChecks(host.config, host.store_config, tables.topics, host.now_ms)
+        self.checks = SendChecks(
+            host.config,
+            host.store_config,
+            tables.topics,
+            host.now_ms,
+            ClusterPeers(host.net_config.cluster_addresses),
+        )
         self._sizes = MessageSizes(tables.topics.is_system) if host.is_monitored else None
         if self._sizes is not None:
             tables.topics.removed.add(self._sizes.forget)

@@ -332,3 +332,26 @@ def test_an_ipv6_producer() -> None:
     plane = BrokerInMemory()
     ok(plane.request(plane.send_request(), FakePeer("[2001:db8::7]:4000")))
     assert plane.consume()[0].born_host == ("2001:db8::7", 4000)
+
+
+def test_check_points_come_from_brokers_of_the_cluster() -> None:
+    plane = BrokerInMemory(net={"cluster_addresses": "10.1.0.0/16"})
+
+    def code_for(address: str, local_address: str = "10.1.0.1:10911", **changes: Any) -> int:
+        request = plane.send_request(**{"topic": "rmq_sys_REVIVE_LOG_DefaultCluster"} | changes)
+        answer = plane.request(request, FakePeer(address, local_address))
+        assert answer is not None
+        return answer.code
+
+    assert code_for("10.2.0.1:50000") == ResponseCode.NO_PERMISSION
+    assert code_for("10.2.0.1:50000", topic="Topic") == ResponseCode.SUCCESS
+    for address in ("10.1.0.7:50000", "127.0.0.1:50000"):
+        assert code_for(address) == ResponseCode.SUCCESS
+    # A broker of this process.
+    assert code_for("10.2.0.1:10911", "10.2.0.1:10911") == ResponseCode.SUCCESS
+
+
+def test_without_cluster_addresses_any_peer_may_be_an_acting_master() -> None:
+    plane = BrokerInMemory()
+    request = plane.send_request(topic="rmq_sys_REVIVE_LOG_DefaultCluster")
+    ok(plane.request(request, FakePeer("10.2.0.1:50000")))
