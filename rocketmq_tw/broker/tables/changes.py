@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Collection, Mapping, Sized
+
+import msgspec
 
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -26,6 +28,13 @@ ONLY_A_MASTER_CHANGES = (
 MAX_LISTED = 5_000
 #: A group with everything set takes 500.
 MAX_LIST_BYTES = 4 * 1024 * 1024
+#: Topics, or groups, from which on no request makes another one: names cost memory and disk. First
+#: uses stop at half of that, so that they leave room to administrators.
+MAX_ENTRIES = 200_000
+#: Of one topic or group, as JSON.
+MAX_ENTRY_BYTES = 16 * 1024
+
+_encode = msgspec.json.Encoder().encode
 
 
 def check_list_bytes(body: bytes) -> None:
@@ -35,6 +44,43 @@ def check_list_bytes(body: bytes) -> None:
             ResponseCode.INVALID_PARAMETER,
             f"a list of {len(body)} bytes: send at most {MAX_LIST_BYTES} at once",
         )
+
+
+def check_entry_body(body: bytes) -> None:
+    """Raises `RequestError` for a body that is too long for one entry, however it is written."""
+    if len(body) > 4 * MAX_ENTRY_BYTES:
+        raise RequestError(
+            ResponseCode.INVALID_PARAMETER,
+            f"a configuration of {len(body)} bytes: leave out what is not needed, it may have"
+            f" {MAX_ENTRY_BYTES}",
+        )
+
+
+def check_room(
+    kind: str, table: Collection[str], names: Collection[str], limit: int, command: str
+) -> None:
+    """Raises `RequestError` where entries with these names would make the table larger than it may
+    be; `kind` says what it has, and `command` of rmqadmin deletes one."""
+    if len(table) + len(names) > limit:
+        new = sum(name not in table for name in set(names))
+        if new and len(table) + new > limit:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"this broker has {len(table)} {kind} and room for {limit}: delete those that"
+                f" nobody needs (rmqadmin {command})",
+            )
+
+
+def check_sizes(kind: str, entries: Mapping[str, object], limit: int = MAX_ENTRY_BYTES) -> None:
+    """Raises `RequestError` that names an entry which is larger than one may be."""
+    for name, entry in entries.items():
+        size = len(_encode(entry))
+        if size > limit:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the {kind} {name} takes {size} bytes: shorten its texts and lists, it may have"
+                f" {limit}",
+            )
 
 
 def check_list_length(entries: Sized) -> None:

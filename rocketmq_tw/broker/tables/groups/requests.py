@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.changes import (
     ONLY_A_MASTER_CHANGES,
+    check_entry_body,
     check_list_bytes,
     check_list_length,
 )
@@ -81,6 +82,7 @@ class GroupRequests:
 
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """200: makes or changes a group."""
+        check_entry_body(request.body)
         config = decode_request(SubscriptionGroupConfig, request.body)
         written = self._update(peer, config)
         return written.addCallback(lambda _: request.response())

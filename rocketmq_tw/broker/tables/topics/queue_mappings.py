@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.tables.changes import MAX_LIST_BYTES, check_room, check_sizes
 from rocketmq_tw.broker.tables.versioned import TableFile, VersionedTable, reported
 from rocketmq_tw.message.logic_queues import (
     Items,
@@ -19,6 +20,7 @@ from rocketmq_tw.message.logic_queues import (
     shown_to_name_servers,
 )
 from rocketmq_tw.runtime.threads import InThread, at_once
+from rocketmq_tw.wire.bodies.registration import MAX_MAPPINGS
 from rocketmq_tw.wire.bodies.topics import (
     LogicQueueMappingItem,
     TopicQueueMappingDetail,
@@ -107,7 +109,10 @@ class QueueMappings(VersionedTable[TopicQueueMappingDetail, TopicQueueMappingTab
                 hosted = known.hosted_queues | hosted
         except ValueError as error:
             raise _refused(topic, str(error)) from error
-        self._entries[topic] = msgspec.structs.replace(detail, hosted_queues=hosted)
+        merged = msgspec.structs.replace(detail, hosted_queues=hosted)
+        check_sizes("mapping of", {topic: merged}, MAX_LIST_BYTES)
+        check_room("static topics", self._entries, [topic], MAX_MAPPINGS, "deleteTopic")
+        self._entries[topic] = merged
         return self._changed()
 
     def replace_queues(self, topic: str, hosted: dict[int, list[LogicQueueMappingItem]]) -> None:

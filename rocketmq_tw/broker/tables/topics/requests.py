@@ -128,6 +128,7 @@ class TopicChangeRequests:
                 ResponseCode.INVALID_PARAMETER,
                 f"{len(detail.hosted_queues)} logic queues: give at most {MAX_QUEUES}",
             )
+        self._topics.check(config)
         topic = changed(config, self._topics.get(config.topic_name))
         mapping = changed(detail, self._mappings.get(config.topic_name))
         written = self._mappings.update(detail, force=header.force)

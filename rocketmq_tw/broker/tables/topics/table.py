@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from rocketmq_tw.broker.tables.changes import MAX_ENTRIES, check_room, check_sizes
 from rocketmq_tw.broker.tables.log_place import LogPlace
 from rocketmq_tw.broker.tables.versioned import RoleTable, TableContext, TableFile, reported
 from rocketmq_tw.config.broker import BrokerConfig
@@ -159,6 +160,12 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
         Raises `RequestError` for what cannot be made, changing nothing; fires once all is in the
         file, or fails with one, and then all is as it was.
         """
+        changed = self.check(*configs)
+        return self._put_all(changed) if changed else succeed(None)
+
+    def check(self, *configs: TopicConfig) -> list[TopicConfig]:
+        """Returns what `update` puts into the table; raises `RequestError` for what cannot be
+        made."""
         changed = []
         for config in configs:
             if self._lmq and config.topic_name.startswith(names.LMQ_PREFIX):
@@ -169,7 +176,10 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
             current = None if known is None else known.attributes or {}
             attributes = alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes or {})
             changed.append(msgspec.structs.replace(config, attributes=attributes))
-        return self._put_all(changed) if changed else succeed(None)
+        check_sizes("topic", {config.topic_name: config for config in changed})
+        made = [config.topic_name for config in changed]
+        check_room("topics", self._entries, made, MAX_ENTRIES, "deleteTopic")
+        return changed
 
     def add_found(self, configs: Sequence[TopicConfig]) -> None:
         """Creates or replaces topics that messages of the log show; what was made meanwhile stays
