@@ -15,7 +15,12 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import InSlices
-from rocketmq_tw.wire.bodies.clients import ConsumerData, HeartbeatData, decode_heartbeat
+from rocketmq_tw.wire.bodies.clients import (
+    MAX_SUBSCRIPTIONS,
+    ConsumerData,
+    HeartbeatData,
+    decode_heartbeat,
+)
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -25,8 +30,9 @@ from rocketmq_tw.wire.headers.clients import (
 )
 from rocketmq_tw.wire.permissions import READ, WRITE
 
-#: Groups of one heartbeat that are registered in one go; more are registered in steps.
-FEW_GROUPS = 100
+#: Groups and subscriptions of one heartbeat that are registered in one go; more are registered in
+#: steps.
+FEW = 100
 #: The bit of a topic's `topic_sys_flag` that says that unit-mode groups subscribe.
 UNIT_SUB_FLAG = 2
 
@@ -64,10 +70,12 @@ class ClientRequests:
         are announced, since a consumer asks for their routes next."""
         data = decode_heartbeat(request.body)
         names.check_length("clientID", data.client_id)
+        subscriptions = _check_subscriptions(data)
         client = Client(peer, data.client_id, request.language.name, request.version)
         resend: list[str] = []
         steps = self._register(client, data, resend)
-        if len(data.consumer_data_set) + len(data.producer_data_set) <= FEW_GROUPS:
+        groups = len(data.consumer_data_set) + len(data.producer_data_set)
+        if groups + subscriptions <= FEW:
             for _ in steps:
                 pass
             return self._registered(request, data, resend)
@@ -156,3 +164,19 @@ class ClientRequests:
             fingerprint=heartbeat.heartbeat_fingerprint or 0,
             without_sub=bool(heartbeat.without_sub),
         )
+
+
+def _check_subscriptions(heartbeat: HeartbeatData) -> int:
+    """Returns how many subscriptions its groups have; raises `RequestError` where one has more than
+    `MAX_SUBSCRIPTIONS`."""
+    total = 0
+    for consumer in heartbeat.consumer_data_set:
+        count = len(consumer.subscription_data_set)
+        if count > MAX_SUBSCRIPTIONS:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"group {consumer.group_name[:200]} subscribes to {count} topics:"
+                f" {MAX_SUBSCRIPTIONS} are the limit, use further groups for more",
+            )
+        total += count
+    return total

@@ -36,6 +36,8 @@ from rocketmq_tw.wire.bodies.groups import (
 MAX_SIZE = 32 * 1024 * 1024
 #: Milliseconds before the start at which consumers count as gone that the file shows as present.
 _LEFT_BEFORE_START_MS = 30_000
+#: Expressions of one heartbeat that the log tells of, each by itself.
+MOST_TOLD = 10
 #: Bytes that an entry takes beside its texts, roughly.
 _ENTRY_SIZE = 1024
 
@@ -93,6 +95,8 @@ class FilterTable(WriteBehindTable):
         #: Those whose expression nobody has compiled yet, by topic and group.
         self._unchecked: dict[tuple[str, str], GroupFilter] = {}
         self.changes: Listeners[str] = Listeners("an expression of a group changed")
+        #: Expressions of the present heartbeat, or of the file, that were added or refused.
+        self._news = 0
         #: Store time in ms of the newest message that came into its queue. The bits of messages up
         #: to it say nothing of expressions that are added later.
         self.newest_stored = 0
@@ -142,6 +146,7 @@ class FilterTable(WriteBehindTable):
         more count as left."""
         topics = self._topics_of.get(group)
         named = set()
+        self._news = 0
         for subscription in wanted:
             named.add(subscription.topic)
             if not is_tag_type(subscription.expression_type) and subscription.sub_string:
@@ -149,6 +154,17 @@ class FilterTable(WriteBehindTable):
         if topics:
             for topic in topics - named:
                 self._mark_dead(self._topics[topic][group])
+        if self._news > MOST_TOLD:
+            log.info(
+                "group {group!r} has {count} more expressions that are new or wrong",
+                group=group,
+                count=self._news - MOST_TOLD,
+            )
+
+    def _is_told(self) -> bool:
+        """Returns whether the log tells of one more expression."""
+        self._news += 1
+        return self._news <= MOST_TOLD
 
     def left(self, group: str) -> None:
         """Notes that the last consumer of the group is gone."""
@@ -187,7 +203,7 @@ class FilterTable(WriteBehindTable):
             expression_type=wanted.expression_type,
             topic=wanted.topic,
         )
-        if self._add(GroupFilter(data)):
+        if self._add(GroupFilter(data)) and self._is_told():
             log.info(
                 "group {group!r} filters {topic!r} by {expression!r}",
                 group=group,
@@ -235,18 +251,20 @@ class FilterTable(WriteBehindTable):
                 raise ExpressionError(1, f"{data.expression_type} is unknown: use TAG or SQL92")
             check_expression_length(data.expression or "")
         except ExpressionError as error:
-            self._log_wrong(data, error)
+            if self._is_told():
+                self._log_wrong(data, error)
             return False
         while self._room < made.size and self._dead:
             self._remove(next(iter(self._dead.values())))
         if self._room < made.size:
-            log.warn(
-                "no room for the expression of group {group!r} for {topic!r}: the expressions of"
-                " all groups take {size} bytes",
-                group=data.consumer_group,
-                topic=data.topic,
-                size=MAX_SIZE,
-            )
+            if self._is_told():
+                log.warn(
+                    "no room for the expression of group {group!r} for {topic!r}: the expressions"
+                    " of all groups take {size} bytes",
+                    group=data.consumer_group,
+                    topic=data.topic,
+                    size=MAX_SIZE,
+                )
             return False
         self._room -= made.size
         self._topics.setdefault(data.topic, {})[data.consumer_group] = made

@@ -14,6 +14,8 @@ from rocketmq_tw.wire.errors import RequestError
 MAX_HEARTBEAT_BYTES = 1 << 20
 #: Groups that one connection may take part in, with producers and with consumers each.
 MAX_GROUPS_PER_PEER = 4096
+#: Topics that a group may subscribe to.
+MAX_SUBSCRIPTIONS = 1024
 
 
 class SubscriptionData(Body):

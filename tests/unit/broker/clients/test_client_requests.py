@@ -1,11 +1,13 @@
 """What clients say of themselves, and what administrators ask of them."""
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.net.errors import RequestTimeout
-from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import (
     MAX_HEARTBEAT_BYTES,
+    MAX_SUBSCRIPTIONS,
     ConsumerConnection,
     ConsumerIdList,
     HeartbeatData,
@@ -24,6 +26,7 @@ from rocketmq_tw.wire.headers.clients import (
 )
 from tests.support.asked import refused
 from tests.support.broker import BrokerInMemory
+from tests.support.heartbeats import push_consumer
 from tests.support.network import FakePeer
 
 
@@ -131,6 +134,28 @@ def test_a_client_that_does_not_answer_is_reported(plane: BrokerInMemory) -> Non
     failures: list[RequestError] = []
     asked.addErrback(lambda failure: failures.append(failure.value))
     assert failures[0].code == ResponseCode.CONSUME_MSG_TIMEOUT
+
+
+def test_more_subscriptions_of_a_group_than_may_be_are_refused(plane: BrokerInMemory) -> None:
+    most = tuple(f"T{number}" for number in range(MAX_SUBSCRIPTIONS))
+    with refused(ResponseCode.SYSTEM_ERROR):
+        plane.heartbeat("c1", plane.peer, topics=(*most, "one more"))
+    assert plane.clients.consumer_group("G") is None
+    plane.heartbeat("c1", plane.peer, topics=most)
+    assert plane.clients.subscription("G", most[-1]) is not None
+
+
+def test_groups_with_many_subscriptions_are_registered_in_steps(plane: BrokerInMemory) -> None:
+    topics = tuple(f"T{number}" for number in range(80))
+    consumers = [push_consumer(f"G{number}", *topics) for number in range(3)]
+    data = HeartbeatData(client_id="c1", consumer_data_set=consumers)
+    request = RemotingCommand.request(RequestCode.HEART_BEAT, None, encode_body(data))
+    answer = plane.handlers[request.code](request, plane.peer)
+    assert isinstance(answer, Deferred)
+    assert plane.clients.consumer_group("G0") is not None
+    assert plane.clients.consumer_group("G1") is None
+    plane.clock.advance(1)
+    assert plane.clients.consumer_group("G2") is not None
 
 
 def test_an_empty_heartbeat_of_a_client_says_nothing_wrong(plane: BrokerInMemory) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.filters import table as table_module
 from rocketmq_tw.broker.filters.table import FilterTable
@@ -101,6 +102,21 @@ def test_a_wrong_one_takes_the_former_away() -> None:
     assert expression(table) is None
     table.subscribed("G", [wanted("a between 10 and 20", 6)])
     assert expression(table) == "a between 10 and 20"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "size"),
+    [("a > 1", "SQL92", 1 << 30), ("a > 1", "JS", 1 << 30), ("a > 1", "SQL92", 0)],
+    ids=["new", "wrong", "no room"],
+)
+def test_the_log_tells_of_few_expressions_of_one_heartbeat(text: str, kind: str, size: int) -> None:
+    table, _ = new_table(max_size=size)
+    many = [wanted(text, topic=f"T{number}", kind=kind) for number in range(300)]
+    for version in (1, 2):
+        with capturedLogs() as logs:
+            table.subscribed(f"G{version}", many)
+        assert len(logs) == 11
+        assert "has 290 more expressions" in (formatEvent(logs[-1]) or "")
 
 
 def test_what_is_no_sql_is_not_kept() -> None:
