@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 from twisted.internet.defer import Deferred
@@ -19,10 +19,12 @@ from rocketmq_tw.admin.server_configs import (
 )
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import ORDER_NAMESPACE, topic_option
-from rocketmq_tw.client.admin.name_servers import PermissionChange
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from rocketmq_tw.client.admin.name_servers import PermissionChange
 
 _namespace_option = click.option(
     "-s", "--namespace", required=True, metavar="NAME", help="The namespace of the key."
