@@ -5,6 +5,7 @@ Format: docs/formats/message.md.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
@@ -74,20 +75,22 @@ def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch(data: bytes) -> Batch:
+def decode_batch(data: bytes, most: int = sys.maxsize) -> Batch:
     """Returns the messages of a batch's body; raises `ValueError` where a length contradicts the
-    body."""
-    return _decode_alike(data) or _decode_any(data)
+    body, and where these are more than `most`, as soon as that is known."""
+    return _decode_alike(data, most) or _decode_any(data, most)
 
 
-def _decode_alike(data: bytes) -> Batch | None:
+def _decode_alike(data: bytes, most: int) -> Batch | None:
     """Returns a decoded batch whose messages all have the lengths of the first, as one producer's
-    often have; None where they have not."""
+    often have; None where they have not, or would be more than `most`."""
     if len(data) < _HEAD.size:
         return None
     size, _, _, _, body_length = _HEAD.unpack_from(data)
     properties_length = size - _HEAD.size - body_length - _PROPERTIES_LENGTH.size
     if body_length < 0 or not 0 <= properties_length <= MAX_PROPERTIES_LENGTH or len(data) % size:
+        return None
+    if len(data) // size > most:
         return None
     messages = _layout(body_length, properties_length).iter_unpack(data)
     sizes, flags, body_lengths, bodies, properties_lengths, properties = zip(*messages, strict=True)
@@ -107,14 +110,18 @@ def _layout(body_length: int, properties_length: int) -> Struct:
     return Struct(f">i8xii{body_length}sh{properties_length}s")
 
 
-def _decode_any(data: bytes) -> Batch:
-    flags, bodies, properties = [], [], []
+def _decode_any(data: bytes, most: int) -> Batch:
+    flags: list[int] = []
+    bodies: list[bytes] = []
+    properties: list[bytes] = []
     position, end = 0, len(data)
     head_at, head_size = _HEAD.unpack_from, _HEAD.size
     length_at, length_size = _PROPERTIES_LENGTH.unpack_from, _PROPERTIES_LENGTH.size
     while position < end:
         if end - position < head_size + length_size:
             raise ValueError(f"{end - position} bytes at {position} are no message of a batch")
+        if len(flags) == most:
+            raise ValueError(f"more than {most} messages: send at most so many at once")
         size, _, _, flag, body_length = head_at(data, position)
         body_start = position + head_size
         body_end = body_start + body_length

@@ -281,14 +281,9 @@ def _batch_of(draft: Draft) -> Batch:
             "a batch may not be part of a transaction: send single messages",
         )
     try:
-        batch = decode_batch(draft.message.body)
+        batch = decode_batch(draft.message.body, MAX_BATCHED)
     except ValueError as error:
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"no batch: {error}") from error
-    if len(batch.bodies) > MAX_BATCHED:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"a batch of {len(batch.bodies)} messages: send at most {MAX_BATCHED}",
-        )
     batch.properties = _separated(batch.properties)
     batch.common = draft.message.properties
     return batch

@@ -57,7 +57,7 @@ def test_messages_of_one_layout_read_as_any_do(
     at = data.draw(st.integers(0, len(body) - 1))
     body[at] = data.draw(st.sampled_from([0, 1, 2, 23, 24, 255]))
     try:
-        expected = list(batch_module._decode_any(bytes(body)))
+        expected = list(batch_module._decode_any(bytes(body), 99))
     except ValueError:
         with pytest.raises(ValueError):
             decode_batch(bytes(body))
@@ -68,3 +68,14 @@ def test_messages_of_one_layout_read_as_any_do(
 def test_properties_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="32767"):
         encode_batch([BatchedMessage(0, b"", b"x" * 32768)])
+
+
+@pytest.mark.parametrize("first", [b"", b"x"], ids=["alike", "of different lengths"])
+def test_of_too_many_none_behind_the_last_that_may_be_is_read(first: bytes) -> None:
+    messages = [BatchedMessage(0, body, b"") for body in (first, *[b""] * 99)]
+    data = encode_batch(messages)
+    assert len(decode_batch(data, 100)) == 100
+    # What follows is no message, and nobody sees that.
+    for body in (data, data + bytes(22)):
+        with pytest.raises(ValueError, match="more than 99 messages"):
+            decode_batch(body, 99)
