@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import count
 from struct import Struct
 from struct import error as StructError
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -174,16 +174,21 @@ def version_name(ordinal: int) -> str:
     return name if is_release else f"{name}_SNAPSHOT"
 
 
+#: A number of a header: Java's int, in the binary form too. Opaques are keys of tables, and longer
+#: ones can be chosen so that all of them meet in one.
+_Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+
+
 class _JsonHeader(msgspec.Struct, gc=False):
     """The JSON form; its fields stand in stock's order, and unknown keys are passed over."""
 
-    code: int = 0
+    code: _Int = 0
     extFields: dict[str, str] | None = None
-    flag: int = 0
+    flag: _Int = 0
     language: str = "JAVA"
-    opaque: int = 0
+    opaque: _Int = 0
     remark: str | None = None
-    version: int = 0
+    version: _Int = 0
 
 
 class _WrittenHeader(msgspec.Struct, gc=False):

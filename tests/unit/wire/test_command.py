@@ -204,3 +204,15 @@ def test_every_request_code(golden_codes):
 def test_every_response_code(golden_codes):
     stock = golden_codes["ResponseCode"]
     assert {name: ResponseCode[name].value for name in stock} == stock
+
+
+@pytest.mark.parametrize("field", ["code", "flag", "opaque", "version"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_number_beyond_an_int_is_refused(field, quote):
+    for taken in (-(2**31), 2**31 - 1):
+        header = f'{{"{field}":{quote}{taken}{quote}}}'.encode()
+        assert getattr(decode_command(Frame(0, header, b"")), field) == taken
+    for refused in (-(2**31) - 1, 2**31, 2**61 - 1, "9" * 4_000):
+        header = f'{{"{field}":{quote}{refused}{quote}}}'.encode()
+        with pytest.raises(WireError):
+            decode_command(Frame(0, header, b""))
