@@ -166,7 +166,8 @@ def _join_surrogates(text: str) -> str:
 
 # References --------------------------------------------------------------------------------------
 
-_STEP = re.compile(r"\.((?:\\.|[^.\[\\])+)|\[(\d{1,9})\]")
+_STEP = re.compile(r"\.((?:\\.|[^.\[\\])+)|\[([0-9]{1,9})\]")
+_NUMBER_STEP = re.compile(r"-?[0-9]{1,19}")
 #: References multiply what a small text stands for; past this many values it is refused.
 _MAX_REFERENCED = 100_000
 
@@ -246,7 +247,7 @@ def _step(value: Any, step: re.Match[str]) -> Any:
     name = re.sub(r"\\(.)", r"\1", step[1])
     if name in value:
         return value[name]
-    if name.lstrip("-").isdigit() and int(name) in value:
+    if _NUMBER_STEP.fullmatch(name) and int(name) in value:
         return value[int(name)]
     # fastjson has no path for an object that stands as a key and says "null".
     return next(iter(value)) if name == "null" and len(value) == 1 else None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.bodies.base import (
+    REQUEST_BARE_KEYS,
     TOLERANT_REQUEST_BYTES,
     decode_body,
     decode_request,
@@ -219,6 +220,7 @@ def test_what_is_written_is_read(value):
         (b"[1,2,3]", b"[1,2,3]"),
         (b'{"a\\\\",1:2}', b'{"a\\\\","1":2}'),
         (b'"{1:\\', b'"{1:\\'),
+        (b'{"a\\n\\\\\\"{1:":{2:1}}', b'{"a\\n\\\\\\"{1:":{"2":1}}'),
     ],
 )
 def test_bare_numbers_are_quoted_outside_of_strings(text, quoted):
@@ -235,8 +237,34 @@ def test_quotes_without_end_take_no_time():
     assert fastjson.quote_bare_keys(data) == data
 
 
+def test_strings_are_not_looked_at_one_by_one():
+    def took(data):
+        times = []
+        for _ in range(3):
+            began = process_time()
+            assert fastjson.quote_bare_keys(data) is data
+            times.append(process_time() - began)
+        return min(times)
+
+    assert took(b'""' * 500_000) < 3 * took(b"," * 1_000_000)
+
+
+def test_a_request_has_no_more_numbers_as_keys_than_any_needs():
+    text = b"{x:[" + b"{1:1}," * (REQUEST_BARE_KEYS + 1) + b"]}"
+    with pytest.raises(BodyError, match="numbers as keys"):
+        decode_request(HeartbeatData, text)
+
+
+@pytest.mark.parametrize("step", ["\u00b2", "--5", "-", "5" * 5_000])
+def test_a_reference_by_what_is_no_number_leads_nowhere(step):
+    text = json.dumps({"a": {"$ref": f"$.{step}"}}, ensure_ascii=False).encode()
+    assert fastjson.loads(text) == {"a": None}
+    with pytest.raises(BodyError):
+        decode_request(HeartbeatData, b'{"clientID":[' + text + b"]}")
+
+
 def test_a_large_request_may_have_numbers_as_keys():
-    offsets = {f"topic-{n}@group": dict.fromkeys(range(16), n) for n in range(5_000)}
+    offsets = {f"{n:0>300}@group": dict.fromkeys(range(16), n) for n in range(1_000)}
     body = encode_body(ConsumerOffsetTable(offset_table=offsets))
     assert len(body) > TOLERANT_REQUEST_BYTES
     assert decode_request(ConsumerOffsetTable, body).offset_table == offsets
