@@ -23,7 +23,7 @@ from rocketmq_tw.message.names import SYSTEM_GROUP_PREFIX
 from rocketmq_tw.message.properties import join_properties, number, parse_properties
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.store.interface import IMessageStore
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_strict_body, encode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint, PutBack
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -32,9 +32,6 @@ CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 _TAGS = props.TAGS.encode() + b"\x01"
 #: Ours: a group was put back. Who revives passes over it.
 PUT_BACK_TAG = "back"
-#: Bytes of a body of the revive topic that need not be strict JSON. Brokers write that; what
-#: anybody else sent there would take long to read in the tolerant way.
-_TOLERANT_BYTES = 0
 #: The group whose offsets say how far the revive topic is dealt with.
 REVIVE_GROUP = SYSTEM_GROUP_PREFIX + "REVIVE_GROUP"
 
@@ -122,14 +119,15 @@ def acknowledged_offsets(ack: AckMsg) -> list[int]:
 
 def decode_revive_message(properties: bytes, body: bytes) -> PopCheckPoint | AckMsg | None:
     """Returns the body of a message of the revive topic, made of its stored properties and body;
-    None where its tag is none of the three. Raises `BodyError` where it is damaged."""
+    None where its tag is none of the three. Raises `BodyError` where it is damaged: brokers write
+    strict JSON, and what anybody else sent there would take long to read in a tolerant way."""
     tag = _tag_of(properties)
     if tag == ACK_TAG:
-        return decode_body(AckMsg, body, tolerant_bytes=_TOLERANT_BYTES)
+        return decode_strict_body(AckMsg, body)
     if tag == CHECK_POINT_TAG:
-        return decode_body(PopCheckPoint, body, tolerant_bytes=_TOLERANT_BYTES)
+        return decode_strict_body(PopCheckPoint, body)
     if tag == BATCH_ACK_TAG:
-        return decode_body(BatchAckMsg, body, tolerant_bytes=_TOLERANT_BYTES)
+        return decode_strict_body(BatchAckMsg, body)
     return None
 
 

@@ -131,6 +131,15 @@ def decode_request(body_type: type[B], data: bytes) -> B:
     )
 
 
+def decode_strict_body(body_type: type[B], data: bytes) -> B:
+    """Returns `data`, which is strict JSON of the type, as a `body_type`: what only servers write,
+    in one form, but anybody may have sent. Raises `BodyError`, which names the field."""
+    try:
+        return _decode_strictly(body_type, data)
+    except fastjson.STRICT_ERRORS as error:
+        raise BodyError(f"the body is no {_name(body_type)}: {error}") from error
+
+
 def decode_table(body_type: type[B], data: bytes) -> B:
     """Reads a table from a file of one's own or from the own master: `decode_body` however many
     values there are. Raises `BodyError`."""

@@ -77,9 +77,10 @@ def test_the_tag_of_a_message_is_the_one_that_its_properties_have(rest: bytes, o
 
 
 @pytest.mark.parametrize("tag", ["ck", "ack", "bAck"])
-def test_a_body_that_is_no_strict_json_is_damaged(tag: str) -> None:
-    with pytest.raises(BodyError, match="strict JSON"):
-        decode_revive_message(join_properties({TAGS: tag}), b"{'x':[0,0]}")
+@pytest.mark.parametrize("body", [b"{'x':[0,0]}", b"{1:2}", b'""'])
+def test_a_body_that_is_no_strict_json_is_damaged(tag: str, body: bytes) -> None:
+    with pytest.raises(BodyError, match="the body is no"):
+        decode_revive_message(join_properties({TAGS: tag}), body)
 
 
 def test_an_acknowledgement_of_more_than_any_check_point_has_is_damaged() -> None:
