@@ -105,7 +105,7 @@ class Tables(Part):
         families = (
             TopicChangeRequests(config, topics, mappings, offsets, store, announcements, growing),
             TopicViewRequests(config, topics, mappings, store, stats.traffic, growing, whole),
-            GroupRequests(groups, offsets, role, growing, whole),
+            GroupRequests(groups, topics, offsets, role, growing, whole),
             self.offset_requests,
         )
         self._creation_times = CreationTimes(host.reactor, topics.is_system)

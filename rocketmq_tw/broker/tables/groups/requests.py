@@ -19,6 +19,7 @@ from rocketmq_tw.broker.tables.changes import (
     check_list_length,
 )
 from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.message import names
 from rocketmq_tw.net.changes import changed, listed, said_once_made, who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -53,12 +54,21 @@ class GroupOffsets(Protocol):
         ...
 
 
+class Topics(Protocol):
+    """The topics of the broker."""
+
+    def known(self, name: str) -> object:
+        """Returns a topic; raises `RequestError` where it does not exist."""
+        ...
+
+
 class GroupRequests:
     """Changes and shows the table of groups."""
 
     def __init__(
         self,
         groups: GroupTable,
+        topics: Topics,
         offsets: GroupOffsets,
         role: RoleHolder,
         growing: GrowingAnswers,
@@ -67,6 +77,7 @@ class GroupRequests:
         self._growing = growing
         self._whole = whole
         self._groups = groups
+        self._topics = topics
         self._offsets = offsets
         self._role = role
 
@@ -165,6 +176,10 @@ class GroupRequests:
         if not self._role.is_master:
             raise RequestError(ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
         self._groups.check_known(name)
+        names.check_topic(topic)
+        if not header.readable:
+            # Of a topic that is gone it may be taken back.
+            self._topics.known(topic)
         change = changed(header.readable, self._groups.may_read(name, topic))
         said = said_once_made(
             self._groups.set_readable(name, topic, header.readable),

@@ -32,6 +32,8 @@ GROUPS_AT_FIRST = (
 )
 #: Groups from which on a request that names another one does not create it.
 MAX_AUTO_CREATED_GROUPS = 100_000
+#: Pairs of a group and a topic that it may not read; stock has no limit.
+MAX_FORBIDDEN = 100_000
 
 log = Logger()
 
@@ -43,7 +45,10 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
     BODY, FIELD = SubscriptionGroupTable, "subscription_group_table"
 
     def __init__(self, file: TableFile, context: TableContext) -> None:
+        #: Group to topic to bits. What a group has is replaced and never changed: a write that is
+        #: under way has it.
         self._forbidden: dict[str, dict[str, int]] = {}
+        self._pairs = 0
         built_in = {name: SubscriptionGroupConfig(group_name=name) for name in GROUPS_AT_FIRST}
         super().__init__(file, built_in, context)
 
@@ -94,7 +99,7 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
     def table(self) -> SubscriptionGroupTable:
         """Returns all groups as they are now with the version: what the file and the wire have."""
         table = super().table()
-        table.forbidden_table = self._forbidden
+        table.forbidden_table = dict(self._forbidden)
         return table
 
     def update(self, *configs: SubscriptionGroupConfig) -> Deferred[None]:
@@ -117,11 +122,9 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
 
     def delete(self, *groups: str) -> Deferred[None]:
         """Deletes groups with the topics forbidden to them; see `VersionedTable.delete`."""
-        self._forbidden = {
-            group: topics
-            for group, topics in self._forbidden.items()
-            if group not in groups or group not in self._entries
-        }
+        for group in groups:
+            if group in self._entries:
+                self._pairs -= len(self._forbidden.pop(group, ()))
         return super().delete(*groups)
 
     def may_read(self, group: str, topic: str) -> bool:
@@ -130,16 +133,26 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
 
     def set_readable(self, group: str, topic: str, readable: bool) -> Deferred[None]:
         """Forbids the group to read a topic or allows it again; fires once that is in the file, and
-        fails where it cannot be. Raises `RequestError` for illegal names."""
+        fails where it cannot be. Raises `RequestError` for illegal names, and where that would be
+        one pair too many."""
         names.check_group(group)
         names.check_topic(topic)
         if readable is self.may_read(group, topic):
             return succeed(None)
-        bits = self._forbidden.get(group, {}).get(topic, 0) ^ READ
-        topics = self._forbidden.get(group, {}) | {topic: bits}
+        known = self._forbidden.get(group, {})
+        bits = known.get(topic, 0) ^ READ
+        if topic not in known and self._pairs >= MAX_FORBIDDEN:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"groups are kept from {self._pairs} topics, and there is room for no more: let"
+                " some read them again (353 with readable=true), or delete groups that nobody needs"
+                " (rmqadmin deleteSubGroup)",
+            )
+        topics = known | {topic: bits}
         if not bits:
             del topics[topic]
-        self._forbidden = self._forbidden | {group: topics}
+        self._pairs += len(topics) - len(known)
+        self._forbidden[group] = topics
         if not topics:
             del self._forbidden[group]
         return self._changed()
@@ -160,3 +173,4 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
     def _take(self, table: SubscriptionGroupTable) -> None:
         super()._take(table)
         self._forbidden = dict(table.forbidden_table or {})
+        self._pairs = sum(map(len, self._forbidden.values()))

@@ -80,15 +80,20 @@ def test_one_copy_of_a_table_is_made_at_a_time(code: RequestCode) -> None:
 
 def test_a_change_copies_no_table() -> None:
     broker = a_large_broker()
+    for n in range(MANY):
+        broker.groups.set_readable(f"G{n}", "T1", False)
     of_tables = broker.topics, broker.groups
     for change in (
         lambda: of_tables[0].create_on_send("New", "TBW102", "peer", 4, 0),
         lambda: of_tables[0].delete("T7"),
         lambda: of_tables[1].get("New"),
+        lambda: of_tables[1].set_readable("G5", "T2", False),
+        lambda: of_tables[1].set_readable("G6", "T1", True),
         lambda: of_tables[1].delete("G7"),
     ):
         assert allocated(change) < 100_000
     assert "G7" not in broker.groups.all() and "New" in broker.groups.all()
+    assert not broker.groups.may_read("G5", "T2") and broker.groups.may_read("G6", "T1")
 
 
 def test_a_write_has_what_was_there_when_it_began_and_the_next_one_the_rest() -> None:

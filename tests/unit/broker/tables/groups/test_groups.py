@@ -112,6 +112,9 @@ def test_a_group_is_kept_from_a_topic_and_let_to_it_again(
     with refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
         readable("T", False)
     plane.groups.get("G")
+    with refused(ResponseCode.TOPIC_NOT_EXIST):
+        readable("U", False)
+    plane.add_topic("U")
     assert readable("T", False) is readable("U", False) is readable("T") is False
     file = ConfigFile(files, "/store/config/subscriptionGroup.json")
     kept = GroupTable(file, TableContext(plane.config, a_master(), plane.now_ms))
@@ -126,6 +129,9 @@ def test_a_group_is_kept_from_a_topic_and_let_to_it_again(
     failed = plane.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
     assert "No space left" in failure_of(failed).remark
     assert readable("T") is True and readable("U") is False
+    files.faults.clear()
+    plane.topics.delete("U")
+    assert readable("U", True) is True
 
 
 def test_a_slave_tells_what_a_group_may_read_and_changes_nothing() -> None:
@@ -142,3 +148,31 @@ def test_a_slave_tells_what_a_group_may_read_and_changes_nothing() -> None:
             ask(readable=readable)
         assert "the master's" in refusal.value.remark
         assert decode_body(GroupForbidden, ask().body).readable is True
+
+
+def test_no_more_topics_are_kept_from_groups_than_there_is_room_for(
+    plane: BrokerInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rocketmq_tw.broker.tables.groups.table.MAX_FORBIDDEN", 2)
+    groups = plane.groups
+    groups.update(*(SubscriptionGroupConfig(group_name=name) for name in ("G", "H")))
+
+    def is_full() -> bool:
+        with refused(ResponseCode.SYSTEM_ERROR) as refusal:
+            groups.set_readable("H", "New", False)
+        return "room for no more" in refusal.value.remark
+
+    groups.set_readable("G", "T", False)
+    groups.set_readable("G", "U", False)
+    assert is_full()
+    groups.set_readable("G", "T", False)
+    groups.set_readable("G", "T", True)
+    groups.set_readable("H", "T", False)
+    assert is_full()
+    groups.delete("H")
+    groups.update(SubscriptionGroupConfig(group_name="H"))
+    groups.set_readable("H", "T", False)
+    assert is_full()
+    groups.replace_all(groups.table())
+    assert is_full()
+    assert not groups.may_read("G", "U") and not groups.may_read("H", "T")
