@@ -31,7 +31,7 @@ from rocketmq_tw.net.limits import SHARE, ServerResources
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.stalls import STALL_SECONDS, count_codes
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand, decode_command
+from rocketmq_tw.wire.command import RemotingCommand, code_of
 from rocketmq_tw.wire.frame import Frame
 
 #: Answers of a connection that may wait to be taken, in bytes; then no request is carried out.
@@ -266,7 +266,7 @@ class ServerConnection(RemotingProtocol):
         took = self._clock.seconds() - since
         if took >= STALL_SECONDS:
             served = frames[: len(frames) - len(self._later)]
-            codes = count_codes(decode_command(frame).code for frame in served)
+            codes = count_codes(map(code_of, served))
             self._stalls.report(took, f"requests of {self.address} with code {codes}")
         if rest and not self._closing:
             self._later += rest

@@ -38,7 +38,8 @@ class StallLog:
         )
 
 
-def count_codes(codes: Iterable[int]) -> str:
-    """Returns the codes of several requests as text, the most frequent first: `310 x 15, 12`."""
-    counts = Counter(codes).most_common()
+def count_codes(codes: Iterable[int | None]) -> str:
+    """Returns the codes of several requests as text, the most frequent first: `310 x 15, 12`. None
+    is one that nobody knows."""
+    counts = Counter("unknown" if code is None else code for code in codes).most_common()
     return ", ".join(str(code) if count == 1 else f"{code} x {count}" for code, count in counts)

@@ -43,6 +43,8 @@ _HIGHER = 612
 MAX_FIELDS = 65_536
 #: A longer JSON header has to be strict JSON of strings, as every client's is.
 MAX_TOLERANT_HEADER = 64 * 1024
+#: Bytes of a header that are no strict JSON at all, and are read character by character.
+MAX_DIALECT_HEADER = 4 * 1024
 
 
 class SerializeType(IntEnum):
@@ -233,6 +235,24 @@ def decode_command(frame: Frame) -> RemotingCommand:
     )
 
 
+class _OnlyCode(msgspec.Struct, gc=False):
+    code: _Int = 0
+
+
+_only_code = msgspec.json.Decoder(_OnlyCode, strict=False)
+
+
+def code_of(frame: Frame) -> int | None:
+    """Returns the code of the command in `frame` without reading the rest; None where that takes
+    more than a look."""
+    try:
+        if frame.serialization == _ROCKETMQ:
+            return int(_SHORT.unpack_from(frame.header)[0])
+        return _only_code.decode(frame.header).code
+    except (StructError, *fastjson.STRICT_ERRORS):
+        return None
+
+
 def encode_command(command: RemotingCommand) -> bytes:
     """Returns the whole frame of `command` in its own serialisation."""
     if command.serialization == _ROCKETMQ:
@@ -257,7 +277,7 @@ def _tolerant_header(data: bytes) -> _JsonHeader:
     that are numbers or booleans become text, null is as good as absent. It is slow."""
     if len(data) > MAX_TOLERANT_HEADER:
         raise WireError(f"a header of {len(data)} bytes that is no strict JSON of strings")
-    value = fastjson.loads(data)
+    value = fastjson.loads(data, dialect_bytes=MAX_DIALECT_HEADER)
     if not isinstance(value, dict):
         raise WireError("a JSON header that is no object")
     members = {name: item for name, item in value.items() if item is not None}

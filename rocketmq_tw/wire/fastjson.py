@@ -36,11 +36,12 @@ def check_values(data: bytes, limit: int = MAX_VALUES) -> None:
         raise WireError(f"JSON of more than {limit} values")
 
 
-def loads(data: bytes, max_values: int = MAX_VALUES) -> Any:
+def loads(data: bytes, max_values: int = MAX_VALUES, dialect_bytes: int = 1 << 31) -> Any:
     """Returns the value in `data`: dicts, lists, str, int, float, bool, None; keys are str, numbers
     or `ObjectKey`; references are resolved, one that leads nowhere is None.
 
-    Raises `WireError` where fastjson could not read it either, or for more than `max_values`.
+    Raises `WireError` where fastjson could not read it either, for more than `max_values`, and for
+    more than `dialect_bytes` that are no strict JSON without references.
     """
     check_values(data, max_values)
     has_references = b"$ref" in data
@@ -49,6 +50,8 @@ def loads(data: bytes, max_values: int = MAX_VALUES) -> Any:
             return _strict_decode(data)
     except STRICT_ERRORS:
         pass
+    if len(data) > dialect_bytes:
+        raise WireError(f"more than {dialect_bytes} bytes need to be strict JSON")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from msgspec import field
 
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.bodies.base import (
+    DIALECT_REQUEST_BYTES,
     TOLERANT_REQUEST_BYTES,
     Body,
     DataVersion,
@@ -66,7 +67,7 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
     # 4.9.7 ends here; its version in the command says so as well.
     if not reader.ended:
         table.topic_queue_mapping_info_map = {}
-        tolerant = TOLERANT_REQUEST_BYTES
+        tolerant = DIALECT_REQUEST_BYTES
         mapped = reader.number()
         _check_number("mappings of topics", mapped, MAX_MAPPINGS)
         for _ in range(mapped):

@@ -15,6 +15,7 @@ from rocketmq_tw.wire.command import (
     LanguageCode,
     RemotingCommand,
     SerializeType,
+    code_of,
     decode_command,
     encode_command,
     version_name,
@@ -216,3 +217,23 @@ def test_a_number_beyond_an_int_is_refused(field, quote):
         header = f'{{"{field}":{quote}{refused}{quote}}}'.encode()
         with pytest.raises(WireError):
             decode_command(Frame(0, header, b""))
+
+
+def test_a_header_in_the_dialect_is_short():
+    for length, taken in ((3_000, True), (5_000, False)):
+        header = f"{{'code':5,'remark':'{'x' * length}'}}".encode()
+        if taken:
+            assert decode_command(Frame(0, header, b"")).code == 5
+        else:
+            with pytest.raises(WireError, match="strict JSON"):
+                decode_command(Frame(0, header, b""))
+        loose = header.replace(b"'", b'"').replace(b"}", b',"extFields":{"n":1}}')
+        assert decode_command(Frame(0, loose, b"")).ext_fields == {"n": "1"}
+
+
+@pytest.mark.parametrize("form", list(SerializeType))
+def test_a_code_is_told_without_the_rest(form):
+    command = RemotingCommand(310, ext_fields={"a": "b"}, serialization=form)
+    (frame,) = FrameDecoder(1 << 20).feed(encode_command(command))
+    assert code_of(frame) == 310
+    assert code_of(Frame(form, b"{", b"")) is None

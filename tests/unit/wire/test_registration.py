@@ -117,7 +117,7 @@ def test_more_topics_than_a_broker_has_are_refused(monkeypatch, limit, refusal, 
 
 
 def test_mappings_that_need_the_slow_reader_are_bounded_together(monkeypatch):
-    monkeypatch.setattr(registration, "TOLERANT_REQUEST_BYTES", 1000)
+    monkeypatch.setattr(registration, "DIALECT_REQUEST_BYTES", 1000)
     inflated = zlib.decompress(encode_registration(body({}), compressed=True))[:-4]
     chunk = b"{'topic':'" + b"t" * 600 + b"'}"
     part = len(chunk).to_bytes(4, "big") + chunk
