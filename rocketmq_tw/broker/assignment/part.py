@@ -30,7 +30,7 @@ from rocketmq_tw.message.names import LMQ_PREFIX, RETRY_PREFIX
 from rocketmq_tw.net.changes import changed, said_once_made, who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.retries import RETRY_SLOW
-from rocketmq_tw.wire.bodies.base import decode_request, encode_body
+from rocketmq_tw.wire.bodies.base import FEW_VALUES, decode_request, encode_body
 from rocketmq_tw.wire.bodies.queues import (
     MessageQueue,
     MessageQueueAssignment,
@@ -162,7 +162,7 @@ class AssignmentRequests:
 
     def assignment(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Fires with the queues of one consumer."""
-        body = decode_request(QueryAssignmentRequestBody, request.body)
+        body = decode_request(QueryAssignmentRequestBody, request.body, max_values=FEW_VALUES)
         mode = self._mode(body.topic, body.consumer_group)
 
         def answer(queues: Queues | None) -> RemotingCommand:
@@ -181,7 +181,7 @@ class AssignmentRequests:
     def set_mode(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers 401: sets whether a group pulls or pops a topic; fails with `RequestError` unless
         on a master."""
-        body = decode_request(SetMessageRequestModeRequestBody, request.body)
+        body = decode_request(SetMessageRequestModeRequestBody, request.body, max_values=FEW_VALUES)
         if not self._role.is_master:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "only a master takes modes: ask the master"

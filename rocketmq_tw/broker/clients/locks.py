@@ -44,6 +44,8 @@ MAX_LOCKS = 200_000
 _STEP = 1000
 #: Queues of one request; a consumer asks for its queues of one topic.
 MAX_QUEUES = 10_000
+#: Values in its body: a queue has three, and each stands in braces and behind a comma.
+_MAX_VALUES = 6 * MAX_QUEUES
 
 log = Logger()
 
@@ -234,7 +236,7 @@ class LockRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 41: locks queues for a client and returns those that it has now."""
-        body = decode_request(LockBatchRequestBody, request.body)
+        body = decode_request(LockBatchRequestBody, request.body, max_values=_MAX_VALUES)
         _check_number(body.mq_set)
         names.check_group(body.consumer_group)
         names.check_length("clientId", body.client_id)
@@ -249,7 +251,7 @@ class LockRequests:
 
     def unlock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Answers 42: releases a client's locks on queues."""
-        body = decode_request(UnlockBatchRequestBody, request.body)
+        body = decode_request(UnlockBatchRequestBody, request.body, max_values=_MAX_VALUES)
         _check_number(body.mq_set)
         self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
         if not body.only_this_broker:

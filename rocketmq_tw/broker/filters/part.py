@@ -18,7 +18,7 @@ from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.tags import is_tag_type
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import decode_request
+from rocketmq_tw.wire.bodies.base import FEW_VALUES, decode_request
 from rocketmq_tw.wire.bodies.clients import CheckClientBody, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -60,7 +60,9 @@ class Filters(Part):
     def check_client(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Answers 46, which consumers send before they start: whether the expression of a
         subscription can be filtered by."""
-        wanted = decode_request(CheckClientBody, request.body).subscription_data
+        wanted = decode_request(
+            CheckClientBody, request.body, max_values=FEW_VALUES
+        ).subscription_data
         if wanted is not None and not is_tag_type(wanted.expression_type):
             self.filters.check_enabled(wanted.expression_type)
             self.filters.parsed(wanted.sub_string, wanted.expression_type)

@@ -47,6 +47,8 @@ from rocketmq_tw.wire.headers.pop import (
 #: Check points of one batch, and bytes of bits that name their messages: a pop gives 32 messages,
 #: which lie far apart where a filter passed over others.
 MOST_ACKS = 4096
+#: Values in such a body: a check point has nine, and each stands in braces.
+_MOST_VALUES = 12 * MOST_ACKS
 MOST_BYTES = 64 * 1024
 #: Messages of one check point that a batch may name; a check point has at most 127.
 MOST_OF_ONE = 256
@@ -146,7 +148,7 @@ class AckRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 200151: messages of several check points are consumed; those that no queue has
         are passed over, as in stock."""
-        body = decode_request(BatchAckMessageRequestBody, request.body)
+        body = decode_request(BatchAckMessageRequestBody, request.body, max_values=_MOST_VALUES)
         if not body.acks:
             raise RequestError(
                 ResponseCode.NO_MESSAGE,

@@ -28,7 +28,7 @@ from rocketmq_tw.net.networks import host_of, is_loopback, is_same_host
 from rocketmq_tw.runtime.fairness import SerialQueue
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
-from rocketmq_tw.wire.bodies.base import DataVersion, decode_request, encode_body
+from rocketmq_tw.wire.bodies.base import FEW_VALUES, DataVersion, decode_request, encode_body
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, decode_registration
 from rocketmq_tw.wire.bodies.route import BrokerMemberGroupBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -320,7 +320,7 @@ class RegistrationRequests:
     def data_version(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """322: whether a broker has other topics than it registered; counts as a heartbeat."""
         header = request.header(QueryDataVersionRequestHeader)
-        asked = decode_request(DataVersion, request.body)
+        asked = decode_request(DataVersion, request.body, max_values=FEW_VALUES)
         key = BrokerKey(header.cluster_name, header.broker_addr)
         known = self._table.data_version(*key)
         self._heard(key, peer)

@@ -16,7 +16,7 @@ from rocketmq_tw.proxy.remoting.neighbours import with_neighbours
 from rocketmq_tw.proxy.remoting.passing import Passing
 from rocketmq_tw.proxy.remoting.targets import named_broker
 from rocketmq_tw.proxy.topic_brokers import brokers_of_topics
-from rocketmq_tw.wire.bodies.base import decode_request
+from rocketmq_tw.wire.bodies.base import FEW_VALUES, decode_request
 from rocketmq_tw.wire.bodies.clients import CheckClientBody
 from rocketmq_tw.wire.bodies.queues import QueryAssignmentRequestBody
 from rocketmq_tw.wire.codes import ResponseCode
@@ -50,7 +50,7 @@ class ClassicGroups:
 
     async def check_client(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """46: whether a client may subscribe so."""
-        body = decode_request(CheckClientBody, request.body)
+        body = decode_request(CheckClientBody, request.body, max_values=FEW_VALUES)
         topic = "" if body.subscription_data is None else body.subscription_data.topic
         brokers = await brokers_of_topics(self._brokers, [topic] if topic else [])
         if not brokers:
@@ -60,7 +60,7 @@ class ClassicGroups:
 
     async def assignment(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """400: the queues that a broker gives to a member."""
-        body = decode_request(QueryAssignmentRequestBody, request.body)
+        body = decode_request(QueryAssignmentRequestBody, request.body, max_values=FEW_VALUES)
         brokers = await brokers_of_topics(self._brokers, [body.topic])
         return await self._passing.to_any(brokers, request, self._clients.of(peer), _is_any)
 

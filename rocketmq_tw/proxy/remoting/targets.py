@@ -26,6 +26,8 @@ SHORT_NAMES = frozenset(
     }
 )
 _SENDS = SHORT_NAMES | {int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY_MESSAGE)}
+#: Values in a body that names queues or check points; a broker takes no more.
+_MAX_VALUES = 60_000
 _LOCKS = frozenset({int(RequestCode.LOCK_BATCH_MQ), int(RequestCode.UNLOCK_BATCH_MQ)})
 _POPPED = frozenset({int(RequestCode.ACK_MESSAGE), int(RequestCode.CHANGE_MESSAGE_INVISIBLETIME)})
 _GIVE_BACK = int(RequestCode.CONSUMER_SEND_MSG_BACK)
@@ -47,7 +49,9 @@ def named_broker(request: RemotingCommand) -> str | None:
     if code in _POPPED:
         return _popping_broker(fields.get("extraInfo", ""))
     if code == RequestCode.BATCH_ACK_MESSAGE:
-        return decode_request(BatchAckMessageRequestBody, request.body).broker_name
+        return decode_request(
+            BatchAckMessageRequestBody, request.body, max_values=_MAX_VALUES
+        ).broker_name
     if code == RequestCode.RECALL_MESSAGE:
         return _recalling_broker(fields.get("recallHandle", ""))
     return None
@@ -126,7 +130,10 @@ def _queue_of(request: RemotingCommand) -> tuple[str, int | None]:
 
 def _locked_broker(request: RemotingCommand) -> str | None:
     names = {
-        queue.broker_name for queue in decode_request(LockBatchRequestBody, request.body).mq_set
+        queue.broker_name
+        for queue in decode_request(
+            LockBatchRequestBody, request.body, max_values=_MAX_VALUES
+        ).mq_set
     }
     if len(names) > 1:
         raise RequestError(

@@ -86,6 +86,8 @@ TOLERANT_REQUEST_BYTES = 256 * 1024
 #: hold up everyone else. What stock's clients and brokers send is strict JSON but for numbers as
 #: keys, and that is read fast.
 DIALECT_REQUEST_BYTES = 32 * 1024
+#: Values in a request's body that is about one thing, tags and all.
+FEW_VALUES = 10_000
 #: Numbers as keys in a request's body, at up to 2 µs each. A topic has 4,096 queues.
 REQUEST_BARE_KEYS = 20_000
 
@@ -125,7 +127,7 @@ def decode_body(
     return convert_body(body_type, value)
 
 
-def decode_request(body_type: type[B], data: bytes) -> B:
+def decode_request(body_type: type[B], data: bytes, *, max_values: int = fastjson.MAX_VALUES) -> B:
     """Reads the body of a request, which any peer may have sent: `decode_body`, with the slow and
     tolerant way only up to `TOLERANT_REQUEST_BYTES` or `DIALECT_REQUEST_BYTES`. Raises
     `BodyError`."""
@@ -133,6 +135,7 @@ def decode_request(body_type: type[B], data: bytes) -> B:
         body_type,
         data,
         tolerant_bytes=TOLERANT_REQUEST_BYTES,
+        max_values=max_values,
         max_bare_keys=REQUEST_BARE_KEYS,
         dialect_bytes=DIALECT_REQUEST_BYTES,
     )

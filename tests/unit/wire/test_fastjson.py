@@ -23,6 +23,7 @@ from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg
 from rocketmq_tw.wire.bodies.queues import (
     ConsumerOffsetTable,
     ConsumerStatusBody,
+    LockBatchRequestBody,
     MessageQueue,
 )
 from rocketmq_tw.wire.errors import BodyError, WireError
@@ -258,6 +259,14 @@ def test_a_request_with_nulls_may_be_longer_than_one_in_the_dialect():
         decode_request(HeartbeatData, text + b" " * TOLERANT_REQUEST_BYTES)
     with pytest.raises(BodyError, match="need to be strict JSON"):
         decode_request(HeartbeatData, text.replace(b'"', b"'"))
+
+
+def test_a_list_that_is_too_long_is_refused_unread():
+    text = b'{"mqSet":[' + b"{}," * 5_000 + b"{}]}"
+    assert len(decode_request(LockBatchRequestBody, text).mq_set) == 5_001
+    for refused in (text, b"[" * 20_000, text[:-3]):
+        with pytest.raises(BodyError, match="more than 10000 values"):
+            decode_request(LockBatchRequestBody, refused, max_values=10_000)
 
 
 def test_a_request_has_no_more_numbers_as_keys_than_any_needs():
