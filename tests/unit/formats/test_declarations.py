@@ -3,7 +3,6 @@
 Records are compared in `tests/unit/message/test_record.py`.
 """
 
-import struct
 from typing import Any
 
 import construct as c
@@ -194,19 +193,3 @@ def test_frames_of_auto_switch_ha_are_as_declared(declaration: c.Struct, frame: 
     reader: Any = frames.SlaveReader() if is_slave else frames.MasterReader()
     (read,) = reader.feed(declaration.build(declared))
     assert read.encode() == data
-
-
-def test_fields_stand_where_the_pages_say() -> None:
-    # Bytes in front of a field, from the tables in docs/formats.
-    def place(declaration: c.Struct, name: str) -> int:
-        names = [field.name for field in declaration.subcons]
-        fields = declaration.subcons[: names.index(name)]
-        return sum(field.sizeof() for field in fields)
-
-    assert place(record.FIXED[0], "physical_offset") == 28
-    assert place(record.FIXED[0], "born_timestamp") == 40
-    assert place(timer.LOG_ENTRY, "physical_offset") == 28
-    assert place(timer.SLOT, "number") == 24
-    assert place(dledger.ENTRY_HEAD, "body_length") == 44
-    assert checkpoint.OURS_AT + place(checkpoint.OURS, "index_end") == 108
-    assert struct.calcsize(flat(timer.LOG_ENTRY).format) == 52
