@@ -212,6 +212,20 @@ def test_the_last_of_the_set_that_is_gone_is_waited_for(
     assert elected.group.master_epoch == 3
 
 
+def test_controllers_are_ready_while_they_have_a_leader(controllers: Controllers) -> None:
+    def reasons() -> set[str]:
+        return {one.not_ready() for one in controllers.running.values()}
+
+    assert reasons() == {"the controllers have no leader"}
+    controllers.run_until(lambda: reasons() == {""})
+    first, second, _ = PEERS
+    for member in (first, second):
+        controllers.stop(member)
+    controllers.run_until(lambda: reasons() == {"the controllers have no leader"})
+    controllers.start(first)
+    controllers.run_until(lambda: reasons() == {""})
+
+
 def test_a_new_leader_goes_on_where_the_old_one_was_killed(
     controllers: Controllers, three: list[AskingBroker]
 ) -> None:

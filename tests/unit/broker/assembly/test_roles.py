@@ -225,6 +225,15 @@ def test_an_isolated_broker_stores_nothing_and_is_not_registered() -> None:
     assert pair.refused == 1
 
 
+def test_a_broker_is_not_ready_before_it_has_a_role() -> None:
+    broker = BrokerInMemory()
+    assert broker.broker.not_ready() == ""
+    broker.become(RoleState(Role.ISOLATED, 0))
+    assert broker.broker.not_ready() == "the broker has no role yet"
+    broker.become(MASTER)
+    assert broker.broker.not_ready() == ""
+
+
 class LateToEnter(Part):
     """Takes its time to enter a role, as a part does that writes a file for that."""
 
