@@ -18,12 +18,10 @@ def text_of(page: str) -> str:
 
 
 def example(page: str, start: str) -> bytes:
-    """The digits that begin with `start` in a page, up to an empty line or the first character
-    that is no part of such a run."""
-    found = re.search(rf"{start}[0-9A-Fa-f\s]*", text_of(page))
+    """The digits that begin with `start` in a page, up to the first word that is none."""
+    found = re.search(rf"{start}(?:\s+[0-9A-Fa-f]+\b)*", text_of(page))
     assert found is not None, f"{page} has no example that starts with {start}"
-    run, *_ = found[0].split("\n\n")
-    return bytes.fromhex("".join(run.split()))
+    return bytes.fromhex("".join(found[0].split()))
 
 
 def table(page: str, number: int) -> list[tuple[str, ...]]:
