@@ -1,8 +1,8 @@
 """Counters, gauges and histograms, with labels.
 
 What is counted anyway becomes a `counter` or a `gauge` when it is asked for, which costs nothing
-before; a `Histogram` is told of each value. Names and labels follow RocketMQ 5.3.3's
-OpenTelemetry metrics where it has them.
+before; `Counters` and a `Histogram` are told of each value. Names and labels follow RocketMQ
+5.3.3's OpenTelemetry metrics where it has them.
 """
 
 from __future__ import annotations
@@ -102,6 +102,40 @@ def of_topic(topic: str | None) -> Mapping[str, str]:
     """Returns the labels of a figure of one topic; those of None, of all further topics, are
     empty."""
     return _NO_LABELS if topic is None else {"topic": topic}
+
+
+class Counters(Generic[K]):
+    """Counts, for each key, from 0; `labels_of` tells a key's labels, None being what keys beyond
+    `most` share."""
+
+    def __init__(
+        self, name: str, labels_of: Callable[[K | None], Mapping[str, str]], most: int = MAX_SERIES
+    ) -> None:
+        self._name = name
+        self._labels_of = labels_of
+        self._most = most
+        self._counts: dict[K, int] = {}
+        self._others = 0
+
+    def add(self, key: K, number: int = 1) -> None:
+        """Counts `number` more."""
+        counts = self._counts
+        if key in counts or len(counts) < self._most:
+            counts[key] = counts.get(key, 0) + number
+        else:
+            self._others += number
+
+    def forget_where(self, is_gone: Callable[[K], bool]) -> None:
+        """Ends the series of the keys of which that is so; one that comes again counts from 0."""
+        for key in [key for key in self._counts if is_gone(key)]:
+            del self._counts[key]
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yields what was counted, with labels; more may be counted in between."""
+        for key, value in list(self._counts.items()):
+            yield counter(self._name, value, self._labels_of(key))
+        if self._others:
+            yield counter(self._name, self._others, self._labels_of(None))
 
 
 class Histogram(Generic[K]):

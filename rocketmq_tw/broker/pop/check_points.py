@@ -16,6 +16,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.pop.revive_counts import ReviveCounts
 from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
@@ -164,6 +165,8 @@ class ReviveLog:
         self.check_point_stored: Listeners[PopCheckPoint] = Listeners("a check point is stored")
         #: Told of each acknowledgement with its revive queue, before it is stored.
         self.acknowledged: Listeners[AckMsg, int] = Listeners("messages are acknowledged")
+        #: Told of each message that goes into the topic, and of what is read of it.
+        self.counts = ReviveCounts()
         self._sink = sink
         self._now_ms = now_ms
         self._store_host = store_host
@@ -179,6 +182,7 @@ class ReviveLog:
         )
         more = {} if claimed is None else {props.POP_CLAIM: f"{claimed[0]} {claimed[1]}"}
         put = self._put(revive_queue_id, CHECK_POINT_TAG, key, encode_body(point), more)
+        self.counts.put(point, put)
         if self.check_point_stored:
             put.addCallback(self._stored, point)
         return put
@@ -191,7 +195,7 @@ class ReviveLog:
             f"{ack.topic}@{ack.queue_id}@{ack.ack_offset}@{ack.group}@{ack.pop_time}"
             f"@{ack.broker_name}@{ACK_TAG}"
         )
-        return self._put(revive_queue_id, tag, key, encode_body(ack))
+        return self.counts.put(ack, self._put(revive_queue_id, tag, key, encode_body(ack)))
 
     def put_last(self, put: Callable[[], None]) -> Deferred[Any]:
         """Calls `put`, which puts acknowledgements, once all else of this reactor turn is in the

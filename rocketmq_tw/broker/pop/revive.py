@@ -22,6 +22,7 @@ from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revive_queues import GRACE_MS, ReviveQueue, ReviveQueues
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import Attempt, attempt
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
@@ -82,9 +83,12 @@ class Revival(ReviveQueues):
             message = retries.make(pending.point, offset) if wanted else None
             if message is None:
                 queue.books.settle(pending, [offset])
-            elif not self._put(queue, pending, [offset], attempt(retries.put(message))):
+            elif not self._put(queue, pending, [offset], self._retry(pending.point, message)):
                 return False
         return True
+
+    def _retry(self, point: PopCheckPoint, message: StoredMessage) -> Deferred[Attempt]:
+        return attempt(self._revive_log.counts.retried(point, self._retries.put(message)))
 
     async def _fetch_and_put(
         self, queue: ReviveQueue, point: PopCheckPoint, offset: int
@@ -104,4 +108,4 @@ class Revival(ReviveQueues):
             return await attempt(self._revive_log.put_check_point(later, queue.queue_id))
         except RequestError as error:
             return Attempt(False, error.remark)
-        return Attempt(True) if message is None else await attempt(self._retries.put(message))
+        return Attempt(True) if message is None else await self._retry(point, message)

@@ -211,7 +211,7 @@ class ReviveQueues:
             # Before the message is taken in: if that fails, none is taken in twice.
             books.read_offset = head.queue_offset + 1
             try:
-                self._take_in(books, head, body)
+                self._take_in(queue, head, body)
             except BodyError as error:
                 log.error(
                     "message {offset} of {topic} {queue}, at {position} of the log, is passed over:"
@@ -229,11 +229,12 @@ class ReviveQueues:
         """Does what is due when all of a revive queue was taken in, before anything of it is
         revived."""
 
-    def _take_in(self, books: PendingCheckPoints, head: RecordHead, body: bytes) -> None:
+    def _take_in(self, queue: ReviveQueue, head: RecordHead, body: bytes) -> None:
         point = decode_revive_message(head.properties, body)
         if point is None:
             return
-        key = check_point_key(point, self._broker_name)
+        self._revive_log.counts.read(point, queue.queue_id)
+        books, key = queue.books, check_point_key(point, self._broker_name)
         if isinstance(point, AckMsg):
             books.acknowledge(key, acknowledged_offsets(point))
         elif point.topic and point.group:

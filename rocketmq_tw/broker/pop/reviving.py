@@ -60,6 +60,8 @@ class Reviving(Part):
         self._offsets = tables.offsets
         topic = revive_topic(host.config.broker_cluster_name)
         self.log = ReviveLog(topic, writing.sink, host.now_ms, store_host)
+        tables.topics.removed.add(self.log.counts.forget_topics)
+        tables.groups.removed.add(self.log.counts.forget_groups)
         self.in_flight = InFlight()
         remote = RemoteMessages(brokers)
         self._retries = RetryMessages(
@@ -131,6 +133,7 @@ class Reviving(Part):
                 labels = {"queue_id": str(queue_id)}
                 yield gauge("rocketmq_pop_revive_lag", messages, labels, unit="milliseconds")
                 yield gauge("rocketmq_pop_revive_latency", age_ms, labels, unit="milliseconds")
+        yield from self.log.counts.metrics()
 
     def _revive(self) -> Deferred[Any] | None:
         return None if self._revival is None else self._revival.revive()

@@ -4,6 +4,7 @@ import pytest
 
 from rocketmq_tw.metrics import instruments
 from rocketmq_tw.metrics.instruments import (
+    Counters,
     Distribution,
     Histogram,
     Metric,
@@ -83,3 +84,25 @@ def test_figures_as_text() -> None:
         "sent{} 3",
         "latency{topic=T} 2 of 2.5 each",
     ]
+
+
+def test_what_is_counted_by_key_is_told_with_labels_and_bounded() -> None:
+    counters: Counters[str] = Counters("n", lambda key: {} if key is None else {"k": key}, most=2)
+    for key in ("a", "b", "c", "a", "d"):
+        counters.add(key)
+    counters.add("b", 5)
+    assert list(counters.metrics()) == [
+        counter("n", 2, {"k": "a"}),
+        counter("n", 6, {"k": "b"}),
+        counter("n", 2),
+    ]
+
+
+def test_a_key_that_was_forgotten_counts_anew() -> None:
+    counters: Counters[str] = Counters("n", lambda key: {} if key is None else {"k": key}, most=1)
+    for key in ("a", "b"):
+        counters.add(key)
+    counters.forget_where(lambda key: True)
+    assert list(counters.metrics()) == [counter("n", 1)]
+    counters.add("b")
+    assert counter("n", 1) in counters.metrics()

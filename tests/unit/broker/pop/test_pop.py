@@ -17,6 +17,7 @@ from rocketmq_tw.message.properties import (
     join_properties,
     parse_properties,
 )
+from rocketmq_tw.metrics.instruments import MetricType
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.pop import (
@@ -805,3 +806,43 @@ def test_monitoring_is_told_how_far_revive_queues_are_behind() -> None:
     popper.ack(*found)
     pass_time(broker, 5)
     assert behind() == behind("rocketmq_pop_revive_latency") == 0
+
+
+def counted(broker: BrokerInMemory, name: str) -> dict[tuple[str, ...], float]:
+    """What a counter of the revival has, by its labels but the server's own, without queues."""
+    found: dict[tuple[str, ...], float] = {}
+    for each in broker.broker.metrics():
+        if each.name == f"rocketmq_pop_revive_{name}_total":
+            assert each.type is MetricType.COUNTER and isinstance(each.value, int)
+            labels = ("consumer_group", "topic", "revive_message_type", "put_status")
+            key = tuple(each.labels[label] for label in labels if label in each.labels)
+            found[key] = found.get(key, 0) + each.value
+            assert ("queue_id" in each.labels) == (name == "out_message")
+    return found
+
+
+def test_monitoring_is_told_what_goes_through_the_revive_topic() -> None:
+    broker = with_messages(2)
+    popper = Popper(broker)
+    first, _second = popper.pop(invisible_time=10_000)
+    popper.ack(first)
+    pass_time(broker, 2)
+    assert counted(broker, "in_message") == {
+        ("G", "Topic", "CK", "PUT_OK"): 1,
+        ("G", "Topic", "ACK", "PUT_OK"): 1,
+    }
+    assert counted(broker, "out_message") == {("G", "Topic", "CK"): 1, ("G", "Topic", "ACK"): 1}
+    assert counted(broker, "retry_messages") == {}
+    pass_time(broker, 15)
+    assert counted(broker, "retry_messages") == {("G", "Topic", "PUT_OK"): 1}
+
+
+def test_counts_of_the_revive_topic_end_with_their_topic() -> None:
+    broker = with_messages(1)
+    popper = Popper(broker)
+    popper.ack(*popper.pop())
+    pass_time(broker, 2)
+    header = DeleteTopicRequestHeader(topic="Topic")
+    ok(broker.request(RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER, header)))
+    pass_time(broker, 2)
+    assert counted(broker, "in_message") == counted(broker, "out_message") == {}
