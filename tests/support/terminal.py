@@ -75,7 +75,8 @@ class Terminal(Running):
             path = Path(tempfile.gettempdir()) / "rmq-terminal.lock"
             fcntl.flock(self._ends.enter_context(path.open("w")), fcntl.LOCK_EX)
         # Not the leader of its session, whose own the terminal of a question would become.
-        shell = ["sh", "-c", "bash -s; exit"]
+        # And one that Ctrl-C reaches, though tests that run in the background are deaf to it.
+        shell = ["env", "--default-signal=INT", "sh", "-c", "bash -s; exit"]
         self._shell = subprocess.Popen(
             in_own_network(shell, alone=self.is_alone) if self.has_namespaces else shell,
             cwd=self.checkout,
