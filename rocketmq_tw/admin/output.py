@@ -34,12 +34,45 @@ _CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 #: What a JSON string may have and ASCII has not.
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 
+#: Takes away what a line has from the cursor on.
+_TO_LINE_END = "\x1b[K"
+
 Row = Mapping[str, Any]
 
 
 def is_terminal(stream: TextIO | None) -> bool:
     """Returns whether somebody sits there; of standard streams a process may have none."""
     return stream is not None and stream.isatty()
+
+
+class StatusLine:
+    """A line on stderr, where that is a terminal, that says how far the work is: each text takes
+    the place of the one before. Leaving it as a context takes it away."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr if is_terminal(sys.stderr) else None
+        self._text = ""
+
+    def __enter__(self) -> StatusLine:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.clear()
+
+    def show(self, text: str) -> None:
+        if self._stream is not None and text != self._text:
+            self._write(text)
+
+    def clear(self) -> None:
+        """Makes room for output; the next text that is shown brings the line back."""
+        if self._text:
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        assert self._stream is not None
+        self._text = text
+        self._stream.write(f"\r{text}{_TO_LINE_END}")
+        self._stream.flush()
 
 
 def let_write_everything() -> None:

@@ -111,18 +111,19 @@ class MessageStore(StoreReads):
 
     # Life
 
-    def load(self) -> RecoveryReport:
-        """Locks, recovers, and leaves `abort` behind until `close`; see `IMessageStore`."""
+    def load(self, advance: Callable[[int], object] = lambda count: None) -> RecoveryReport:
+        """Locks, recovers, and leaves `abort` behind until `close`; see `IMessageStore`. `advance`
+        is told of the bytes of the log that were read."""
         self._ownership.take()
         try:
-            report = self._recover()
+            report = self._recover(advance)
         except BaseException:
             self._release()
             raise
         self._refusal = ""
         return report
 
-    def _recover(self) -> RecoveryReport:
+    def _recover(self, advance: Callable[[int], object]) -> RecoveryReport:
         clean = self._ownership.was_closed
         # In front of the first change: a crash in the middle of one leaves what only an unclean
         # start accepts.
@@ -135,7 +136,7 @@ class MessageStore(StoreReads):
                 # Nothing was changed that a clean start minds.
                 self._ownership.mark_closed()
             raise
-        self.report = report = self._run_recovery(checkpoint, clean)
+        self.report = report = self._run_recovery(checkpoint, clean, advance)
         dispatched = report.dispatched_offset
         last = self._checkpointing.last
         self._dispatching.begin(
@@ -162,7 +163,9 @@ class MessageStore(StoreReads):
         self._log.load(clean=clean, safe=checkpoint.safe_offset)
         return checkpoint
 
-    def _run_recovery(self, checkpoint: Checkpoint, clean: bool) -> RecoveryReport:
+    def _run_recovery(
+        self, checkpoint: Checkpoint, clean: bool, advance: Callable[[int], object]
+    ) -> RecoveryReport:
         repaired = self._queues.load(clean=clean)
         if self._index and not self._index.load(checkpoint.index_mark, clean=clean):
             self._checkpointing.forget_index_mark()
@@ -174,6 +177,7 @@ class MessageStore(StoreReads):
             self._removal,
             self._checkpointing,
             check_body=self.config.check_crc_on_recover,
+            advance=advance,
         )
         return recovery.run(
             checkpoint, clean=clean, queues_repaired=repaired, limit=self.dispatch_limit

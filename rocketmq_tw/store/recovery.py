@@ -6,6 +6,8 @@ cut at the first thing that is no record, and queues and index are built again b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from rocketmq_tw.message.layout import (
@@ -70,9 +72,12 @@ class Recovery:
         checkpointing: Checkpointing,
         *,
         check_body: bool,
+        advance: Callable[[int], object],
     ) -> None:
         self._log = log
         self._queues = queues
+        #: Told of the bytes of the log that were read.
+        self._advance = advance
         self._index = index
         self._maker = maker
         self._removal = removal
@@ -266,7 +271,7 @@ class Recovery:
         entries: list[DispatchEntry] = []
         deleted = self._deleted
         limit = scan.end if self._limit is None else self._limit
-        reached, is_behind = start, False
+        reached, is_behind, told = start, False, start
         for head in scan:
             report.records += 1
             report.last_timestamp = head.store_timestamp
@@ -294,7 +299,10 @@ class Recovery:
             entries.append(entry)
             if len(entries) == _BATCH:
                 self._put(entries)
+                self._advance(end - told)
+                told = end
         self._put(entries)
+        self._advance(scan.position - told)
         if scan.damaged:
             self._refuse_to_lose(scan.position)
         self._queues.write_out()

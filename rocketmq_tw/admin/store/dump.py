@@ -12,7 +12,7 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.near_names import did_you_mean
-from rocketmq_tw.admin.output import Report, local_time
+from rocketmq_tw.admin.output import Report, StatusLine, local_time
 from rocketmq_tw.admin.store.opening import (
     config_option,
     directory_argument,
@@ -35,6 +35,8 @@ _UNIT_SIZE = UNIT.sizeof()
 _HEADER = flat(HEADER)
 _ENTRY = flat(ENTRY)
 _BODY_SHOWN = 200
+#: After so many the status is told again.
+_ENTRIES_AT_ONCE = 10_000
 
 from_option = click.option(
     "--from", "first", type=click.IntRange(0), metavar="OFFSET", help="Where to begin."
@@ -52,13 +54,21 @@ def dump() -> None:
 
 
 def _show(
-    tool: Tool, rows: Iterator[Row], count: int, line: Callable[[Row], str], nothing: str
+    tool: Tool,
+    rows: Iterator[Row],
+    count: int,
+    line: Callable[[Row], str],
+    nothing: str,
+    status: StatusLine | None = None,
 ) -> None:
-    """Shows some rows; where there are none, the command fails with what is not there."""
+    """Shows some rows, and takes `status` away for each; where there are none, the command fails
+    with what is not there."""
     is_there = False
-    for row in islice(rows, count):
-        tool.show(Report(row, lines=[line(row)]))
-        is_there = True
+    with status or StatusLine() as status:
+        for row in islice(rows, count):
+            status.clear()
+            tool.show(Report(row, lines=[line(row)]))
+            is_there = True
     if not is_there:
         fail(nothing)
 
@@ -84,11 +94,21 @@ def dump_log(
     store = open_store(directory, config_file, log).store
     what = "no record" if topic is None else f"no record of {topic}"
     nothing = f"the log has {what} from {first or 0} on: store stats shows what it has"
-    _show(tool, _records(store, first or 0, topic), count, _record_line, nothing)
+    status = StatusLine()
+    records = _records(store, first or 0, topic, status)
+    _show(tool, records, count, _record_line, nothing, status)
 
 
-def _records(store: Store, first: int, topic: str | None) -> Iterator[Row]:
-    for walk in store.walks(Findings(lambda finding: None), check_body=False, first=first):
+def _records(store: Store, first: int, topic: str | None, status: StatusLine) -> Iterator[Row]:
+    total = max(store.data_size, 1)
+    done = max(first - store.log_start, 0)
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        status.show(f"reading the log: {min(100 * done // total, 100)} %")
+
+    for walk in store.walks(Findings(lambda finding: None), advance, check_body=False, first=first):
         for record in walk:
             if record.position >= first and topic in (None, record.topic):
                 yield _record(store.read(record.size, record.position))
@@ -205,23 +225,29 @@ def dump_index(
         if not separator:
             raise click.UsageError("--key: give TOPIC#KEY")
         wanted = key_hash(topic, name)
+    status = StatusLine()
     entries = (
         row
-        for row in _entries(store)
+        for row in _entries(store, status)
         if row["physicalOffset"] >= (first or 0) and wanted in (None, row["keyHash"])
     )
     what = "no entry" if key is None else f"no entry of {key}"
-    _show(tool, entries, count, _entry_line, f"the index has {what} from {first or 0} on")
+    nothing = f"the index has {what} from {first or 0} on"
+    _show(tool, entries, count, _entry_line, nothing, status)
 
 
-def _entries(store: Store) -> Iterator[Row]:
+def _entries(store: Store, status: StatusLine) -> Iterator[Row]:
     directory = f"{store.root}/index"
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-    for name in filter(str.isdigit, names):
+    names = [name for name in names if name.isdigit()]
+    for place, name in enumerate(names, 1):
         with open(f"{directory}/{name}", "rb") as file:
             begin, _, _, _, _, count = _HEADER.unpack(file.read(_HEADER.size))
             file.seek(entry_at(1, store.sizes.index_slots))
             for number in range(1, count):
+                if number % _ENTRIES_AT_ONCE == 1:
+                    done = 100 * number // count
+                    status.show(f"reading the index: file {place} of {len(names)}, {done} %")
                 data = file.read(_ENTRY.size)
                 if len(data) < _ENTRY.size:
                     break

@@ -134,9 +134,15 @@ def _repair(
             store = Store(target, store.sizes)
         settings = config_for(store, before.summary, config)
         # The broker mostly runs as a user who may not open what root makes.
-        with owners_kept([store.root, settings.store_path_commit_log or store.log_path]):
+        kept = owners_kept([store.root, settings.store_path_commit_log or store.log_path])
+        with kept, progress("building again", store.data_size) as advance:
             notes = rebuild(
-                settings, store.log, rebuilding, summary=before.summary, release=release
+                settings,
+                store.log,
+                rebuilding,
+                summary=before.summary,
+                release=release,
+                advance=advance,
             )
         if loss is not None:
             notes.insert(0, loss.line)

@@ -231,6 +231,7 @@ def rebuild(
     *,
     summary: Summary,
     release: Callable[[], object],
+    advance: Callable[[int], object] = lambda count: None,
 ) -> list[str]:
     """Gives the records that `summary` says their places, and builds what is in `rebuilding` again
     from the log, which ends in front of its first damage then; no file of it that starts at or
@@ -238,13 +239,14 @@ def rebuild(
 
     Where queues end whose messages are gone from the log stays, and so do files that are not the
     store's. The store's lock is the caller's until `release`, after which the recovery takes it.
+    `advance` is told of the bytes of the log that the recovery has read.
     """
     cut_at = summary.damaged_at
     notes = _take_away(config, log, rebuilding, summary)
     notes += _mend_records(log, cut_at, summary.mends)
     release()
     store = MessageStore(config, PosixFiles(), wall_clock_ms)
-    report = store.load()
+    report = store.load(advance)
     store.close()
     return [*notes, *report.notes, "index and checkpoint are built again"]
 

@@ -164,3 +164,16 @@ class _Terminal(io.StringIO):
 def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Someone sits there and types the text."""
     return lambda answer: monkeypatch.setattr("sys.stdin", _Terminal(answer))
+
+
+@pytest.fixture
+def stderr_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], io.StringIO]:
+    """Makes stderr a terminal, and returns what is written to it. To be called in the test:
+    pytest has stderr as its own when one begins."""
+
+    def make() -> io.StringIO:
+        stream = _Terminal()
+        monkeypatch.setattr("sys.stderr", stream)
+        return stream
+
+    return make

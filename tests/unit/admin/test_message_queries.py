@@ -168,6 +168,17 @@ def test_all_messages_are_printed(topic) -> None:
     assert "no name server knows the topic nix" in world.rmqadmin("printMsg -t nix").err
 
 
+def test_a_terminal_shows_how_many_messages_are_counted(topic, stderr_terminal) -> None:
+    world = topic
+    for _ in range(100):
+        send(world, "-p", "b", "-c", "tag", "-b", "broker-a", "-i", "1")
+    stream = stderr_terminal()
+    command = "printMsgByQueue -t T -a broker-a -i 1 -p false -f true --output json"
+    assert world.rmqadmin(command).json == {"tags": [{"tag": "tag", "count": 100}]}
+    shown = stream.getvalue()
+    assert shown == "\r100 messages read\x1b[K\r\x1b[K"
+
+
 def test_units_of_a_queue(topic) -> None:
     world = topic
     for _ in range(3):

@@ -1,6 +1,7 @@
 """`rmqadmin store`: on stores in a directory of the test, sound and damaged ones."""
 
 import errno
+import io
 import json
 import os
 import pty
@@ -966,6 +967,40 @@ def test_a_terminal_shows_how_far_the_check_is(root: Path) -> None:
     assert done.stdout.decode().endswith("nothing is wrong\n")
     assert b"reading the log" in shown
     assert b"100%" in shown
+
+
+def test_a_terminal_shows_how_far_a_repair_is(
+    root: Path, run: Run, stderr_terminal: Callable[[], io.StringIO]
+) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    stream = stderr_terminal()
+    assert run("repair", root, "--yes").status == 0
+    shown = stream.getvalue()
+    assert shown.count("100%") == 3
+    assert "building again" in shown
+
+
+def test_a_load_tells_how_much_of_the_log_it_has_read(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    config = small_config(store_path_root_dir=str(root))
+    store = MessageStore(config, PosixFiles(), ManualClock())
+    told: list[int] = []
+    store.load(told.append)
+    end = store.end_offset
+    store.close()
+    assert sum(told) == end
+
+
+@pytest.mark.parametrize("words", [("log", "-t", "nix"), ("index", "--key", "Topic#nix")])
+def test_a_terminal_shows_how_far_a_dump_is(
+    words: tuple[str, ...], root: Path, run: Run, stderr_terminal: Callable[[], io.StringIO]
+) -> None:
+    stream = stderr_terminal()
+    assert run("dump", words[0], root, *words[1:]).status == 1
+    shown = stream.getvalue()
+    assert f"\rreading the {words[0]}: " in shown
+    # It is gone before the command says how it ended.
+    assert shown.split("\r")[-1].startswith("\x1b[Krmqadmin: ")
 
 
 def test_a_repair_builds_further_queues_that_the_configuration_does_not_name(
