@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.python.usage import UsageError
 
 from rocketmq_tw.config.broker import BrokerConfig
@@ -203,6 +204,19 @@ def test_p_refuses_what_a_start_refuses(
     assert said in str(caught.value.code)
     assert "\n" not in str(caught.value.code)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "is_warned"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False)]
+)
+@pytest.mark.parametrize("options", [namesrv.Options, broker.Options])
+def test_a_server_that_is_open_to_all_warns(options: Any, address: str, is_warned: bool) -> None:
+    with capturedLogs() as events:
+        parsed(options, "-o", f"bindAddress={address}")
+    warnings = [formatEvent(event) for event in events if event["log_level"] is LogLevel.warn]
+    said = [text for text in warnings if "there is no access control" in text]
+    assert len(said) == is_warned
+    assert all(f"bindAddress is {address}," in text for text in said)
 
 
 def test_ports_at_different_addresses_may_be_the_same(capsys: Any) -> None:
