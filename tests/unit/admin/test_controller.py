@@ -109,6 +109,9 @@ def test_the_sync_state_set_is_shown(controlled: ControlledWorld, which: str) ->
         ],
     }
     table = controlled.bare(f"getSyncStateSet -a {ALL} {which}".split(), Tool(controlled.run))
+    assert "Lasting id" in table.out
+    # The ids that electMaster takes, not those that name servers give a master.
+    assert [line[:2] for line in table.lines if GROUP in line] == [[GROUP, "1"], [GROUP, "2"]]
     last = f"{GROUP}: {first.address} in epoch 1, 2 in sync (epoch 2)"
     assert table.lines[-1] == last.split()
 
