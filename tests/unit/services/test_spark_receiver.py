@@ -1,6 +1,7 @@
 """The receiver service without a network: who gets which messages, and when they are done."""
 
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python import usage
 
-from rocketmq_tw.client.message import ReceivedMessage
+from rocketmq_tw.client.message import Message, ReceivedMessage
+from rocketmq_tw.client.push import PushConsumer
+from rocketmq_tw.services import spark_receiver
 from rocketmq_tw.services.spark_receiver import Options, SparkReceiverService
 from rocketmq_tw.spark.dstreams.control import encode_confirmation
 from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
 from rocketmq_tw.spark.ranges import OffsetRange
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+from tests.unit.client.conftest import World
 
 GIVEN = ["-n", "127.0.0.1:9876", "-g", "g", "-t", "t"]
 QUEUE = MessageQueue(topic="t", broker_name="b", queue_id=0)
@@ -97,6 +101,24 @@ def test_a_wrong_secret_confirms_nothing(service: SparkReceiverService) -> None:
     answer = confirm(service, OffsetRange("t", "b", 0, 0, 1), secret="guess")
     assert "secret" in answer["error"]
     assert not done.called
+
+
+def test_a_stop_waits_a_second_for_confirmations(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    with_session = partial(PushConsumer, session=world.session())
+    monkeypatch.setattr(spark_receiver, "PushConsumer", with_session)
+    service = SparkReceiverService(world.clock, options("-t", "T"))
+    service.startService()
+    world.run(service.started)
+    world.run(world.producer().send(Message("T", b"x")))
+    world.clock.advance(0)
+    assert len(service.unconfirmed.records()) == 1
+    stopped: list[Any] = []
+    service.stopService().addCallback(stopped.append)
+    world.wait(0.9)
+    assert stopped == []
+    world.wait(0.2)
+    assert len(stopped) == 1
 
 
 @pytest.mark.parametrize(
