@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
+from rocketmq_tw.controller.counts import ControllerCounts
 from rocketmq_tw.controller.decider import ControllerMachine, Decider
 from rocketmq_tw.controller.elections import Elections
 from rocketmq_tw.controller.liveness import BrokerLiveness
@@ -88,6 +89,8 @@ class Controller:
         `hears_strangers`: not only brokers of the cluster are heard as brokers."""
         self._config = config
         self.machine = ControllerMachine()
+        self._store = store
+        counts = self._counts = ControllerCounts()
         self.node = RaftNode(
             clock,
             node_config(config),
@@ -104,7 +107,7 @@ class Controller:
             self._registered_at,
             hears_strangers=hears_strangers,
         )
-        self.decider = Decider(clock, self.node, self.machine, self.live, config)
+        self.decider = Decider(clock, self.node, self.machine, self.live, config, counts)
         notifier = RoleNotifier(client, self.live)
         self._elections = Elections(clock, self.decider, self.live, notifier, config)
         self._liveness = BrokerLiveness(
@@ -115,7 +118,7 @@ class Controller:
             self._registered_at,
         )
         requests = self._requests = ControllerRequests(
-            self.node, self.decider, self._liveness, notifier, config, live_config
+            clock, self.node, self.decider, self._liveness, notifier, config, live_config, counts
         )
         members = MemberAddresses(
             clock, self.node.config.peers, in_thread, Networks(config.member_addresses)
@@ -171,13 +174,18 @@ class Controller:
 
     def metrics(self) -> Iterator[Metric]:
         """Yields what the controller measures, with stock's labels."""
-        labels = {"group": self._config.controller_dledger_group}
-        labels["peer_id"] = self._config.controller_dledger_self_id
-        figures = [gauge("role", _ROLE_VALUES[self.node.core.role])]
+        self_id = self._config.controller_dledger_self_id
+        labels = {"address": self.node.config.peers[self_id], "peer_id": self_id}
+        labels["group"] = self._config.controller_dledger_group
+        figures = [
+            gauge("role", _ROLE_VALUES[self.node.core.role]),
+            gauge("dledger_disk_usage", self._store.size, unit="bytes"),
+        ]
         for (cluster, broker_set), number in self.live.counts().items():
             of_set = {"cluster": cluster, "broker_set": broker_set}
             figures.append(gauge("active_broker_num", number, of_set))
-        return labelled(chain(figures, self._request_latency.metrics()), labels)
+        own, requests = self._counts.metrics(), self._request_latency.metrics()
+        return labelled(chain(figures, own, requests), labels)
 
     def not_ready(self) -> str:
         """Returns why brokers cannot be served yet; an empty text once they can."""

@@ -23,6 +23,7 @@ from rocketmq_tw.controller.core.election import BrokerLife
 from rocketmq_tw.controller.core.events import EventError, decode_event, encode_event
 from rocketmq_tw.controller.core.requests import Decide
 from rocketmq_tw.controller.core.state import ControllerState
+from rocketmq_tw.controller.counts import ControllerCounts, Status
 from rocketmq_tw.net.host_shares import HostShares
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.entry import Entry
@@ -138,8 +139,10 @@ class Decider:
         machine: ControllerMachine,
         life: BrokerLife,
         config: ControllerConfig,
+        counts: ControllerCounts,
     ) -> None:
         self.machine = machine
+        self._counts = counts
         self._clock = clock
         self._node = node
         self._life = life
@@ -164,6 +167,16 @@ class Decider:
         self._check_leads()
         leave = self._waiting.enter(host)
         return self._within_time(self._in_turn(name, make, host)).addBoth(leave)
+
+    def elect(self, name: str, make: Decide, host: str = ITSELF) -> "Deferred[Decision]":
+        """Decides as `decide` does, and counts the election."""
+        return self.decide(name, make, host).addCallback(self._elected, name)
+
+    def _elected(self, decision: Decision, name: str) -> Decision:
+        group = self.machine.state.group(name)
+        if group is not None:
+            self._counts.election(group.cluster, name, decision.code)
+        return decision
 
     def read(self, make: Decide, host: str = ITSELF) -> "Deferred[Decision]":
         """Fires with the decision on a request of `host` that only looks: it sees all that was
@@ -221,10 +234,16 @@ class Decider:
 
     async def _append(self, bodies: Sequence[bytes]) -> None:
         """Returns once all are applied; raises `Refused`."""
+        began, status = self._clock.seconds(), Status.FAILED
         try:
             await gatherResults(self._node.propose(bodies), consumeErrors=True)
+            status = Status.SUCCESS
         except FirstError as error:
+            if ran_out_of_time(error.subFailure.value):
+                status = Status.TIMEOUT
             error.subFailure.raiseException()
+        finally:
+            self._counts.append(status, self._clock.seconds() - began)
 
     def _within_time(self, deciding: "Deferred[Decision]") -> "Deferred[Decision]":
         deciding.addTimeout(DECISION_TIMEOUT, self._clock)
@@ -256,6 +275,13 @@ class Decider:
     def _not_prepared(self, failure: Failure) -> None:
         if failure.check(Refused) is None:
             self.log.failure("this controller cannot decide", failure)
+
+
+def ran_out_of_time(error: BaseException | None) -> bool:
+    """Returns whether a decision failed since it, or what it appended, took too long."""
+    if isinstance(error, Refused):
+        return error.code is Code.WAIT_QUORUM_ACK_TIMEOUT
+    return isinstance(error, TimeoutError | CancelledError)
 
 
 def _nothing_done(error: Refused) -> Refused:

@@ -96,7 +96,7 @@ class Elections:
         for attempt in range(1, self._config.elect_master_max_retry_count + 1):
             try:
                 election = make_election(request, self._config)
-                decision = await self._decider.decide(name, election)
+                decision = await self._decider.elect(name, election)
             except RequestError as error:
                 self.log.warn(
                     "attempt {attempt} at an election in group {name} failed: {reason}",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger, LogLevel
 
 from rocketmq_tw.config.controller import ControllerConfig
@@ -18,7 +19,8 @@ from rocketmq_tw.controller.core.requests import (
     write_requests,
 )
 from rocketmq_tw.controller.core.state import Group
-from rocketmq_tw.controller.decider import Decider
+from rocketmq_tw.controller.counts import ControllerCounts, Status
+from rocketmq_tw.controller.decider import Decider, ran_out_of_time
 from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.net.administrators import is_designation
@@ -65,13 +67,17 @@ class ControllerRequests:
 
     def __init__(
         self,
+        clock: IReactorTime,
         node: RaftNode,
         decider: Decider,
         liveness: BrokerLiveness,
         notifier: RoleNotifier,
         config: ControllerConfig,
         live_config: LiveConfig,
+        counts: ControllerCounts,
     ) -> None:
+        self._clock = clock
+        self._counts = counts
         self._node = node
         self._decider = decider
         self._liveness = liveness
@@ -97,7 +103,7 @@ class ControllerRequests:
             handlers[code] = self._noted(handlers[code], is_order)
         for code, parse in read_requests().items():
             handlers[code] = self._handler(parse, is_write=False)
-        return {code: self._logged(handler) for code, handler in handlers.items()}
+        return {code: self._counted(self._logged(handler)) for code, handler in handlers.items()}
 
     def metadata(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """1005: answered by every controller."""
@@ -141,7 +147,9 @@ class ControllerRequests:
             host = host_of(peer.address)
             if is_write:
                 name = request.ext_fields.get("brokerName", "")
-                deciding = self._decider.decide(name, make, host)
+                is_election = request.code == RequestCode.CONTROLLER_ELECT_MASTER
+                decide = self._decider.elect if is_election else self._decider.decide
+                deciding = decide(name, make, host)
             else:
                 deciding = self._decider.read(make, host)
             return deciding.addCallback(self._answer, request, peer)
@@ -162,6 +170,23 @@ class ControllerRequests:
             header=decision.header,
             body=b"" if decision.body is None else encode_body(decision.body),
         )
+
+    def _counted(self, handler: Callable[[RemotingCommand, IPeer], Any]) -> Handler:
+        """Returns `handler`, whose requests are counted and timed."""
+
+        async def handle(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+            began, status = self._clock.seconds(), Status.FAILED
+            try:
+                answer: RemotingCommand = await handler(request, peer)
+                status = Status.SUCCESS
+            except RequestError as error:
+                status = _status_of(error)
+                raise
+            finally:
+                self._counts.request(request.code, status, self._clock.seconds() - began)
+            return answer
+
+        return handle
 
     def _logged(self, handler: Handler) -> Handler:
         """Returns `handler`, whose errors with a code of the protocol are logged on their way."""
@@ -265,6 +290,14 @@ class ControllerRequests:
             code=code,
             remark=remark,
         )
+
+
+def _status_of(error: RequestError) -> Status:
+    """Returns what a refusal counts as: one with a reason of the controllers' own is an answer."""
+    if ran_out_of_time(error.__cause__):
+        return Status.TIMEOUT
+    failed = error.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY)
+    return Status.FAILED if failed else Status.SUCCESS
 
 
 def _check_fields(request: RemotingCommand) -> None:

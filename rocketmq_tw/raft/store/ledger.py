@@ -110,6 +110,11 @@ class Ledger:
         """The files with the entries, for readers only."""
         return self._data
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files, as long as they are, whether written or not."""
+        return sum(len(files.starts) * files.file_size for files in (self._data, self._index))
+
     def end_pos_of(self, index: int) -> int:
         """Returns where entry `index` ends; where the first one lies for the index in front of
         it."""

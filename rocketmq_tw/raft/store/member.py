@@ -113,6 +113,13 @@ class MemberStore:
         """The files with the entries, to be read while `store` writes them in another thread."""
         return self._ledger.data
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files of the log, its index and the snapshot in use: all but a few small
+        ones. Does not touch the disk."""
+        meta = self.snapshot
+        return self._ledger.size + (0 if meta is None else meta.size)
+
     def end_pos_of(self, index: int) -> int:
         """Returns where entry `index` ends; where the first one lies for the index in front of
         it."""

@@ -14,11 +14,12 @@ from rocketmq_tw.client.controller import NoControllerError
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller import decider
-from rocketmq_tw.controller.controller import node_config
+from rocketmq_tw.controller.controller import Controller, node_config
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.events import ElectMaster
 from rocketmq_tw.controller.core.requests import make_election
 from rocketmq_tw.files.faulty import Fault
+from rocketmq_tw.metrics.instruments import Distribution, Metric
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.core.config import NodeConfig
@@ -628,3 +629,83 @@ def test_a_controller_measures_itself_its_brokers_and_its_requests(
         figure.labels["request_code"] for figure in figures if "request_code" in figure.labels
     }
     assert {"controller_elect_master", "broker_heartbeat"} <= requests
+
+
+def figures_of(controller: Controller, name: str) -> dict[tuple[str, ...], Metric]:
+    """What a controller tells under a name, by the labels that are not the controller's own."""
+    own = ("address", "group", "peer_id")
+    return {
+        tuple(text for label, text in each.labels.items() if label not in own): each
+        for each in controller.metrics()
+        if each.name == name
+    }
+
+
+def test_monitoring_has_stocks_figures_of_a_controller(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader, member = controllers.leader(), controllers.leader_id()
+    elected = figures_of(leader, "election_total")
+    assert {key: each.value for key, each in elected.items()} == {
+        ("C", "g", "new_master_elected"): 1
+    }
+    asked = figures_of(leader, "request_total")
+    elect = asked["CONTROLLER_ELECT_MASTER", "success"]
+    assert elect.value == 1 and ("CONTROLLER_BROKER_HEARTBEAT", "success") in asked
+    assert set(elect.labels) == {
+        "address",
+        "group",
+        "peer_id",
+        "request_type",
+        "request_handle_status",
+    }
+    assert elect.labels["address"] == PEERS[member]
+    took = figures_of(leader, "request_latency")[("CONTROLLER_ELECT_MASTER",)]
+    assert isinstance(took.value, Distribution) and sum(took.value.counts) == 1
+    appended = figures_of(leader, "dledger_op_total")["append", "success"]
+    latency = figures_of(leader, "dledger_op_latency")["append", "success"]
+    assert isinstance(latency.value, Distribution)
+    # Three ids, the election and the SyncStateSet; a registration with nothing new is none.
+    assert appended.value == sum(latency.value.counts) == 5
+    assert {"dledger_operation", "dLedger_operation_status"} <= set(latency.labels)
+    usage = figures_of(leader, "dledger_disk_usage")[()]
+    assert usage.unit == "bytes" and usage.value == 8 * 1024 + 32 * 1024
+
+    # One that keeps its master, a refusal that answers, and a request that makes no sense.
+    code = RequestCode.CONTROLLER_ELECT_MASTER
+    controllers.ask(member, code, clusterName="C", brokerName="g", brokerId=1)
+    controllers.ask(member, code, clusterName="C", brokerName="none", brokerId=1)
+    controllers.ask(member, code, brokerName="g", brokerId="x")
+    assert figures_of(leader, "election_total")["C", "g", "keep_current_master"].value == 1
+    asked = figures_of(leader, "request_total")
+    assert asked["CONTROLLER_ELECT_MASTER", "success"].value == 3
+    assert asked["CONTROLLER_ELECT_MASTER", "failed"].value == 1
+
+
+def test_what_runs_out_of_time_counts_as_that(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader, member = controllers.leader(), controllers.leader_id()
+    controllers.take_turn("g")
+    code = RequestCode.CONTROLLER_ELECT_MASTER
+    answer = controllers.ask(member, code, clusterName="C", brokerName="g", brokerId=1)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    asked = figures_of(leader, "request_total")
+    assert asked["CONTROLLER_ELECT_MASTER", "timeout"].value == 1
+    took = figures_of(leader, "request_latency")[("CONTROLLER_ELECT_MASTER",)]
+    assert isinstance(took.value, Distribution) and sum(took.value.counts) == 1
+
+
+def test_an_append_that_a_majority_does_not_take_in_time_counts_as_that(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader, member = controllers.leader(), controllers.leader_id()
+    for other in set(PEERS) - {member}:
+        controllers.stop(other)
+    command = RequestCode.CONTROLLER_APPLY_BROKER_ID
+    of_broker = {"clusterName": "C", "brokerName": "h", "appliedBrokerId": 1}
+    answer = controllers.ask(member, command, **of_broker, registerCheckCode="10.0.0.9:10911;1")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert figures_of(leader, "dledger_op_total")["append", "timeout"].value == 1
+    asked = figures_of(leader, "request_total")
+    assert asked["CONTROLLER_APPLY_BROKER_ID", "timeout"].value == 1

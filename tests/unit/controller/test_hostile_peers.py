@@ -49,7 +49,7 @@ def test_an_election_that_cannot_begin_is_not_tried_in_a_loop(
         assert asked < 100, "it tries for ever"
         raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for a decision")
 
-    monkeypatch.setattr(controllers.leader().decider, "decide", busy)
+    monkeypatch.setattr(controllers.leader().decider, "elect", busy)
     master.die()
     assert asked == 1
 
@@ -65,7 +65,7 @@ def test_many_groups_without_a_master_are_looked_after_a_few_at_a_time(
         waiting.append(Deferred())
         return waiting[-1]
 
-    monkeypatch.setattr(controllers.leader().decider, "decide", decide)
+    monkeypatch.setattr(controllers.leader().decider, "elect", decide)
     for master in dying:
         master.die()
     assert len(waiting) == 2

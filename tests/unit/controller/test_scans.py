@@ -153,7 +153,7 @@ def test_an_election_without_an_answer_is_tried_so_often(
         asked.append(make)
         return fail(RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s"))
 
-    monkeypatch.setattr(controllers.leader().decider, "decide", decide)
+    monkeypatch.setattr(controllers.leader().decider, "elect", decide)
     one.die()
     controllers.run(20)
     assert len(asked) == tries
