@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.java_client import JavaClients
-from tests.support.mqadmin_cases import CASES, NEW
+from tests.support.mqadmin_cases import CASES, ENDLESS, NEW
 from tests.support.mqadmin_comparison import compare, page, report
 
 
@@ -28,7 +28,7 @@ def main() -> int:
     if arguments.page:
         sys.stdout.write(page())
         return 0
-    cases = [case for case in CASES if arguments.only in case.line]
+    cases = [case for case in (*CASES, *ENDLESS) if arguments.only in case.line]
     with tempfile.TemporaryDirectory() as home:
         java = JavaClients(arguments.version, Path(home) / "java")
         try:

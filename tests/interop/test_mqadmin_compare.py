@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
 from tests.support.java_client import JavaClients
-from tests.support.mqadmin_cases import CASES, ELSEWHERE, NEW, OLD
+from tests.support.mqadmin_cases import CASES, ELSEWHERE, ENDLESS, NEW, OLD, EndlessCall
 from tests.support.mqadmin_comparison import compare
 
 
@@ -21,11 +21,21 @@ def test_every_command_says_the_same(
     assert not wrong, "\n".join(map(str, wrong))
 
 
+@pytest.mark.parametrize("call", ENDLESS, ids=lambda call: call.command)
+def test_those_that_run_until_they_are_killed_say_the_same(
+    call: EndlessCall, jvms: dict[str, JavaClients], tmp_path: Path
+) -> None:
+    (outcome,) = compare(jvms[NEW], tmp_path, [call])
+    assert outcome.is_as_expected, str(outcome)
+
+
 @pytest.mark.parametrize("version", [NEW, OLD])
 def test_no_command_is_left_out(version: str, jvms: dict[str, JavaClients]) -> None:
     listed = re.findall(r"^   (\w+) ", jvms[version].mqadmin(), re.MULTILINE)
     assert len(listed) > 50
     compared = {case.command for case in CASES if version in case.versions}
+    # Those that run on take half a minute each: the newer tools' alone.
+    compared |= {case.command for case in ENDLESS}
     assert set(listed) - compared - ELSEWHERE.keys() == set()
 
 

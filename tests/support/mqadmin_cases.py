@@ -52,6 +52,14 @@ class AdminCall(Case):
     """A call of stock's admin client: the name of its method and the arguments."""
 
 
+@attrs.frozen
+class EndlessCall(Case):
+    """A call of mqadmin that runs until it is killed. The pattern `first_round` is what it prints
+    or logs in its first round."""
+
+    first_round: str = attrs.field(kw_only=True)
+
+
 def _both(*lines: str) -> Iterator[Case]:
     return map(Case, lines)
 
@@ -427,7 +435,26 @@ CASES: list[Case] = [
     ),
 ]
 
-#: Commands that no line above has, and what shows them.
+#: Each of them on servers of its own.
+ENDLESS = [
+    EndlessCall(
+        "clusterRT -a 2 -c $cluster -i 3600",
+        (NEW,),
+        first_round=r"^#Cluster Name.*\n.* 2 +0 *$",
+    ),
+    EndlessCall(
+        "startMonitoring",
+        (NEW,),
+        # Topics and groups come in the order of hash tables; its own group is one of them by then
+        # or not yet.
+        unordered=True,
+        without=r"^(?!.*\[MONITOR\])|__MONITOR_CONSUMER",
+        # It begins after 20 s.
+        first_round=r"^.*\[MONITOR\] =+beginRound(?s:.*?)\[MONITOR\] =+endRound$",
+    ),
+]
+
+#: Commands that no line above has, and what runs them.
 ELSEWHERE = {
     "addBroker": "tests/interop/test_container.py",
     "removeBroker": "tests/interop/test_container.py",
@@ -437,6 +464,4 @@ ELSEWHERE = {
     "getControllerConfig": "tests/interop/test_controllers.py",
     "updateControllerConfig": "tests/interop/test_controller_tools.py",
     "cleanBrokerMetadata": "tests/interop/test_controller_tools.py",
-    "clusterRT": "runs until it is killed; sends as checkMsgSendRT does",
-    "startMonitoring": "runs until it is killed; asks as consumerStatus and consumerProgress do",
 }

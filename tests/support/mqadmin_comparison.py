@@ -13,7 +13,7 @@ import attrs
 
 from tests.support.cluster import OURS
 from tests.support.java_client import JavaClients
-from tests.support.mqadmin_cases import CASES, ELSEWHERE, NEW, Case
+from tests.support.mqadmin_cases import CASES, ELSEWHERE, ENDLESS, NEW, Case
 from tests.support.mqadmin_site import TOPIC, Site
 
 #: The servers of stock that ours are like; the tools may be older.
@@ -158,7 +158,7 @@ def _in_order(properties: re.Match[str]) -> str:
     return properties[1] + ", ".join(sorted(properties[2].split(", ")))
 
 
-def page(cases: Iterable[Case] = CASES) -> str:
+def page(cases: Iterable[Case] = (*CASES, *ENDLESS)) -> str:
     """The page of docs about all calls: what the cases say, which the test holds them to."""
     rows = "".join(
         f"| `{case.line.replace('$', '')}` | {', '.join(case.versions)} | {_verdict(case)} |\n"
@@ -185,8 +185,11 @@ The comparison has a master only. With a slave as `-b`:
   `autoCreateSubscriptionGroup` is true; stock refuses it with 26. `rmqadmin cloneGroupOffset` to a
   group that is not there is refused.
 
-## Commands that are not compared here
-| command | what shows it |
+## Commands that are not compared
+They run on our servers, and their effect or a part of what they print is looked at; the whole of it
+is not compared with what they print of stock's.
+
+| command | what runs it |
 |---|---|
 {elsewhere}"""
 
@@ -200,6 +203,7 @@ Made by `python -m tools.compare_mqadmin --page` out of `tests/support/mqadmin_c
 `tests/interop/test_mqadmin_compare.py` runs every call on a name server and a broker of ours and on
 stock's, and fails where a row is wrong. Numbers, times, addresses and remarks of refusals are
 masked; the codes of refusals are not. Words such as `address` and `topic` stand for values.
+Of `clusterRT` and `startMonitoring`, which run until they are killed, it is the first round.
 `viewMessage`, `examineTopicConfig`, `getAllTopicConfig` and `getAllSubscriptionGroup` are calls of
 stock's admin client, which its dashboard makes and no command does.
 

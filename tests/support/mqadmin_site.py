@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.cluster import make_broker, make_name_server
 from tests.support.java_client import JavaClients, JavaError
-from tests.support.mqadmin_cases import AdminCall, Case
+from tests.support.mqadmin_cases import AdminCall, Case, EndlessCall
+from tests.support.stock import endless_mqadmin
 from tests.support.wait import wait_until
 
 CLUSTER, BROKER, TOPIC = "TestCluster", "broker-a", "topic-a"
@@ -90,6 +92,8 @@ class Site:
         arguments = case.arguments(self._values)
         if isinstance(case, AdminCall):
             return self._answer(*arguments)
+        if isinstance(case, EndlessCall):
+            return self._first_round(case, *arguments, "-n", self._values["namesrv"])
         printed = self._java.mqadmin(*arguments, "-n", self._values["namesrv"])
         return printed + "".join(self._exported())
 
@@ -100,6 +104,19 @@ class Site:
         except JavaError as error:
             return str(error)
         return json.dumps(answer, indent=1, sort_keys=True)
+
+    def _first_round(self, case: EndlessCall, *arguments: str) -> str:
+        """What a call prints or logs in its first round; it is killed then."""
+        home = self._home / case.command
+        home.mkdir()
+        with endless_mqadmin(self._java.version, home, *arguments) as told:
+            found = wait_until(
+                lambda: re.search(case.first_round, told(), re.MULTILINE),
+                f"the first round of {case.command}",
+                interval=0.2,
+            )
+        assert found is not None
+        return found[0]
 
     def _exported(self) -> Iterator[str]:
         for path in sorted((self._folder / "exported").glob("*.json")):

@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ _QUIET_5X = {
 _NAME_SERVER_HEAP_MB = 128
 _BROKER_HEAP_MB = 512
 _TOOL_HEAP_MB = 64
+_TOOLS = "org.apache.rocketmq.tools.command.MQAdminStartup"
 
 
 def stock_java(
@@ -67,8 +70,7 @@ def stock_java(
 
 def run_mqadmin(version: str, home: Path, *arguments: str) -> str:
     """What a tool of stock's prints, in a process of its own: one of 4.9 that fails ends it."""
-    main_class = "org.apache.rocketmq.tools.command.MQAdminStartup"
-    command = [*stock_java(version, home, _TOOL_HEAP_MB, main_class), *arguments]
+    command = [*stock_java(version, home, _TOOL_HEAP_MB, _TOOLS), *arguments]
     for _ in range(ATTEMPTS):
         done = subprocess.run(
             command,
@@ -84,6 +86,25 @@ def run_mqadmin(version: str, home: Path, *arguments: str) -> str:
     if done.returncode:
         raise PeerFailed(f"mqadmin {version} {arguments[0]}: {done.returncode}: {done.stdout}")
     return done.stdout
+
+
+@contextmanager
+def endless_mqadmin(version: str, home: Path, *arguments: str) -> Iterator[Callable[[], str]]:
+    """A tool of stock's that runs until it is killed, as it is at the end. Yields what returns all
+    that it has printed and logged so far."""
+    printed = home / "printed.txt"
+    command = [*stock_java(version, home, _TOOL_HEAP_MB, _TOOLS), *arguments]
+    with printed.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=home, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        yield lambda: "".join(
+            path.read_text(errors="replace") for path in (printed, *stock_logs(home))
+        )
+    finally:
+        process.kill()
+        process.wait()
 
 
 def stock_logs(home: Path) -> list[Path]:
