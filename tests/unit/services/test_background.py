@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from rocketmq_tw.services.background import StartReport
@@ -45,8 +47,16 @@ class Background:
     def stop(self) -> None:
         """Ends the server that runs, if any."""
         for pid_file in self.home.glob("*.pid"):
-            os.kill(int(pid_file.read_text()), signal.SIGTERM)
-            wait_until(lambda file=pid_file: not file.exists(), "the server's end")
+            # One that could not start may just be ending by itself, with or without its file.
+            with suppress(FileNotFoundError, psutil.NoSuchProcess):
+                server = psutil.Process(int(pid_file.read_text()))
+                server.terminate()
+                wait_until(lambda server=server: _is_over(server), "the server's end")
+
+
+def _is_over(server: psutil.Process) -> bool:
+    # Nobody may be there to take notice of its end.
+    return not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.fixture
