@@ -1,5 +1,6 @@
 """What name servers are asked, and told."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -105,24 +106,32 @@ class NameServerAdmin(ServerRequests):
         self, name_server: str, broker_name: str
     ) -> Deferred[PermissionChange]:
         """Takes the broker's topics out of what producers see."""
-
-        def read(address: str, response: RemotingCommand) -> PermissionChange:
-            header = check_success(address, response).header(WipeWritePermOfBrokerResponseHeader)
-            return PermissionChange(header.wipe_topic_count, response.remark or "")
-
         header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
-        command = RemotingCommand.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
-        return self._read(name_server, command, read)
+        return self._change_permission(
+            name_server,
+            RemotingCommand.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header),
+            lambda response: response.header(WipeWritePermOfBrokerResponseHeader).wipe_topic_count,
+        )
 
     def add_write_permission(
         self, name_server: str, broker_name: str
     ) -> Deferred[PermissionChange]:
         """Undoes `wipe_write_permission`."""
-
-        def read(address: str, response: RemotingCommand) -> PermissionChange:
-            header = check_success(address, response).header(AddWritePermOfBrokerResponseHeader)
-            return PermissionChange(header.add_topic_count, response.remark or "")
-
         header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
-        command = RemotingCommand.request(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        return self._change_permission(
+            name_server,
+            RemotingCommand.request(RequestCode.ADD_WRITE_PERM_OF_BROKER, header),
+            lambda response: response.header(AddWritePermOfBrokerResponseHeader).add_topic_count,
+        )
+
+    def _change_permission(
+        self,
+        name_server: str,
+        command: RemotingCommand,
+        topics_of: Callable[[RemotingCommand], int],
+    ) -> Deferred[PermissionChange]:
+        def read(address: str, response: RemotingCommand) -> PermissionChange:
+            topics = topics_of(check_success(address, response))
+            return PermissionChange(topics, response.remark or "")
+
         return self._read(name_server, command, read)
