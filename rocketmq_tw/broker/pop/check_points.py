@@ -159,6 +159,7 @@ class ReviveLog:
         sink: IMessageSink,
         now_ms: Callable[[], int],
         store_host: Callable[[], tuple[str, int]],
+        counts: ReviveCounts,
     ) -> None:
         self.topic = topic
         #: Told of each check point once it is stored.
@@ -166,7 +167,7 @@ class ReviveLog:
         #: Told of each acknowledgement with its revive queue, before it is stored.
         self.acknowledged: Listeners[AckMsg, int] = Listeners("messages are acknowledged")
         #: Told of each message that goes into the topic, and of what is read of it.
-        self.counts = ReviveCounts()
+        self.counts = counts
         self._sink = sink
         self._now_ms = now_ms
         self._store_host = store_host

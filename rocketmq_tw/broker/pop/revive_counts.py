@@ -46,9 +46,11 @@ class _Popped(NamedTuple):
 
 
 class ReviveCounts:
-    """Counts messages since the broker's start, by group and topic."""
+    """Counts messages since the broker's start, by group and topic; only where that `is_monitored`,
+    since it costs something for each message that is popped or acknowledged."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_monitored: bool) -> None:
+        self._is_monitored = is_monitored
         self._in: Counters[_Popped] = Counters(
             "rocketmq_pop_revive_in_message_total", _labels_of, MAX_SERIES
         )
@@ -61,16 +63,17 @@ class ReviveCounts:
 
     def put(self, point: PopCheckPoint | AckMsg, put: Deferred[PutResult]) -> Deferred[PutResult]:
         """Counts a message of the revive topic by how `put` ends, and returns that."""
-        return put.addBoth(_count_put, self._in, point, _type_of(point))
+        return self._count(put, self._in, point, _type_of(point))
 
     def read(self, point: PopCheckPoint | AckMsg, queue_id: int) -> None:
         """Counts a message that was read from a revive queue."""
-        self._out.add(_Popped(*_names_of(point), _type_of(point), queue_id))
+        if self._is_monitored:
+            self._out.add(_Popped(*_names_of(point), _type_of(point), queue_id))
 
     def retried(self, point: PopCheckPoint, put: Deferred[PutResult]) -> Deferred[PutResult]:
         """Counts a message of `point` that goes to a retry topic by how `put` ends, and returns
         that."""
-        return put.addBoth(_count_put, self._retried, point, None)
+        return self._count(put, self._retried, point, None)
 
     def forget_topics(self, topics: Iterable[str]) -> None:
         """Ends the series of topics that were removed."""
@@ -88,6 +91,15 @@ class ReviveCounts:
         """Yields what was counted, with stock's labels."""
         for counts in self._all():
             yield from counts.metrics()
+
+    def _count(
+        self,
+        put: Deferred[PutResult],
+        counts: Counters[_Popped],
+        point: PopCheckPoint | AckMsg,
+        type_: str | None,
+    ) -> Deferred[PutResult]:
+        return put.addBoth(_count_put, counts, point, type_) if self._is_monitored else put
 
     def _all(self) -> tuple[Counters[_Popped], ...]:
         return self._in, self._out, self._retried

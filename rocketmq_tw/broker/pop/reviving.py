@@ -23,6 +23,7 @@ from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.remote_messages import RemoteMessages
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revive import Revival
+from rocketmq_tw.broker.pop.revive_counts import ReviveCounts
 from rocketmq_tw.broker.pop.revive_queues import ReviveQueues
 from rocketmq_tw.broker.pop.rewind import PopRewind
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -59,9 +60,10 @@ class Reviving(Part):
         self._store = writing.store
         self._offsets = tables.offsets
         topic = revive_topic(host.config.broker_cluster_name)
-        self.log = ReviveLog(topic, writing.sink, host.now_ms, store_host)
-        tables.topics.removed.add(self.log.counts.forget_topics)
-        tables.groups.removed.add(self.log.counts.forget_groups)
+        counts = ReviveCounts(is_monitored=host.is_monitored)
+        self.log = ReviveLog(topic, writing.sink, host.now_ms, store_host, counts)
+        tables.topics.removed.add(counts.forget_topics)
+        tables.groups.removed.add(counts.forget_groups)
         self.in_flight = InFlight()
         remote = RemoteMessages(brokers)
         self._retries = RetryMessages(

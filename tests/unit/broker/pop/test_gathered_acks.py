@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.broker.pop.check_points import ReviveLog, acknowledged_offsets
 from rocketmq_tw.broker.pop.gathered_acks import MOST_MESSAGES, GatheredAcks
+from rocketmq_tw.broker.pop.revive_counts import ReviveCounts
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message.model import StoredMessage
@@ -48,7 +49,13 @@ class World:
         self.clock = Clock()
         self.sink = Sink()
         self.heard: list[tuple[AckMsg, int]] = []
-        log = ReviveLog("revive", self.sink, lambda: 1000, lambda: ("127.0.0.1", 10911))  # type: ignore[arg-type]
+        log = ReviveLog(
+            "revive",
+            self.sink,  # type: ignore[arg-type]
+            lambda: 1000,
+            lambda: ("127.0.0.1", 10911),
+            ReviveCounts(is_monitored=False),
+        )
         log.acknowledged.add(lambda ack, queue: self.heard.append((ack, queue)))
         self.gathered = GatheredAcks(log, PlainTurns(self.clock))
 

@@ -41,7 +41,8 @@ LARGEST = (1 << 63) - 1
 def with_messages(count: int = 3, queues: int = 1, **settings: Any) -> BrokerInMemory:
     """A broker with `count` messages in each queue of `Topic`."""
     store = {name: settings.pop(name) for name in list(settings) if name.startswith("timer_")}
-    broker = BrokerInMemory(broker=settings, **store)
+    is_monitored = settings.pop("is_monitored", False)
+    broker = BrokerInMemory(broker=settings, is_monitored=is_monitored, **store)
     broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
     for queue_id in range(queues):
         for n in range(count):
@@ -822,7 +823,7 @@ def counted(broker: BrokerInMemory, name: str) -> dict[tuple[str, ...], float]:
 
 
 def test_monitoring_is_told_what_goes_through_the_revive_topic() -> None:
-    broker = with_messages(2)
+    broker = with_messages(2, is_monitored=True)
     popper = Popper(broker)
     first, _second = popper.pop(invisible_time=10_000)
     popper.ack(first)
@@ -838,7 +839,7 @@ def test_monitoring_is_told_what_goes_through_the_revive_topic() -> None:
 
 
 def test_counts_of_the_revive_topic_end_with_their_topic() -> None:
-    broker = with_messages(1)
+    broker = with_messages(1, is_monitored=True)
     popper = Popper(broker)
     popper.ack(*popper.pop())
     pass_time(broker, 2)

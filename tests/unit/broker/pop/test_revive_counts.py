@@ -36,7 +36,7 @@ def ended(code: ResponseCode) -> Deferred[PutResult]:
     ],
 )
 def test_a_put_counts_by_stocks_name_of_how_it_ended(code: ResponseCode, status: str) -> None:
-    counts = ReviveCounts()
+    counts = ReviveCounts(is_monitored=True)
     results: list[PutResult] = []
     counts.put(POINT, ended(code)).addCallback(results.append)
     assert [result.code for result in results] == [code]
@@ -54,7 +54,7 @@ def test_a_put_counts_by_stocks_name_of_how_it_ended(code: ResponseCode, status:
     ],
 )
 def test_a_put_that_fails_counts_and_fails(error: Exception, status: str) -> None:
-    counts = ReviveCounts()
+    counts = ReviveCounts(is_monitored=True)
     failures: list[Failure] = []
     counts.retried(POINT, fail(error)).addErrback(failures.append)
     assert [failure.value for failure in failures] == [error]
@@ -63,7 +63,7 @@ def test_a_put_that_fails_counts_and_fails(error: Exception, status: str) -> Non
 
 
 def test_what_is_read_counts_by_queue_and_type() -> None:
-    counts = ReviveCounts()
+    counts = ReviveCounts(is_monitored=True)
     counts.read(POINT, 3)
     counts.read(AckMsg(topic="T", group="G"), 3)
     counts.read(BatchAckMsg(topic="T", group="G"), 3)
@@ -76,7 +76,7 @@ def test_what_is_read_counts_by_queue_and_type() -> None:
 
 def test_names_that_peers_invent_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revive_counts, "MAX_SERIES", 2)
-    counts = ReviveCounts()
+    counts = ReviveCounts(is_monitored=True)
     for topic in ("x" * 1024, "a", "b", "c"):
         counts.read(PopCheckPoint(topic=topic, group="G"), 0)
     assert [(value, labels.get("topic")) for _name, value, labels in told(counts)] == [
@@ -87,7 +87,7 @@ def test_names_that_peers_invent_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_series_of_a_group_end_with_it() -> None:
-    counts = ReviveCounts()
+    counts = ReviveCounts(is_monitored=True)
     counts.read(POINT, 0)
     counts.forget_groups(["G"])
     assert told(counts) == []
