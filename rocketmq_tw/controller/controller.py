@@ -90,7 +90,7 @@ class Controller:
         self._config = config
         self.machine = ControllerMachine()
         self._store = store
-        counts = self._counts = ControllerCounts()
+        counts = self._counts = ControllerCounts(self._is_group)
         self.node = RaftNode(
             clock,
             node_config(config),
@@ -191,6 +191,9 @@ class Controller:
         """Returns why brokers cannot be served yet; an empty text once they can."""
         leader = self.node.core.leader_id
         return "" if leader else "the controllers have no leader"
+
+    def _is_group(self, name: str) -> bool:
+        return self.machine.state.group(name) is not None
 
     def _registered_at(self, key: ReplicaKey) -> str:
         group = self.machine.state.group(key.name)

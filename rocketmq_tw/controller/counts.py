@@ -1,7 +1,7 @@
 """What a controller counts for monitoring, with stock 5.3.3's names and labels: its requests, its
 appends to the log of the group, and elections."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 
 from rocketmq_tw.metrics.instruments import Counters, Histogram, Metric
@@ -29,9 +29,11 @@ class Status(Enum):
 
 
 class ControllerCounts:
-    """Counts since the controller's start."""
+    """Counts since the controller's start. Figures of a group of brokers end with it: `is_group`
+    tells whether one of that name is there."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_group: Callable[[str], bool]) -> None:
+        self._is_group = is_group
         self._requests: Counters[tuple[int, Status]] = Counters("request_total", _of_request)
         self._request_latency: Histogram[int] = Histogram(
             "request_latency", LATENCY_BOUNDS, _of_code, unit="microseconds"
@@ -63,7 +65,8 @@ class ControllerCounts:
             self._elections.add((cluster, broker_set, result))
 
     def metrics(self) -> Iterator[Metric]:
-        """Yields what was counted."""
+        """Yields what was counted, of the groups that are there."""
+        self._elections.forget_where(lambda key: not self._is_group(key[1]))
         yield from self._requests.metrics()
         yield from self._request_latency.metrics()
         yield from self._appends.metrics()

@@ -68,6 +68,9 @@ class ControllerHours:
             )
             assert answer.code == ResponseCode.SUCCESS, answer
         controllers.run(60)
+        # As Prometheus does, more often than the log.
+        for controller in controllers.running.values():
+            list(controller.metrics())
 
     def _elect(self, broker: AskingBroker) -> None:
         self.controllers.ask(

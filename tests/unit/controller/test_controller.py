@@ -682,6 +682,22 @@ def test_monitoring_has_stocks_figures_of_a_controller(
     assert asked["CONTROLLER_ELECT_MASTER", "failed"].value == 1
 
 
+def test_a_groups_elections_end_with_it(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader = controllers.leader()
+    assert figures_of(leader, "election_total")
+    answer = controllers.ask(
+        controllers.leader_id(),
+        RequestCode.CLEAN_BROKER_DATA,
+        clusterName="C",
+        brokerName="g",
+        isCleanLivingBroker="true",
+    )
+    assert answer.code == ResponseCode.SUCCESS
+    assert figures_of(leader, "election_total") == {}
+
+
 def test_what_runs_out_of_time_counts_as_that(
     controllers: Controllers, three: list[AskingBroker]
 ) -> None:
