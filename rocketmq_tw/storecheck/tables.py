@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import TypeVar
 
+from rocketmq_tw.storecheck.checked_queue import SCHEDULE_TOPIC, CheckedQueue
 from rocketmq_tw.storecheck.findings import Findings, Remedy
-from rocketmq_tw.storecheck.queues import SCHEDULE_TOPIC, CheckedQueue
 from rocketmq_tw.wire.bodies.base import Body, decode_table
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupTable
 from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable, DelayOffsetTable
@@ -35,9 +35,9 @@ class TableCheck:
         """Compares offsets and topics with the queues that have files."""
         # A queue that is behind the log gets the rest at the next start.
         ends = {
-            place: max(queue.end, queue.next)
+            place: max(queue.files.end, queue.next)
             for place, queue in queues.items()
-            if queue.files.starts
+            if queue.files.is_there
         }
         for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
             self._check_offsets(name, ends)

@@ -22,16 +22,14 @@ from rocketmq_tw.admin.store.opening import (
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.index import ENTRY, HEADER, entry_at
-from rocketmq_tw.formats.queue import UNIT
 from rocketmq_tw.formats.record import RECORD
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.storecheck.findings import Findings
 from rocketmq_tw.storecheck.layout import Store
-from rocketmq_tw.storecheck.queues import CheckedQueue
+from rocketmq_tw.storecheck.queue_files import QueueFiles
 from rocketmq_tw.storecheck.records import key_hash
 
-_UNIT_SIZE = UNIT.sizeof()
 _HEADER = flat(HEADER)
 _ENTRY = flat(ENTRY)
 _BODY_SHOWN = 200
@@ -180,17 +178,18 @@ def dump_queue(
 ) -> None:
     """Shows units of a queue of the store in DIR, from the queue offset --from on."""
     store = open_store(directory, config_file, log).store
-    queue = CheckedQueue(store.root, topic, queue_id, store.sizes.queue)
-    if not queue.files.starts:
+    queue = QueueFiles(store.root, topic, queue_id, store.sizes)
+    if not queue.is_there:
         fail(
             f"{store.root} has no queue {queue_id} of the topic {topic}: {_hint(store.root, topic)}"
         )
-    begin = queue.files.min_offset // _UNIT_SIZE
     units = (
         {"queueOffset": offset, "physicalOffset": unit[0], "size": unit[1], "tagsCode": unit[2]}
-        for offset, unit in queue.units(max(first or 0, begin), queue.end)
+        for offset, unit in queue.units(max(first or 0, queue.begin), queue.end)
     )
-    nothing = f"{topic}/{queue_id} has no unit from {first or begin} on: it ends at {queue.end}"
+    nothing = (
+        f"{topic}/{queue_id} has no unit from {first or queue.begin} on: it ends at {queue.end}"
+    )
     _show(tool, units, count, _unit_line, nothing)
 
 
