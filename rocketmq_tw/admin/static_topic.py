@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, BinaryIO
 
 import rich_click as click
@@ -11,7 +11,7 @@ from rocketmq_tw.admin.brokers import in_cluster, unfinished
 from rocketmq_tw.admin.output import Column, Listing, Report, Row
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
-from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.client.static_topics import (
     Hosted,
     Move,
@@ -82,7 +82,7 @@ def update_static_topic(
     async def work(servers: Servers) -> Report:
         world = _World(servers, topic, await servers.admin.cluster_info(), force=force)
         targets = world.named(brokers, clusters)
-        hosted = await world.hosted()
+        hosted = await world.hosted(targets)
         try:
             if written is not None:
                 queues_of(written.hosted)
@@ -120,7 +120,7 @@ def remapping_static_topic(
     async def work(servers: Servers) -> Report:
         world = _World(servers, topic, await servers.admin.cluster_info(), force=force)
         targets = world.named(brokers, clusters)
-        hosted = await world.hosted()
+        hosted = await world.hosted(targets)
         if not hosted:
             fail(f"there is no static topic {topic}: updateStaticTopic makes one")
         try:
@@ -147,6 +147,7 @@ class _World:
     """The brokers of the cluster, and their mappings of the topic."""
 
     def __init__(self, servers: Servers, topic: str, info: ClusterInfo, *, force: bool) -> None:
+        self._servers = servers
         self._admin = servers.admin
         self._topic = topic
         self._info = info
@@ -167,15 +168,26 @@ class _World:
             self._address(name)
         return names
 
-    async def hosted(self) -> Hosted:
-        """Returns the mapping of each broker that has the topic."""
+    async def hosted(self, targets: Iterable[str]) -> Hosted:
+        """Returns the mapping of each broker that has the topic. One that does not answer is
+        `missing` where it can have nothing of it: no target is of its cluster, and no name server
+        knows the topic in that. Raises why another one does not answer."""
         found: Hosted = {}
+        silent: dict[str, Exception] = {}
         for name, address in self._masters.items():
             try:
                 found[name] = await self._admin.static_topic(address, self._topic)
-            except BrokerError as error:
-                if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                    raise
+            except (ClientError, RemotingError, WireError) as error:
+                if getattr(error, "code", None) != ResponseCode.TOPIC_NOT_EXIST:
+                    silent[name] = error
+        if silent:
+            route = await self._admin.topic_route(self._topic)
+            routed = [] if route is None else [data.broker_name for data in route.broker_datas]
+            concerned = self._of_clusters({*targets, *found, *routed})
+            for name, failure in silent.items():
+                if name in concerned:
+                    raise failure
+                self._servers.miss(self._masters[name], failure)
         return found
 
     def complete(self, plan: Hosted) -> None:
@@ -183,13 +195,18 @@ class _World:
         any of them."""
         first = next(iter(plan.values())).mapping_detail
         assert first is not None
-        for members in self._info.cluster_addr_table.values():
-            if not plan.keys().isdisjoint(members):
-                for name in members:
-                    if name not in plan and name in self._masters:
-                        plan[name] = nothing_hosted(
-                            self._topic, name, first.total_queues, first.epoch
-                        )
+        for name in self._of_clusters(plan.keys()):
+            if name not in plan and name in self._masters:
+                plan[name] = nothing_hosted(self._topic, name, first.total_queues, first.epoch)
+
+    def _of_clusters(self, names: Set[str]) -> list[str]:
+        """Returns all brokers of the clusters that have some of these."""
+        return [
+            name
+            for members in self._info.cluster_addr_table.values()
+            if not names.isdisjoint(members)
+            for name in members
+        ]
 
     async def tell(self, plan: Hosted, names: Iterable[str]) -> None:
         """Tells one broker after the other; ends the command at the first that refuses."""

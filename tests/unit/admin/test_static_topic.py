@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -180,6 +181,47 @@ def test_a_file_is_carried_out(three, tmp_path) -> None:
 def test_clusters_stand_for_their_brokers(three) -> None:
     command = "updateStaticTopic -t S -c DefaultCluster -qn 3 --output json"
     assert leaders(three.rmqadmin(command).json["queues"]) == ["broker-a", "broker-b", "broker-c"]
+
+
+#: Each needs to know who has queues of S.
+CHANGES = ["updateStaticTopic -t S -b broker-b -qn 4", "remappingStaticTopic -t S -b broker-b"]
+
+
+@pytest.fixture
+def two_clusters(world) -> Any:
+    """broker-a and broker-b of the default cluster, and one of another cluster."""
+    world.add_broker("broker-b", "10.0.0.3")
+    world.add_broker("other", "10.0.0.9", broker_cluster_name="OtherCluster")
+    return world
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_a_dead_broker_of_another_cluster_hinders_nothing(two_clusters, command: str) -> None:
+    made(two_clusters)
+    two_clusters.network.stop("10.0.0.9:10911")
+    outcome = two_clusters.rmqadmin(f"{command} --output json")
+    assert leaders(json.loads(outcome.out)["queues"])[-1] == "broker-b"
+    assert outcome.err.startswith("rmqadmin: 10.0.0.9:10911: ")
+    assert (outcome.err.count("\n"), outcome.status) == (1, 1)
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_nothing_changes_while_a_dead_broker_may_have_queues(two_clusters, command: str) -> None:
+    made(two_clusters, 2, "broker-a,other")
+    two_clusters.network.stop("10.0.0.9:10911")
+    mappings = two_clusters.brokers["broker-a"].broker[Tables].mappings
+    before = deepcopy(mappings.get("S"))
+    outcome = two_clusters.rmqadmin(command)
+    assert (outcome.out, outcome.status) == ("", 1)
+    assert "10.0.0.9:10911" in outcome.err
+    assert mappings.get("S") == before
+
+
+def test_nothing_is_made_while_a_broker_of_the_cluster_is_dead(two_clusters) -> None:
+    two_clusters.network.stop("10.0.0.3:10911")
+    outcome = two_clusters.rmqadmin("updateStaticTopic -t S -b broker-a -qn 2")
+    assert outcome.status == 1 and "10.0.0.3:10911" in outcome.err
+    assert two_clusters.brokers["broker-a"].broker[Tables].mappings.get("S") is None
 
 
 @pytest.mark.parametrize(
