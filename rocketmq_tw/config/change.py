@@ -17,6 +17,9 @@ from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.schema import Key, all_stock_names, keys_of, nearest, stock_default
 from rocketmq_tw.config.values import format_value
 
+#: Characters of a key or value that is refused, as the refusal quotes it.
+_QUOTED = 100
+
 
 class NotChangeable(ConfigError):
     """A key that may not change while the server runs; the text names it."""
@@ -125,10 +128,14 @@ def _plan(configs: Sequence[Config], name: str, text: str, is_blocked: bool) -> 
     except ValueError as error:
         if not holders[0][1].is_live:
             raise _needs_restart(name) from error
-        raise ConfigError(f"{name}={text}: {error}") from error
+        raise ConfigError(f"{name}={_quoted(text)}: {error}") from error
     if any(each.is_new and not each.key.is_live for each in changes):
         raise _needs_restart(name)
     return [each for each in changes if each.key.is_live]
+
+
+def _quoted(text: str) -> str:
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
 
 
 def _needs_restart(name: str) -> NotChangeable:
@@ -155,4 +162,4 @@ def _check_without_effect(types: Sequence[type[Config]], name: str, text: str) -
         raise NotChangeable(f"{name} has no effect here and cannot be changed")
     similar = nearest(name, all_stock_names().union(*map(keys_of, types)))
     hint = f": did you mean {similar}?" if similar else ""
-    raise NotChangeable(f"{name} is no known key{hint}")
+    raise NotChangeable(f"{_quoted(name)} is no known key{hint}")

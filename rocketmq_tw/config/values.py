@@ -11,7 +11,8 @@ from typing import Any
 LONG = (-(2**63), 2**63 - 1)
 INT = (-(2**31), 2**31 - 1)
 
-_integer = re.compile(r"[+-]?[0-9]+").fullmatch
+#: No more digits than Python reads; a long has 19.
+_integer = re.compile(r"[+-]?[0-9]{1,1000}").fullmatch
 _address = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})").fullmatch
 
 #: Java and Python look up labels of at most 63 characters.

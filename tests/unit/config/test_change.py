@@ -64,6 +64,23 @@ def test_all_or_none(bad: dict[str, str], error: type[Exception], why: str) -> N
     assert heard == []
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("z" * 9_000, "4"),
+        ("brokerPermission", "8" * 9_000),
+        ("brokerPermission", "z" * 9_000),
+    ],
+)
+def test_what_is_refused_is_not_repeated_at_length(key: str, value: str) -> None:
+    """The remark goes back to whoever sent it."""
+    with pytest.raises(ConfigError) as caught:
+        change(BrokerConfig(), {key: value})
+    assert str(caught.value).startswith(key[:20])
+    assert len(str(caught.value)) < 300
+    assert "Exceeds the limit" not in str(caught.value)
+
+
 def test_several_configurations_change_together() -> None:
     broker, store = BrokerConfig(), MessageStoreConfig()
     heard = []
