@@ -119,7 +119,7 @@ def check_store(
     end = summary.log_end
     checkpoint.finish(summary.log_start, end, summary.newest, at_record=at_safe or safe == end)
     check_epochs(store.root, findings, log_end=end)
-    tables.check(queues.queues)
+    tables.check(queues.queues, summary.passed_over)
     timers = TimerCheck(
         store.root, findings, store.entries if store.member else store.log, summary.log_start, end
     )

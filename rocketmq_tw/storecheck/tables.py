@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 from rocketmq_tw.storecheck.checked_queue import SCHEDULE_TOPIC, CheckedQueue
@@ -16,7 +16,7 @@ from rocketmq_tw.wire.errors import BodyError
 
 B = TypeVar("B", bound=Body)
 
-_TOPICS = "topics.json"
+_TOPICS, _DELAYS = "topics.json", "delayOffset.json"
 _NO_TOPICS = ("rmq_sys_", "RMQ_SYS_", "%LMQ%", "SCHEDULE_TOPIC_", "TRANS_CHECK_", "OFFSET_MOVED_")
 
 
@@ -31,17 +31,26 @@ class TableCheck:
         self.topics = None if topics is None else set(topics.topic_config_table)
         self._read("subscriptionGroup.json", SubscriptionGroupTable)
 
-    def check(self, queues: Mapping[tuple[str, int], CheckedQueue]) -> None:
-        """Compares offsets and topics with the queues that have files."""
+    def check(
+        self, queues: Mapping[tuple[str, int], CheckedQueue], passed_over: Collection[str]
+    ) -> None:
+        """Compares offsets and topics with the queues; of those `passed_over` nothing is known."""
         # A queue that is behind the log gets the rest at the next start.
         ends = {
             place: max(queue.files.end, queue.next)
             for place, queue in queues.items()
             if queue.files.is_there
         }
-        for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
-            self._check_offsets(name, ends)
-        self._check_delays(ends)
+        #: Place of a queue without a file, of which the log has nothing, and who had read how much.
+        gone: dict[tuple[str, int], tuple[int, str]] = {}
+        # Whoever deletes a topic may leave the offsets of its groups.
+        may_be_gone = (self.topics or set()) - set(passed_over) | {SCHEDULE_TOPIC}
+        for file, place, offset, reader in self._offsets():
+            if place in ends:
+                self._check_offset(file, offset, ends[place], reader)
+            elif place[0] in may_be_gone and (place not in queues or queues[place].first is None):
+                gone[place] = max(gone.get(place, (0, "")), (offset, reader))
+        self._tell_gone(gone)
         if ends:
             self._check_topics_are_there()
         if self.topics is None:
@@ -69,27 +78,35 @@ class TableCheck:
             Remedy.START if has_copy else Remedy.RESTORE,
         )  # fmt: skip
 
-    def _check_offsets(self, name: str, ends: Mapping[tuple[str, int], int]) -> None:
-        table = self._read(name, ConsumerOffsetTable) or ConsumerOffsetTable()
-        for key, queues in table.offset_table.items():
-            topic = key.split("@")[0]
-            for queue_id, offset in queues.items():
-                end = ends.get((topic, queue_id))
-                if end is not None and offset > end:
-                    self._findings.add(
-                        "offset-ahead", f"config/{name}", None,
-                        f"{key} goes on at {offset} of queue {queue_id}, which ends at {end}",
-                        Remedy.RESTORE,
-                    )  # fmt: skip
+    def _offsets(self) -> Iterator[tuple[str, tuple[str, int], int, str]]:
+        """Yields each offset: its file, the place of its queue, and who goes on there."""
+        for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
+            table = self._read(name, ConsumerOffsetTable) or ConsumerOffsetTable()
+            for key, queues in table.offset_table.items():
+                for queue_id, offset in queues.items():
+                    reader = f"{key} goes on at {offset} of queue {queue_id}"
+                    yield name, (key.split("@")[0], queue_id), offset, reader
+        delays = self._read(_DELAYS, DelayOffsetTable) or DelayOffsetTable()
+        for level, offset in delays.offset_table.items():
+            reader = f"level {level} goes on at {offset} of its queue"
+            yield _DELAYS, (SCHEDULE_TOPIC, level - 1), offset, reader
 
-    def _check_delays(self, ends: Mapping[tuple[str, int], int]) -> None:
-        table = self._read("delayOffset.json", DelayOffsetTable) or DelayOffsetTable()
-        for level, offset in table.offset_table.items():
-            end = ends.get((SCHEDULE_TOPIC, level - 1))
-            if end is not None and offset > end:
+    def _check_offset(self, file: str, offset: int, end: int, reader: str) -> None:
+        if offset > end:
+            self._findings.add(
+                "offset-ahead", f"config/{file}", None, f"{reader}, which ends at {end}",
+                Remedy.RESTORE,
+            )  # fmt: skip
+
+    def _tell_gone(self, gone: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+        """Reports queues that had messages. Where all of them have expired a queue keeps its last
+        file, which says where it goes on; only stock's cleanExpiredCQ takes that too."""
+        for (topic, queue_id), (offset, reader) in sorted(gone.items()):
+            if offset > 0:
                 self._findings.add(
-                    "offset-ahead", "config/delayOffset.json", None,
-                    f"level {level} goes on at {offset} of its queue, which ends at {end}",
+                    "queue-gone", f"consumequeue/{topic}/{queue_id}", None,
+                    f"it has no file and no message in the log, and {reader}: it begins at 0 again,"
+                    " as stock's cleanExpiredCQ wants it, or its last file is lost",
                     Remedy.RESTORE,
                 )  # fmt: skip
 

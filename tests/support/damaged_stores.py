@@ -253,6 +253,18 @@ OTHER_DAMAGES = [
         {"offset-ahead", "unit-astray"},
     ),
     Damage(
+        "an expired queue without its file",
+        lambda root: (root / "config/consumerOffset.json").write_text(
+            '{"offsetTable":{"Topic@group":{5:20}}}'
+        ),
+        {"queue-gone"},
+    ),
+    Damage(
+        "an expired queue of delays without its file",
+        lambda root: (root / "config/delayOffset.json").write_text('{"offsetTable":{1:99}}'),
+        {"queue-gone"},
+    ),
+    Damage(
         "topics that cannot be read",
         lambda root: (root / "config/topics.json").write_text('{"topicConfigTable":'),
         {"table"},

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,24 @@ def test_messages_in_front_of_the_log_are_no_damage(root: Path) -> None:
     summary, found = found_in(root)
     assert summary.log_start == 4096
     assert found == []
+
+
+def test_an_expired_queue_keeps_its_last_file(root: Path) -> None:
+    """It alone says where the queue goes on, and nobody has read what no group is in front of."""
+    offsets = (
+        '{"offsetTable":{"Topic@late":{7:0},"Topic@a":{0:7,7:20},"Topic@b":{7:30},"No@a":{3:9}}}'
+    )
+    (root / "config/consumerOffset.json").write_text(offsets)
+    (gone,) = found_in(root)[1]
+    assert (gone.kind, gone.file) == ("queue-gone", "consumequeue/Topic/7")
+    assert "Topic@b goes on at 30 of queue 7" in gone.text
+    files = root / "consumequeue/Topic/7"
+    files.mkdir()
+    assert [each.kind for each in found_in(root)[1]] == ["queue-gone"]
+    # Units of messages in front of the log, as far as the groups have read.
+    (root / "commitlog" / f"{0:020}").unlink()
+    (files / f"{20 * 20:020}").write_bytes(struct.pack(">qiq", 100, 50, 0) * 10)
+    assert found_in(root)[1] == []
 
 
 def test_what_is_no_store_is_said(tmp_path: Path) -> None:
