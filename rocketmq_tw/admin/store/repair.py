@@ -135,11 +135,12 @@ def _repair(
         settings = config_for(store, before.summary, config)
         # The broker mostly runs as a user who may not open what root makes.
         kept = owners_kept([store.root, settings.store_path_commit_log or store.log_path])
-        with kept, progress("building again", store.data_size) as advance:
+        with kept as files, progress("building again", store.data_size) as advance:
             notes = rebuild(
                 settings,
                 store.log,
                 rebuilding,
+                files=files,
                 summary=before.summary,
                 release=release,
                 advance=advance,

@@ -14,8 +14,8 @@ import msgspec
 
 from rocketmq_tw.admin.store.places import is_inside
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.owners import give
-from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.queue import UNIT
 from rocketmq_tw.formats.record import PLACE, PLACE_AT
@@ -229,6 +229,7 @@ def rebuild(
     log: LongFile,
     rebuilding: Rebuilding,
     *,
+    files: IFiles,
     summary: Summary,
     release: Callable[[], object],
     advance: Callable[[int], object] = lambda count: None,
@@ -238,24 +239,29 @@ def rebuild(
     behind that is kept. Returns notes of what was changed. Raises `StoreError` and `OSError`.
 
     Where queues end whose messages are gone from the log stays, and so do files that are not the
-    store's. The store's lock is the caller's until `release`, after which the recovery takes it.
-    `advance` is told of the bytes of the log that the recovery has read.
+    store's. `files` makes what is new. The store's lock is the caller's until `release`, after
+    which the recovery takes it. `advance` is told of the bytes of the log that the recovery has
+    read.
     """
     cut_at = summary.damaged_at
-    notes = _take_away(config, log, rebuilding, summary)
+    notes = _take_away(files, config, log, rebuilding, summary)
     notes += _mend_records(log, cut_at, summary.mends)
     release()
-    store = MessageStore(config, PosixFiles(), wall_clock_ms)
+    store = MessageStore(config, files, wall_clock_ms)
     report = store.load(advance)
     store.close()
     return [*notes, *report.notes, "index and checkpoint are built again"]
 
 
 def _take_away(
-    config: MessageStoreConfig, log: LongFile, rebuilding: Rebuilding, summary: Summary
+    files: IFiles,
+    config: MessageStoreConfig,
+    log: LongFile,
+    rebuilding: Rebuilding,
+    summary: Summary,
 ) -> list[str]:
     """Removes what is to be built again; returns notes of queues that may have lost their end."""
-    root, files = config.store_path_root_dir, PosixFiles()
+    root = config.store_path_root_dir
     former = read_checkpoint(files, f"{root}/checkpoint")
     # First of all: nothing is known to be safe any more, whatever happens from here on.
     end = summary.log_end if summary.damaged_at is None else summary.damaged_at
@@ -264,8 +270,10 @@ def _take_away(
         confirm_phy_offset=max(min(former.confirm_phy_offset, end), 0),
     )
     write_checkpoint(files, f"{root}/checkpoint", unsafe)
-    with open(f"{root}/abort", "w") as abort:
-        abort.write(str(os.getpid()))
+    abort = files.open(f"{root}/abort", create=True)
+    abort.truncate(0)
+    abort.pwrite(str(os.getpid()).encode(), 0)
+    abort.close()
     notes = _take_units_away(config, log, summary) if rebuilding.queues else []
     for name in index_files(root):
         os.remove(f"{root}/index/{name}")

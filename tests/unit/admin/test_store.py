@@ -476,6 +476,40 @@ def test_a_repair_by_root_leaves_the_store_to_its_user(
         assert set(owners_below(place).values()) == {(65534, 65533)}, place
 
 
+#: Runs a command and ends as by `kill -9` when a method of the store is called.
+KILLED = """
+import os, signal, sys
+from rocketmq_tw.admin.main import main
+from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.store.message_store import MessageStore
+
+setattr(MessageStore, sys.argv[1], lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+main(sys.argv[2:], Tool())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("method", ["load", "close"])
+def test_a_repair_by_root_that_is_killed_leaves_the_store_to_its_user(
+    method: str, root: Path, tmp_path: Path
+) -> None:
+    """Before anything is built again, and when all is."""
+    config = tmp_path / "broker.conf"
+    config.write_text(CONFIG)
+    queue = root / "consumequeue/Topic/0" / f"{0:020}"
+    change(queue, 40, bytes(20))
+    for path in (root, *root.rglob("*")):
+        os.lchown(path, 65534, 65533)
+    queue.chmod(0o600)
+    words = ["store", "repair", str(root), "--yes", "-c", str(config)]
+    killed = subprocess.run([sys.executable, "-c", KILLED, method, *words], capture_output=True)
+    assert killed.returncode == -9, killed.stderr
+    assert (root / "abort").exists()
+    assert queue.exists() is (method == "close")
+    assert not queue.exists() or queue.stat().st_mode & 0o777 == 0o600
+    assert set(owners_below(root).values()) == {(65534, 65533)}
+
+
 def test_two_logs_of_one_store_are_told(root: Path, tmp_path: Path, run: Run) -> None:
     log = Path(shutil.copytree(root / "commitlog", tmp_path / "elsewhere"))
     config = tmp_path / "broker.conf"
