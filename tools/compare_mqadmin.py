@@ -11,12 +11,21 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.elected_site import ElectedSite
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.java_client import JavaClients
-from tests.support.mqadmin_cases import CASES, ENDLESS, NEW
-from tests.support.mqadmin_comparison import compare, page, report
+from tests.support.mqadmin_cases import CASES, ELECTED_CASES, ENDLESS, NEW, Case
+from tests.support.mqadmin_comparison import MakeSite, Outcome, compare, page, report
+from tests.support.mqadmin_site import Site
+
+#: The calls of each kind of site.
+SITES: list[tuple[str, MakeSite, Sequence[Case]]] = [
+    ("broker", Site, (*CASES, *ENDLESS)),
+    ("elected", ElectedSite, ELECTED_CASES),
+]
 
 
 def main() -> int:
@@ -28,11 +37,18 @@ def main() -> int:
     if arguments.page:
         sys.stdout.write(page())
         return 0
-    cases = [case for case in (*CASES, *ENDLESS) if arguments.only in case.line]
+    outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as home:
         java = JavaClients(arguments.version, Path(home) / "java")
         try:
-            outcomes = list(compare(java, Path(home), cases))
+            for name, site, cases in SITES:
+                chosen = [
+                    case
+                    for case in cases
+                    if arguments.only in case.line and arguments.version in case.versions
+                ]
+                if chosen:
+                    outcomes += compare(java, Path(home) / name, chosen, site)
         finally:
             java.close()
     return 1 if report(outcomes) else 0

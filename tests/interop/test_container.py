@@ -8,63 +8,13 @@ from pathlib import Path
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.cluster import OURS, make_name_server
+from tests.support.container_servers import OurContainer
 from tests.support.java_client import JavaClients
-from tests.support.ports import BrokerPorts
-from tests.support.processes import ServerProcess
 from tests.support.remoting import ask
 from tests.support.rmqadmin import answer, rmqadmin
-from tests.support.servers import twistd_command, twistd_environment
 from tests.support.wait import wait_until
 
 STOCK_VERSION = "5.3.3"
-
-
-class OurContainer(ServerProcess):
-    """`twistd -n rmq-container` without brokers. They live together in it: mqadmin waits 5 s for a
-    start, which a process of its own may need on a busy machine."""
-
-    def __init__(self, home: Path, name_server: str, brokers: str = "together") -> None:
-        super().__init__("container", home)
-        self._ports = BrokerPorts()
-        self._brokers: list[BrokerPorts] = []
-        self._text = (
-            f"bindAddress=127.0.0.1\nlistenPort={self._ports.listen.number}\n"
-            f"namesrvAddr={name_server}\nbrokerProcesses={brokers}\n"
-        )
-
-    @property
-    def address(self) -> str:
-        return self._ports.listen.address
-
-    def command(self) -> list[str]:
-        path = self.home / "broker-container.conf"
-        path.write_text(self._text)
-        return twistd_command("rmq-container", path)
-
-    def environment(self) -> dict[str, str]:
-        return twistd_environment()
-
-    def ready(self) -> bool:
-        return not ask(self.address, RemotingCommand.request(RequestCode.GET_BROKER_CONFIG), 5).code
-
-    def broker_file(self, name: str, text: str = "") -> str:
-        """Writes the file of a broker and returns its path."""
-        self._brokers.append(BrokerPorts())
-        path = self.home / f"{name}.conf"
-        path.write_text(
-            f"brokerName={name}\nlistenPort={self._brokers[-1].listen.number}\n"
-            f"storePathRootDir={self.home / name}\n{text}"
-        )
-        return str(path)
-
-    def broker_addresses(self) -> list[str]:
-        """Where the brokers serve, in the order of their files."""
-        return [ports.listen.address for ports in self._brokers]
-
-    def close(self) -> None:
-        super().close()
-        for ports in (self._ports, *self._brokers):
-            ports.release()
 
 
 def test_both_tools_on_our_container(tmp_path: Path, jvms: dict[str, JavaClients]) -> None:

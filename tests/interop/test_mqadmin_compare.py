@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
+from tests.support.elected_site import ElectedSite
 from tests.support.java_client import JavaClients
-from tests.support.mqadmin_cases import CASES, ELSEWHERE, ENDLESS, NEW, OLD, EndlessCall
+from tests.support.mqadmin_cases import CASES, ELECTED_CASES, ENDLESS, NEW, OLD, EndlessCall
 from tests.support.mqadmin_comparison import compare
 
 
@@ -18,6 +19,14 @@ def test_every_command_says_the_same(
     version: str, jvms: dict[str, JavaClients], tmp_path: Path
 ) -> None:
     wrong = [each for each in compare(jvms[version], tmp_path) if not each.is_as_expected]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_those_about_controllers_and_containers_say_the_same(
+    jvms: dict[str, JavaClients], tmp_path: Path
+) -> None:
+    outcomes = compare(jvms[NEW], tmp_path, ELECTED_CASES, ElectedSite)
+    wrong = [each for each in outcomes if not each.is_as_expected]
     assert not wrong, "\n".join(map(str, wrong))
 
 
@@ -33,10 +42,10 @@ def test_those_that_run_until_they_are_killed_say_the_same(
 def test_no_command_is_left_out(version: str, jvms: dict[str, JavaClients]) -> None:
     listed = re.findall(r"^   (\w+) ", jvms[version].mqadmin(), re.MULTILINE)
     assert len(listed) > 50
-    compared = {case.command for case in CASES if version in case.versions}
+    compared = {case.command for case in (*CASES, *ELECTED_CASES) if version in case.versions}
     # Those that run on take half a minute each: the newer tools' alone.
     compared |= {case.command for case in ENDLESS}
-    assert set(listed) - compared - ELSEWHERE.keys() == set()
+    assert set(listed) - compared == set()
 
 
 def test_tools_that_ask_slaves_too(jvms: dict[str, JavaClients], tmp_path: Path) -> None:

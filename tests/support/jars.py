@@ -75,8 +75,9 @@ def archive_of(jars: Path) -> Path:
 
 
 def class_path(jars: Path, *more: Path) -> list[str]:
-    """The options of a JVM that give it a directory of jars, then `more` directories of classes. An
-    archive of classes counts only where the class path begins as the one that it was made with."""
+    """The options of a JVM that give it a directory of jars, then `more`, directories of classes or
+    jars. An archive of classes counts only where the class path begins as the one that it was made
+    with."""
     archive = archive_of(jars)
     shared = [f"{SHARED_ARCHIVE}{archive}"] if archive.exists() else []
     return [*shared, "-cp", ":".join([f"{jars}/*", *map(str, more)])]

@@ -13,7 +13,7 @@ import attrs
 
 from tests.support.cluster import OURS
 from tests.support.java_client import JavaClients
-from tests.support.mqadmin_cases import CASES, ELSEWHERE, ENDLESS, NEW, Case
+from tests.support.mqadmin_cases import CASES, ELECTED_CASES, ENDLESS, NEW, Case
 from tests.support.mqadmin_site import TOPIC, Site
 
 #: The servers of stock that ours are like; the tools may be older.
@@ -74,19 +74,19 @@ class Outcome:
 
     @property
     def is_as_expected(self) -> bool:
-        """Whether both answers are equal, or ours differs and is what its case says."""
+        """Whether ours is what its case says, and differs from stock's as that says."""
+        if not self._is_as_said:
+            return False
         if self.case.differs:
             return sorted(self.difference) == sorted(self.case.differs)
-        if not self.case.unlike:
-            return not self.difference
-        return bool(self.difference) and self._is_as_said
+        return bool(self.difference) == bool(self.case.unlike)
 
     @property
     def _is_as_said(self) -> bool:
         return bool(re.search(self.case.prints, self.ours, re.MULTILINE))
 
     def __str__(self) -> str:
-        if self.case.unlike and self.difference and not self._is_as_said:
+        if not self._is_as_said and bool(self.difference) == bool(self.case.unlike):
             return f"{self.case.line}: no {self.case.prints!r} in:\n{self.ours}"
         if not self.difference:
             return f"{self.case.line}: equal, though its case says why not"
@@ -158,17 +158,15 @@ def _in_order(properties: re.Match[str]) -> str:
     return properties[1] + ", ".join(sorted(properties[2].split(", ")))
 
 
-def page(cases: Iterable[Case] = (*CASES, *ENDLESS)) -> str:
-    """The page of docs about all calls: what the cases say, which the test holds them to."""
-    rows = "".join(
-        f"| `{case.line.replace('$', '')}` | {', '.join(case.versions)} | {_verdict(case)} |\n"
-        for case in cases
-    )
-    elsewhere = "".join(f"| `{name}` | {shown} |\n" for name, shown in sorted(ELSEWHERE.items()))
+def page() -> str:
+    """The page of docs about all calls: what the cases say, which the tests hold them to."""
     return f"""{_HEAD}
-| call | mqadmin | ours, beside stock {STOCK} |
-|---|---|---|
-{rows}
+{_table((*CASES, *ENDLESS))}
+## Controllers and containers
+On a controller, the two brokers of a group that it leads, and a container that begins without
+brokers.
+
+{_table(ELECTED_CASES)}
 ## On a slave
 The comparison has a master only. With a slave as `-b`:
 
@@ -184,14 +182,15 @@ The comparison has a master only. With a slave as `-b`:
 - An offset that is committed (request 15, as by stock's `cloneGroupOffset`) makes its group where
   `autoCreateSubscriptionGroup` is true; stock refuses it with 26. `rmqadmin cloneGroupOffset` to a
   group that is not there is refused.
+"""
 
-## Commands that are not compared
-They run on our servers, and their effect or a part of what they print is looked at; the whole of it
-is not compared with what they print of stock's.
 
-| command | what runs it |
-|---|---|
-{elsewhere}"""
+def _table(cases: Iterable[Case]) -> str:
+    rows = "".join(
+        f"| `{case.line.replace('$', '')}` | {', '.join(case.versions)} | {_verdict(case)} |\n"
+        for case in cases
+    )
+    return f"| call | mqadmin | ours, beside stock {STOCK} |\n|---|---|---|\n{rows}"
 
 
 def _verdict(case: Case) -> str:
@@ -200,9 +199,9 @@ def _verdict(case: Case) -> str:
 
 _HEAD = """# Stock's mqadmin on our servers
 Made by `python -m tools.compare_mqadmin --page` out of `tests/support/mqadmin_cases.py`;
-`tests/interop/test_mqadmin_compare.py` runs every call on a name server and a broker of ours and on
-stock's, and fails where a row is wrong. Numbers, times, addresses and remarks of refusals are
-masked; the codes of refusals are not. Words such as `address` and `topic` stand for values.
+`tests/interop/test_mqadmin_compare.py` runs every call on servers of ours and on stock's, and fails
+where a row is wrong. Numbers, times, addresses and remarks of refusals are masked; the codes of
+refusals are not. Words such as `address` and `topic` stand for values.
 Of `clusterRT` and `startMonitoring`, which run until they are killed, it is the first round.
 `viewMessage`, `examineTopicConfig`, `getAllTopicConfig` and `getAllSubscriptionGroup` are calls of
 stock's admin client, which its dashboard makes and no command does.

@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,10 @@ def stock_java(
     main_class: str,
     profile: str | None = None,
     tls_mode: str = "disabled",
+    more: Sequence[Path] = (),
 ) -> list[str]:
     """The command line that runs a class of stock's with `home` as its home; `profile` as for
-    `stock_jars`, `tls_mode` as for `java_command`."""
+    `stock_jars`, `tls_mode` as for `java_command`, `more` as for `class_path`."""
     conf = home / "conf"
     conf.mkdir(exist_ok=True)
     if version.startswith("4."):
@@ -63,7 +64,7 @@ def stock_java(
         "-XX:MaxDirectMemorySize=512m",
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
-        *class_path(stock_jars(version, profile)),
+        *class_path(stock_jars(version, profile), *more),
         main_class,
     ]
 
