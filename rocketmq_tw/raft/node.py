@@ -11,6 +11,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.raft.checkpoints import Checkpoints
+from rocketmq_tw.raft.compaction import Compaction
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.config import NodeConfig
@@ -18,15 +20,14 @@ from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.core.raft_core import LogUse, RaftCore, Ready
 from rocketmq_tw.raft.core.replication import OpeningBody, empty_body
-from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.disk_work import DiskWork, RunBlocking
+from rocketmq_tw.raft.leaderless import Leaderless
 from rocketmq_tw.raft.peer_calls import PeerCalls
 from rocketmq_tw.raft.pending import Applied, PendingProposals, PendingReads
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotCheck, load_stored_snapshot
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.raft.unstored import Unstored
 from rocketmq_tw.runtime.alarm import Alarm
-from rocketmq_tw.runtime.failures import FailuresInARow
 from rocketmq_tw.store.errors import StoreError
 
 
@@ -43,8 +44,6 @@ class Replicated(NamedTuple):
 
 
 NOTHING = Replicated()
-#: Seconds without a leader until the log tells.
-LEADERLESS_SECONDS = 10.0
 
 
 class RaftNode:
@@ -94,9 +93,6 @@ class RaftNode:
         self._answers: dict[int, Deferred[m.RaftMessage]] = {}
         self._reads = PendingReads()
         self._tokens = 0
-        self._since_snapshot = 0
-        #: Data files in front of this position are to go.
-        self._drop_before = 0
         self._running = False
         self._disk = DiskWork(run_blocking, self._disk_free, self._failed)
         #: Whether this member may lead its group, but for what it cannot store.
@@ -104,19 +100,21 @@ class RaftNode:
         self._in_pump = False
         self._wake_alarm = Alarm(clock, self._pump)
         self._tick_alarm = Alarm(clock, self._tick)
-        self._checkpoint_alarm = Alarm(clock, self._checkpoint)
-        self._leaderless_alarm = Alarm(clock, self._tell_leaderless)
+        self._leaderless = Leaderless(clock, config, self.core)
         group_member = f"{config.group}/{config.raft.self_id}"
         #: What found no room: until it is stored this member takes no part in its group.
         self._unstored = Unstored(clock, group_member, self._store_again)
-        self._checkpoint_failures = FailuresInARow(
-            self.log, f"{group_member}: no checkpoint, which only makes the next start longer"
+        self._checkpoints = Checkpoints(
+            clock,
+            group_member,
+            self.core,
+            store,
+            self._disk,
+            self._unstored,
+            config.checkpoint_interval_ms / 1000,
         )
-        self._snapshot_failures = FailuresInARow(
-            self.log, f"{group_member}: no snapshot, so the log is kept whole until the next one"
-        )
-        self._drop_failures = FailuresInARow(
-            self.log, f"{group_member}: files that are not needed any more could not be removed"
+        self._compaction = Compaction(
+            group_member, self.core, store, self._disk, machine, config.snapshot_every
         )
         #: Called with (role, term) after each change.
         self.role_listeners: list[Callable[[RaftRole, int], None]] = []
@@ -135,21 +133,12 @@ class RaftNode:
     def start(self) -> None:
         """Begins to take part."""
         self._running = True
-        self._leaderless_alarm.set(LEADERLESS_SECONDS)
+        self._leaderless.look()
         self._tick()
 
     def stop(self) -> "Deferred[None]":
         """Ends the node; fires when the files are closed."""
-        self._running = False
-        self._unstored.stop()
-        for alarm in (
-            self._wake_alarm,
-            self._tick_alarm,
-            self._checkpoint_alarm,
-            self._leaderless_alarm,
-        ):
-            alarm.cancel()
-        self._fail_all(lambda: Refused(Code.NOT_LEADER, "this member is stopping"))
+        self._end(lambda: Refused(Code.NOT_LEADER, "this member is stopping"))
         done: Deferred[None] = Deferred()
         self._disk.when_idle(lambda: self._close(done))
         return done
@@ -157,7 +146,7 @@ class RaftNode:
     def _close(self, done: "Deferred[None]") -> None:
         try:
             try:
-                self._store.write_checkpoint(self.core.stored_commit_index)
+                self._checkpoints.write_last()
             finally:
                 if not self._keeps_store:
                     self._store.close()
@@ -169,6 +158,16 @@ class RaftNode:
                 member=self.config.raft.self_id,
             )
         done.callback(None)
+
+    def _end(self, reason: Callable[[], Refused]) -> None:
+        """Takes no part any more; whoever waits gets `reason`."""
+        self._running = False
+        self._unstored.stop()
+        self._checkpoints.stop()
+        self._leaderless.stop()
+        self._wake_alarm.cancel()
+        self._tick_alarm.cancel()
+        self._fail_all(reason)
 
     def _fail_all(self, reason: Callable[[], Refused]) -> None:
         self._pending.fail_all(reason)
@@ -222,7 +221,7 @@ class RaftNode:
     def drop_files_before(self, position: int) -> None:
         """Removes, soon, the data files that end at or before `position`: the log begins behind
         them. All that they hold must be committed and applied."""
-        self._drop_before = max(self._drop_before, position)
+        self._compaction.ask(position)
         self._wake()
 
     def read(self) -> "Deferred[None]":
@@ -310,14 +309,15 @@ class RaftNode:
 
     def _drain(self) -> None:
         while self._running and not self._disk.is_busy:
-            if self._drop_before and not self._unstored.cuts_log:
-                self._drop_files()
+            if self._compaction.is_asked and not self._unstored.cuts_log:
+                # It may make the room that this member waits for.
+                self._compaction.drop_asked(self._unstored.try_again)
                 continue
             if self._unstored.is_kept:
                 break
             ready = self.core.ready()
             if ready is None:
-                self._maybe_snapshot()
+                self._compaction.snapshot_if_due()
                 break
             for said in ready.notices:
                 self.log.warn("{group}: {said}", group=self.config.group, said=said)
@@ -330,16 +330,6 @@ class RaftNode:
                     break
                 continue
             self._store_ready(ready)
-
-    def _drop_files(self) -> None:
-        position, self._drop_before = self._drop_before, 0
-        if self._store.begin_behind(position):
-            self.core.compacted()
-            # It may be the room that this member waits for.
-            store_again = self._unstored.try_again
-            self._disk.attempt(
-                self._store.drop_covered, self._drop_failures, store_again, store_again
-            )
 
     def _store_ready(self, ready: Ready) -> None:
         self._disk.run(
@@ -368,7 +358,7 @@ class RaftNode:
             for listener in self.restart_listeners:
                 listener(ready.writes.reset)
         self._finish(ready)
-        self._checkpoint_soon()
+        self._checkpoints.stored()
 
     def _disk_free(self, done: Callable[[], None]) -> None:
         if self._running:
@@ -386,22 +376,21 @@ class RaftNode:
             group=self.config.group,
             member=self.config.raft.self_id,
         )
-        self._running = False
-        self._fail_all(lambda: Refused(Code.DISK_ERROR, "this member has failed"))
+        self._end(lambda: Refused(Code.DISK_ERROR, "this member has failed"))
         self.when_failed.errback(failure)
 
     def _finish(self, ready: Ready) -> None:
         self._send_all(ready.messages)
         if ready.snapshot is not None and self._machine is not None:
             self._machine.load_snapshot(ready.snapshot.data)
-            self._since_snapshot = 0
+            self._compaction.loaded_snapshot()
         for entry in ready.committed:
             result = None if self._machine is None else self._machine.apply(entry)
             self._pending.applied(entry, result)
         if ready.committed:
             for listener in self.commit_listeners:
                 listener(ready.committed)
-        self._since_snapshot += len(ready.committed)
+        self._compaction.applied(len(ready.committed))
         self.core.advance()
         self._reads.failed(ready.failed_reads)
         self._reads.confirmed(ready.reads, self.core.applied_index)
@@ -410,10 +399,7 @@ class RaftNode:
 
     def _role_changed(self, role: RaftRole) -> None:
         core = self.core
-        if core.leader_id is not None:
-            self._leaderless_alarm.cancel()
-        else:
-            self._leaderless_alarm.set_if_unset(LEADERLESS_SECONDS)
+        self._leaderless.look()
         # Each election has candidates, and is over at once as a rule.
         say = self.log.debug if role is RaftRole.CANDIDATE else self.log.info
         say(
@@ -458,58 +444,3 @@ class RaftNode:
             self._failed(Failure())
         else:
             self._wake()
-
-    # Snapshots and checkpoints
-
-    def _maybe_snapshot(self) -> None:
-        every = self.config.snapshot_every
-        if self._machine is None or not every or self._since_snapshot < every:
-            return
-        place = self.core.snapshot_place()
-        if place is None:
-            return
-        self._since_snapshot = 0
-        data = self._machine.take_snapshot()
-        meta = SnapshotMeta(place.index, place.term, place.next_pos, len(data))
-        self._disk.attempt(
-            partial(self._store.save_snapshot, Snapshot(meta, data)),
-            self._snapshot_failures,
-            self._snapshot_saved,
-        )
-
-    def _snapshot_saved(self) -> None:
-        # The core reads the log and the snapshot on this thread: only what it no longer asks for
-        # may go.
-        self._store.use_snapshot()
-        self.core.compacted()
-        self._disk.attempt(self._store.drop_covered, self._drop_failures)
-
-    def _checkpoint_soon(self) -> None:
-        self._checkpoint_alarm.set_if_unset(self.config.checkpoint_interval_ms / 1000)
-
-    def _checkpoint(self) -> None:
-        if not self._running:
-            return
-        if self._disk.is_busy or self._unstored.is_kept:
-            self._checkpoint_soon()
-            return
-        committed = self.core.stored_commit_index
-        self._disk.attempt(
-            partial(self._store.write_checkpoint, committed),
-            self._checkpoint_failures,
-            again=self._checkpoint_soon,
-        )
-        if committed < self.core.log.end_index:
-            # The rest may be committed without anything more being stored.
-            self._checkpoint_soon()
-
-    def _tell_leaderless(self) -> None:
-        if self.core.leader_id is None:
-            self.log.warn(
-                "{group}/{member}: no leader for {seconds:.0f} s: more than half of {members} have"
-                " to run and to reach each other",
-                group=self.config.group,
-                member=self.core.config.self_id,
-                seconds=LEADERLESS_SECONDS,
-                members=";".join(f"{id_}-{at}" for id_, at in self.config.peers.items()),
-            )

@@ -479,13 +479,13 @@ def test_the_last_entry_gets_into_every_checkpoint_though_none_follows(group: An
     group.run(5)
     node.propose([encode_kv_command(Put("k", "v"))])
     group.run(1)
-    (due,) = {one._checkpoint_alarm.due for one in group.nodes.values() if one is not node}
+    (due,) = {one._checkpoints.due for one in group.nodes.values() if one is not node}
     group.run(due - group.clock.seconds() - 0.005)
     node.propose([encode_kv_command(Put("k", "v"))])
     group.run(10)
     for disk in group.disks.values():
         assert b"committedIndex=1\n" in disk.read("/s/checkpoint")
-    assert not any(one._checkpoint_alarm.is_set for one in group.nodes.values())
+    assert all(one._checkpoints.due is None for one in group.nodes.values())
 
 
 def test_an_idle_group_hardly_wakes(group: Any) -> None:

@@ -144,7 +144,7 @@ def test_a_checkpoint_vouches_only_for_what_is_stored() -> None:
     lone.follow()
     lone.push(PushKind.COMPARE, NEW[:1], -1)
     lone.run_disk()
-    due = lone.node._checkpoint_alarm.due
+    due = lone.node._checkpoints.due
     assert due is not None
     left = due - lone.clock.seconds()
     lone.clock.callLater(left - 0.0001, lone.push, PushKind.TRUNCATE, NEW[1:2], 1)
@@ -182,6 +182,21 @@ def test_a_stop_on_a_full_disk_ends() -> None:
     lone.node.stop().addBoth(ended.append)
     assert ended == [None]
     assert open_store(files).end_index == 0
+
+
+def test_a_member_that_a_listener_stops_writes_no_more_once_it_is_closed() -> None:
+    files = MemoryFiles()
+    stored(files, OLD[:1])
+    lone = LoneNode(files)
+    lone.follow()
+    lone.push(PushKind.COMPARE, NEW[:1], -1)
+    lone.run_disk()
+    # The one before is committed while these are stored.
+    lone.node.commit_listeners.append(lambda entries: lone.node.stop())
+    lone.push(PushKind.APPEND, NEW[1:], 0)
+    lone.run_disk()
+    lone.clock.advance(60)
+    assert not lone.waiting
 
 
 def is_up(lone: LoneNode) -> bool:
