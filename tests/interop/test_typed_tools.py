@@ -15,6 +15,7 @@ from tests.support.terminal import Terminal
 CHEAP = {
     "acting_sim": "--seeds 1",
     "bench.inprocess": "--case 1 --messages 200",
+    "bench.proxy_inprocess": "--case send-4 --messages 400",
     "compare_mqadmin": "",
     "controller_sim --first": "",
     "controller_sim --seeds": "--seeds 4",

@@ -88,7 +88,7 @@ _STORED = 40_960
 
 
 @implementer(IReactorTurns)
-class _Turns(ReactorBase):
+class Turns(ReactorBase):
     """A reactor without sockets: `turn` does what is due. Its turns end as `ServerReactor`'s do."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class _Turns(ReactorBase):
                 call()
 
 
-class _Transport:
+class MemoryTransport:
     """Keeps what is written until it is taken."""
 
     disconnecting = False
@@ -139,6 +139,11 @@ class _Transport:
 
     def registerProducer(self, _producer: Any, _streaming: bool) -> None:
         """It is never full."""
+
+    def pauseProducing(self) -> None:
+        """What comes is read when the case has it read."""
+
+    resumeProducing = pauseProducing
 
     def getPeer(self) -> IPv4Address:
         return IPv4Address("TCP", "127.0.0.1", 50000)
@@ -211,7 +216,7 @@ class InProcess:
     """A broker whose files are below `home`, and its connections."""
 
     def __init__(self, home: str, connections: int) -> None:
-        self._reactor = _Turns()
+        self._reactor = Turns()
         net_config = NettyServerConfig(listen_port=_PORT)
         self.broker = Broker(
             Surroundings(
@@ -229,7 +234,7 @@ class InProcess:
         self.broker.start().addErrback(failures.append)
         if failures:
             failures[0].raiseException()
-        self.transports = [_Transport() for _ in range(connections)]
+        self.transports = [MemoryTransport() for _ in range(connections)]
         self._protocols = []
         for transport in self.transports:
             protocol = self._reactor.factories[_PORT].buildProtocol(transport.getPeer())
@@ -301,7 +306,7 @@ def _fill(running: InProcess, case: Case) -> None:
     running.transports[0].written.clear()
 
 
-def _check(transports: list[_Transport], expected: int, body: int) -> None:
+def _check(transports: list[MemoryTransport], expected: int, body: int) -> None:
     """Every request was answered with success, and with more than so many bytes where it pulls."""
     for transport in transports:
         answers = FrameDecoder().feed(b"".join(transport.written))
