@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 
 from hpack import NeverIndexedHeaderTuple
 
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
-from rocketmq_tw.proxy.http2.interfaces import HeaderList
+from rocketmq_tw.proxy.http2.interfaces import HeaderList, RequestHeaders
 
 CONTENT_TYPE = b"application/grpc"
 #: What each response begins with.
@@ -26,12 +27,14 @@ _SECONDS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _PLAIN = frozenset(range(0x20, 0x7F)) - {0x25}
 
 
-def read_headers(headers: HeaderList) -> dict[str, str]:
+def read_headers(headers: RequestHeaders) -> dict[str, str]:
     """Returns headers by name; those that come more than once are joined by commas."""
-    result: dict[str, str] = {}
-    for name, value in headers:
-        key, text = name.decode("utf-8", "replace"), value.decode("utf-8", "replace")
-        result[key] = f"{result[key]},{text}" if key in result else text
+    result = dict(headers)
+    if len(result) < len(headers):
+        values: defaultdict[str, list[str]] = defaultdict(list)
+        for name, value in headers:
+            values[name].append(value)
+        result = {name: ",".join(each) for name, each in values.items()}
     return result
 
 

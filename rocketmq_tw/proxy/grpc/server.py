@@ -23,7 +23,12 @@ from rocketmq_tw.proxy.grpc.headers import (
 )
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, Methods
 from rocketmq_tw.proxy.http2.connection import Http2Connection
-from rocketmq_tw.proxy.http2.interfaces import HeaderList, IStream, IStreamHandler
+from rocketmq_tw.proxy.http2.interfaces import (
+    HeaderList,
+    IStream,
+    IStreamHandler,
+    RequestHeaders,
+)
 from rocketmq_tw.proxy.http2.limits import Http2Limits
 from rocketmq_tw.proxy.http2.memory import MemoryRefused
 
@@ -60,7 +65,7 @@ class GrpcServer:
         """Builds a connection of a listener."""
         return Http2Connection(resources, group, self._config.connections, self._open)
 
-    def _open(self, stream: IStream, headers: HeaderList) -> IStreamHandler:
+    def _open(self, stream: IStream, headers: RequestHeaders) -> IStreamHandler:
         metadata = read_headers(headers)
         refusal = _http_refusal(metadata)
         if refusal is not None:

@@ -33,7 +33,7 @@ from rocketmq_tw.proxy.http2.frames import (
     make_frame,
 )
 from rocketmq_tw.proxy.http2.incoming import IFrameConnection, IncomingFrames
-from rocketmq_tw.proxy.http2.interfaces import HeaderList, OpenStream
+from rocketmq_tw.proxy.http2.interfaces import OpenStream, RequestHeaders
 from rocketmq_tw.proxy.http2.limits import FrameAllowance, Http2Limits, frame_cost
 from rocketmq_tw.proxy.http2.memory import ConnectionMemory
 from rocketmq_tw.proxy.http2.streams import Http2Stream, IStreamConnection
@@ -304,7 +304,7 @@ class Http2Connection(Protocol):
 
     # IEngineEvents
 
-    def request_came(self, stream_id: int, headers: HeaderList, *, ended: bool) -> None:
+    def request_came(self, stream_id: int, headers: RequestHeaders, *, ended: bool) -> None:
         if self._draining or self._places >= self._limits.streams:
             self.engine.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
             self.engine.forget(stream_id)

@@ -22,7 +22,7 @@ from rocketmq_tw.proxy.http2.frames import (
     make_frame,
 )
 from rocketmq_tw.proxy.http2.header_blocks import NO_TABLE, HeaderDecoder, encode_headers
-from rocketmq_tw.proxy.http2.interfaces import HeaderList
+from rocketmq_tw.proxy.http2.interfaces import HeaderList, RequestHeaders
 from rocketmq_tw.proxy.http2.limits import Http2Limits
 
 #: HTTP/2's window at the beginning.
@@ -52,7 +52,7 @@ _LARGEST_FRAME = 2**24 - 1
 class IEngineEvents(Protocol):
     """Told what the client does, while its frame is received."""
 
-    def request_came(self, stream_id: int, headers: HeaderList, *, ended: bool) -> None:
+    def request_came(self, stream_id: int, headers: RequestHeaders, *, ended: bool) -> None:
         """A new stream; with `ended` the client has sent all of it."""
 
     def data_came(self, stream_id: int, data: bytes, size: int, *, ended: bool) -> None:

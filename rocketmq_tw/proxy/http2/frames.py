@@ -65,6 +65,11 @@ class FrameType(IntEnum):
     CONTINUATION = 9
 
 
+#: What a header block comes in. Looked up once: each look into an enumeration costs, and this is
+#: for each frame.
+_OF_BLOCKS = (int(FrameType.HEADERS), int(FrameType.CONTINUATION))
+
+
 class Http2Frame(NamedTuple):
     """A whole frame."""
 
@@ -134,7 +139,7 @@ class FrameSplitter:
             if after > end:
                 break
             stream_id &= 0x7FFFFFFF
-            if self._block_stream or kind == FrameType.HEADERS or kind == FrameType.CONTINUATION:
+            if self._block_stream or kind in _OF_BLOCKS:
                 self._count_block(kind, flags, stream_id, length)
             frames.append(Http2Frame(kind, flags, stream_id, data[start:after]))
             start = after
@@ -155,7 +160,7 @@ class FrameSplitter:
                 raise Http2Error(
                     ErrorCodes.PROTOCOL_ERROR, "another frame stands within a header block"
                 )
-        elif kind == FrameType.CONTINUATION:
+        elif kind != _OF_BLOCKS[0]:
             raise Http2Error(ErrorCodes.PROTOCOL_ERROR, "a CONTINUATION without its HEADERS")
         elif not stream_id:
             raise Http2Error(ErrorCodes.PROTOCOL_ERROR, "a HEADERS of no stream")

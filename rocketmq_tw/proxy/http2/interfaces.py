@@ -9,6 +9,8 @@ from zope.interface import Attribute, Interface
 
 #: Names, in lower case, and values.
 HeaderList = Sequence[tuple[bytes, bytes]]
+#: Those of a request, as text.
+RequestHeaders = Sequence[tuple[str, str]]
 
 
 class Held(IntEnum):
@@ -84,4 +86,4 @@ class IStreamHandler(Interface):
 
 
 #: Called with each new stream and the request's headers; returns what takes the rest.
-OpenStream = Callable[[IStream, HeaderList], IStreamHandler]
+OpenStream = Callable[[IStream, RequestHeaders], IStreamHandler]

@@ -34,12 +34,14 @@ _SMALL = 64
 #: What frames cost of a connection's allowance; others 1. That is so little for RST_STREAM that a
 #: client can end all its calls at once, as where they have one deadline: what a call began keeps
 #: its place among the streams until it ends.
-_COSTS: dict[int, int] = {FrameType.HEADERS: 0, FrameType.SETTINGS: 10}
+_COSTS = {int(FrameType.HEADERS): 0, int(FrameType.SETTINGS): 10}
+# Looked up once: each look into an enumeration costs, and this is for each frame.
+_DATA = int(FrameType.DATA)
 
 
 def frame_cost(frame: Http2Frame) -> int:
     """Returns what a frame costs of its connection's allowance."""
-    if frame.type != FrameType.DATA:
+    if frame.type != _DATA:
         return _COSTS.get(frame.type, 1)
     small = len(frame.data) < HEADER_LENGTH + _SMALL
     return 1 if small and not frame.flags & END_STREAM else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -22,6 +23,13 @@ _HEADERS = st.tuples(_NAMES, st.binary(max_size=300))
 _SIZES = st.sampled_from([None, 0, 50, 100, 4096])
 
 
+def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [
+        (name.decode("utf-8", "replace"), value.decode("utf-8", "replace"))
+        for name, value in headers
+    ]
+
+
 @given(
     st.lists(
         st.tuples(_SIZES, st.booleans(), st.lists(_HEADERS, min_size=1, max_size=8)), max_size=12
@@ -33,7 +41,15 @@ def test_what_a_client_packs_is_read(blocks: list[Any]) -> None:
     for size, huffman, headers in blocks:
         if size is not None:
             client.header_table_size = size
-        assert decoder.decode(client.encode(headers, huffman=huffman)) == headers
+        assert decoder.decode(client.encode(headers, huffman=huffman)) == _texts(headers)
+
+
+def test_the_sizes_of_a_table_are_those_on_the_wire() -> None:
+    """Whatever its texts have in memory: otherwise the client's table and ours were two."""
+    client, decoder = Encoder(), HeaderDecoder(LIMIT)
+    for number in range(300):
+        headers = [(b"x-name", b"\xff" * 20 + b"%d" % number), ("x-\u00e4".encode(), b"v")]
+        assert decoder.decode(client.encode(headers)) == _texts(headers)
 
 
 @pytest.mark.parametrize(
@@ -92,4 +108,4 @@ def test_bytes_of_any_kind_are_read_or_refused(block: bytes) -> None:
     except Http2Error:
         return
     known = Decoder(max_header_list_size=LIMIT)
-    assert headers == [tuple(each) for each in known.decode(block, raw=True)]
+    assert headers == _texts(known.decode(block, raw=True))
