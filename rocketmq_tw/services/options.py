@@ -1,6 +1,7 @@
 """The command line that all servers share."""
 
 import os
+import pwd
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -31,7 +32,6 @@ from rocketmq_tw.services.ports import (
     own_port,
     port_of_monitoring,
 )
-from rocketmq_tw.services.user import check_user
 
 
 def whole_number(option: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
@@ -59,15 +59,31 @@ def read_tls_option(path: str | None, *, for_server: bool = False) -> TlsConfig 
         raise usage.UsageError(f"--tls-config: {error}") from error
 
 
+def _check_user(twistd: Any) -> None:
+    """Ends the program with one line where nobody has the number that `-u` gives; twistd finds
+    that, with a traceback, once the server starts. `twistd` are its options.
+
+    A name that nobody has never comes here: twistd reads its own options, and ends with a traceback
+    of its own, before it loads any command."""
+    number = twistd.get("uid")
+    # Behind a change of the root there are other users.
+    if number is None or twistd.get("chroot"):
+        return
+    try:
+        pwd.getpwuid(number)
+    except KeyError as error:
+        raise SystemExit(f"-u {number}: no user has this number: give another one") from error
+
+
 def settle_twistd(
     twistd: Any, log_config: LogConfig, port: int | None = None, *, says_version: bool = True
 ) -> None:
     """Gives the options of `twistd` that its user left out what suits a server, see
     `choose_pid_file` and `take_over_log`, and says the version; without `twistd` nothing. Ends the
-    program as `check_user` and `choose_pid_file` do."""
+    program where it is to become a user that there is not, and as `choose_pid_file` does."""
     if twistd is not None:
         tell_plainly()
-        check_user(twistd)
+        _check_user(twistd)
         choose_pid_file(twistd, port)
         take_over_log(twistd, log_config)
         if says_version:
