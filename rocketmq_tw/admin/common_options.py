@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -59,15 +59,64 @@ def name_value(option: click.Parameter) -> None:
         option.type.name = "whole number"
 
 
+#: How the option of each field of `Settings` is declared.
+_SETTINGS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
+    "name_servers": (
+        ["-n", "--namesrvAddr"],
+        {"metavar": "HOST:PORT;...", "help": "The name servers."},
+    ),
+    "output": (
+        ["--output"],
+        {
+            "type": click.Choice(FORMS),
+            "help": "Tables (the default), tables with all there is, one line of JSON, or YAML.",
+        },
+    ),
+    "use_tls": (
+        ["--tls"],
+        {
+            "is_flag": True,
+            "default": None,
+            "help": "Speak TLS, without a look at who answers.",
+        },
+    ),
+    "tls_file": (
+        ["--tls-config"],
+        {
+            "metavar": "FILE",
+            "help": "Speak TLS as the tls.client keys of this .properties file say.",
+        },
+    ),
+    "credentials_file": (
+        ["--credentials"],
+        {
+            "metavar": "FILE",
+            "help": "Sign requests with the accessKey and secretKey of this file of YAML.",
+        },
+    ),
+}
+
+
+def setting_option(field: str, **more: Any) -> click.Option:
+    """Makes the option of a field of `Settings`, of that name; `more` is as of `click.Option`."""
+    flags, declared = _SETTINGS[field]
+    return click.Option([*flags, field], **declared, **more)
+
+
+def _common_setting(field: str, variable: str | None = None) -> click.Option:
+    """Makes the option of a field which is for the call, whatever its command is."""
+    return setting_option(
+        field,
+        envvar=variable,
+        show_envvar=variable is not None,
+        expose_value=False,
+        callback=_setting(field),
+    )
+
+
 def output_option() -> click.Parameter:
     """Makes the option for the form of output."""
-    return click.Option(
-        ["--output"],
-        type=click.Choice(FORMS),
-        expose_value=False,
-        callback=_setting("output"),
-        help="Tables (the default), tables with all there is, one line of JSON, or YAML.",
-    )
+    return _common_setting("output")
 
 
 def dry_run_option() -> click.Parameter:
@@ -88,15 +137,7 @@ def common_options(*, of_group: bool) -> list[click.Parameter]:
         return name if of_group else None
 
     options: list[click.Parameter] = [
-        click.Option(
-            ["-n", "--namesrvAddr"],
-            metavar="HOST:PORT;...",
-            envvar=variable("NAMESRV_ADDR"),
-            show_envvar=True,
-            expose_value=False,
-            callback=_setting("name_servers"),
-            help="The name servers.",
-        ),
+        _common_setting("name_servers", variable("NAMESRV_ADDR")),
         click.Option(
             ["--context"],
             metavar="NAME",
@@ -107,33 +148,9 @@ def common_options(*, of_group: bool) -> list[click.Parameter]:
             help="Take what is not given from this context (rmqadmin context).",
         ),
         output_option(),
-        click.Option(
-            ["--tls"],
-            envvar=variable("TLS_ENABLE"),
-            show_envvar=True,
-            is_flag=True,
-            expose_value=False,
-            callback=_setting("use_tls"),
-            help="Speak TLS, without a look at who answers.",
-        ),
-        click.Option(
-            ["--tls-config"],
-            envvar=variable("TLS_CONFIG_FILE"),
-            show_envvar=True,
-            metavar="FILE",
-            expose_value=False,
-            callback=_setting("tls_file"),
-            help="Speak TLS as the tls.client keys of this .properties file say.",
-        ),
-        click.Option(
-            ["--credentials"],
-            envvar=variable("RMQADMIN_CREDENTIALS"),
-            show_envvar=True,
-            metavar="FILE",
-            expose_value=False,
-            callback=_setting("credentials_file"),
-            help="Sign requests with the accessKey and secretKey of this file of YAML.",
-        ),
+        _common_setting("use_tls", variable("TLS_ENABLE")),
+        _common_setting("tls_file", variable("TLS_CONFIG_FILE")),
+        _common_setting("credentials_file", variable("RMQADMIN_CREDENTIALS")),
         dry_run_option(),
         click.Option(
             ["--watch"],

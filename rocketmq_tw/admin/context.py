@@ -9,9 +9,10 @@ import attrs
 import rich_click as click
 
 from rocketmq_tw.admin import settings
+from rocketmq_tw.admin.common_options import setting_option
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Column, Listing, Report
-from rocketmq_tw.admin.settings import FORMS, Contexts, Settings
+from rocketmq_tw.admin.settings import Contexts, Settings
 from rocketmq_tw.admin.tool import Tool, warn
 
 
@@ -75,19 +76,14 @@ def _row(contexts: Contexts, name: str) -> dict[str, Any]:
     }
 
 
-@context.command("add")
+@context.command(
+    "add",
+    params=[
+        setting_option("name_servers", required=True),
+        *map(setting_option, ("output", "use_tls", "tls_file", "credentials_file")),
+    ],
+)
 @_name
-@click.option(
-    "-n", "--namesrvAddr", "name_servers", metavar="HOST:PORT;...", required=True,
-    help="The name servers.",
-)  # fmt: skip
-@click.option("--output", type=click.Choice(FORMS), help="The form of output.")
-@click.option("--tls", "use_tls", is_flag=True, default=None, help="Speak TLS.")
-@click.option("--tls-config", "tls_file", metavar="FILE", help="The file with keys of TLS.")
-@click.option(
-    "--credentials", "credentials_file", metavar="FILE",
-    help="The file of YAML with accessKey and secretKey.",
-)  # fmt: skip
 @click.pass_obj
 def add_context(
     tool: Tool,
