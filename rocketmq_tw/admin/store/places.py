@@ -27,13 +27,15 @@ from rocketmq_tw.storecheck.long_file import directories
 
 @attrs.frozen
 class LogDirectory:
-    """Where the log of a store is: `path`, empty for its `commitlog`. `passed_over`: the log that
-    the configuration names, where that is another one. `other_root`: a further store that the log
-    may be of, empty without one."""
+    """Where the log of a store is: `path`, empty for its `commitlog`, also where that is a link.
+    `passed_over`: the log that the configuration names, where that is another one. `other_root`: a
+    further store that the log may be of, empty without one. `is_named`: --log, or the store's own
+    configuration, names the place itself."""
 
     path: str = ""
     passed_over: str = ""
     other_root: str = ""
+    is_named: bool = False
 
 
 def place_of_log(
@@ -48,9 +50,14 @@ def place_of_log(
         if not os.path.isdir(given):
             raise click.UsageError(f"--log: {given} is no directory")
         other_root = named_root if named and _is_same(named, given) else ""
-        return LogDirectory("" if _is_same(given, own) else os.path.abspath(given), "", other_root)
-    if not named or _is_same(named, own):
+        path = "" if _is_same(given, own) else os.path.abspath(given)
+        return LogDirectory(path, other_root=other_root, is_named=True)
+    if not named:
         return LogDirectory()
+    if _is_same(named, own):
+        # Whoever names a link may not know where it leads: it may have been copied with the store.
+        is_named = _is_same(directory, named_root) and not os.path.islink(named)
+        return LogDirectory(is_named=is_named)
     if _is_below(named, named_root):
         below = os.path.relpath(os.path.realpath(named), os.path.realpath(named_root))
         named_here = os.path.join(directory, below)
@@ -71,7 +78,7 @@ def place_of_log(
             f"-c says that the log is in {named} (storePathCommitLog), and {own} has files too:"
             " --log DIR says which of them is meant"
         )
-    return LogDirectory(named)
+    return LogDirectory(named, is_named=True)
 
 
 def owners_of_log(store: Store, place: LogDirectory) -> list[str]:
@@ -158,7 +165,7 @@ def refuse_shared(store: Store, place: LogDirectory) -> None:
     """Ends the command where a repair in place would change files of another place: links lead
     there, or the log's files have a second name."""
     root = os.path.realpath(store.root)
-    if not place.path and not _is_below(store.log_path, root):
+    if not place.is_named and not _is_below(store.log_path, root):
         raise click.UsageError(
             f"the log of {store.root} is a link to {os.path.realpath(store.log_path)}, where"
             " another store may use it: repair a copy (--to), or name it with --log, if no other"

@@ -656,6 +656,49 @@ def test_a_repair_in_place_follows_no_link_out_of_the_store(
     assert bodies_of(tmp_path / "repaired") == ALL
 
 
+@pytest.mark.parametrize("named_by", ["--log", "--log with the link", "-c"])
+def test_a_linked_log_is_repaired_in_place_where_it_is_named(
+    named_by: str, root: Path, tmp_path: Path, run: Run
+) -> None:
+    log = tmp_path / "elsewhere"
+    (root / "commitlog").rename(log)
+    (root / "commitlog").symlink_to(log)
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    outcome = run("repair", root, "--yes")
+    assert (outcome.status, "name it with --log" in outcome.err) == (2, True)
+    words: tuple[object, ...] = ()
+    if named_by == "-c":
+        config = tmp_path / "broker.conf"
+        config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
+    else:
+        words = ("--log", log if named_by == "--log" else root / "commitlog")
+    # A copy has the log in it, as without a name.
+    assert run("repair", root, "--to", tmp_path / "copy", *words).status == 0
+    outcome = run("repair", root, "--yes", *words)
+    assert outcome.status == 0, outcome
+    assert (root / "commitlog").is_symlink()
+    assert bodies_of(root) == bodies_of(tmp_path / "copy") == ALL
+    assert run("check", root).status == 0
+
+
+@pytest.mark.parametrize("of", ["store", "copy"])
+def test_a_configuration_that_names_no_place_leaves_a_linked_log_alone(
+    of: str, root: Path, tmp_path: Path, run: Run
+) -> None:
+    copy = Path(shutil.copytree(root, tmp_path / "copy"))
+    shutil.rmtree(copy / "commitlog")
+    (copy / "commitlog").symlink_to(root / "commitlog")
+    change(copy / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    # The store's own names its log, and the one of the copy its link.
+    its = {"store": root, "copy": copy}[of]
+    config = tmp_path / "broker.conf"
+    config.write_text(f"{CONFIG}storePathRootDir={its}\nstorePathCommitLog={its}/commitlog\n")
+    before = content_of(root, copy)
+    outcome = run("repair", copy, "--yes")
+    assert (outcome.status, "is a link" in outcome.err) == (2, True)
+    assert content_of(root, copy) == before
+
+
 def test_no_copy_is_made_inside_of_the_store(root: Path, run: Run) -> None:
     change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
     outcome = run("repair", root, "--to", root / "sub")
