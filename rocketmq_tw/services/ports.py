@@ -1,9 +1,14 @@
-"""Whether the ports that a configuration names can all be listened on in one process."""
+"""Whether the ports that a configuration names can all be listened on in one process, and are
+free."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
+from contextlib import closing
 from typing import NamedTuple
+
+from twisted.internet.error import CannotListenError
 
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.monitoring import MonitoringConfig
@@ -36,6 +41,21 @@ def check_ports(uses: Iterable[PortUse]) -> None:
                     f"{use.what} and {other.what} are both port {use.port}: change one of them"
                 )
         seen.append(use)
+
+
+def check_free(host: str, ports: Iterable[int]) -> None:
+    """Raises `CannotListenError` for the first of `ports` at `host` that is taken; 0 is one of the
+    kernel's choice. To be called before the first of several servers begins; a port may still be
+    taken by the time when its server listens."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for port in filter(None, ports):
+        with closing(socket.socket(family, socket.SOCK_STREAM)) as tried:
+            # As the reactor listens: connections of a former server do not keep it out.
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind((host, port))
+            except OSError as error:
+                raise CannotListenError(host, port, error) from error
 
 
 def is_open_to_all(bind_address: str) -> bool:

@@ -29,11 +29,10 @@ from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.broker import BrokerService
 from rocketmq_tw.services.derived import of_broker
 from rocketmq_tw.services.failed_start import PROXY_KEYS, KeysToChange, refuse_to_start
-from rocketmq_tw.services.free_ports import check_free
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.namesrv import NamesrvService, reached_at
-from rocketmq_tw.services.ports import PortUse, own_port
+from rocketmq_tw.services.ports import PortUse, check_free, own_port
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
