@@ -43,6 +43,7 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     TelemetryCommand,
     ThreadStackTrace,
 )
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.errors import RequestError
 
@@ -61,9 +62,8 @@ MAX_SUBSCRIPTIONS = 512
 #: Tags of all subscriptions of one consumer: each takes the reactor 10 µs.
 MAX_TAGS = 4096
 
-#: Seconds for which a group is asked for where no broker answers, and between two questions.
+#: Seconds for which a group is asked for where no broker answers.
 GROUP_SECONDS = 30.0
-_AGAIN_SECONDS = 1.0
 
 log = Logger()
 
@@ -157,7 +157,7 @@ class Telemetry:
                         GrpcStatus.UNAVAILABLE,
                         f"no broker says how {client.group} consumes, connect again: {error}",
                     ) from None
-            await deferLater(self._clock, _AGAIN_SECONDS)
+            await deferLater(self._clock, RETRY_USUAL)
 
 
 class _Answering:
