@@ -125,6 +125,11 @@ class Counters(Generic[K]):
         else:
             self._others += number
 
+    def forget(self, keys: Iterable[K]) -> None:
+        """Ends the series of these keys; one that comes again counts from 0."""
+        for key in keys:
+            self._counts.pop(key, None)
+
     def forget_where(self, is_gone: Callable[[K], bool]) -> None:
         """Ends the series of the keys of which that is so; one that comes again counts from 0."""
         for key in [key for key in self._counts if is_gone(key)]:

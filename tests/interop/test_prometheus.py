@@ -26,7 +26,13 @@ from tests.support.terminal import INTERRUPTED, Terminal
 from tests.support.wait import PeerFailed, wait_until
 
 TOPIC, GROUP = "Orders", "billing"
+#: Gives messages back once, which are dead letters then.
+DEAD = "disputes"
 MESSAGES = 4
+#: Of transactions; the last one stays a half message.
+DECISIONS = ("commit", "rollback", "later")
+#: Of timed messages: one comes, one waits.
+DELAYS_MS = (1_500, 3_600_000)
 #: Figures of how stock's broker is built, for which docs/monitoring.md names others.
 OF_STOCK_ALONE = (
     "rocketmq_pop_buffer_scan_time_consume_milliseconds",
@@ -39,6 +45,16 @@ OF_LIBRARY = "otel_scope_name"
 _LEFT_OUT = (*OF_STOCK_ALONE, "otel_scope_info", "target_info")
 #: What has a value only once messages were read, stored and counted: the last ones to come.
 LAST = {
+    "rocketmq_commit_messages_total",
+    "rocketmq_delay_message_latency_seconds_count",
+    "rocketmq_finish_message_latency_milliseconds_count",
+    "rocketmq_half_messages",
+    "rocketmq_rollback_messages_total",
+    "rocketmq_send_to_dlq_messages_total",
+    "rocketmq_timer_dequeue_total",
+    "rocketmq_timer_enqueue_total",
+    "rocketmq_timer_message_snapshot",
+    "rocketmq_timing_messages",
     "rocketmq_messages_in_total",
     "rocketmq_messages_out_total",
     "rocketmq_consumer_lag_messages",
@@ -64,8 +80,9 @@ def figures(port: int) -> set[Figure]:
 def told_under_load(
     java: JavaClients, kind: str, home: Path, wanted: Collection[Figure] = ()
 ) -> set[Figure]:
-    """The figures of a broker of this kind with a producer, messages at once and later, and a
-    consumer that gives each back once: when what is `wanted` is there and no new ones come."""
+    """The figures of a broker of this kind with producers, messages at once and later, of
+    transactions and at a time, a consumer that gives each back once and one that gives it up: when
+    what is `wanted` is there and no new ones come."""
     with ExitStack() as ends:
         names = ends.enter_context(make_name_server(kind, home / "namesrv"))
         port = ReservedPort()
@@ -81,10 +98,21 @@ def told_under_load(
         java.create_topic(names.address, broker.address, TOPIC, 2)
         wait_until(lambda: names.routes(TOPIC, [broker]), "the route")
         ends.enter_context(java.consumer(names.address, GROUP, {TOPIC: "*"}, failTimes=1))
+        given_up = java.consumer(
+            names.address, DEAD, {TOPIC: "*"}, failTimes=1, maxReconsumeTimes=0
+        )
+        ends.enter_context(given_up)
         producer = ends.enter_context(java.producer(names.address, "shop"))
         for number in range(MESSAGES):
             producer.send({"topic": TOPIC, "body": f"order {number}"}, queue=number % 2)
         producer.send({"topic": TOPIC, "body": "later", "delayLevel": 1})
+        for delay_ms in DELAYS_MS:
+            timer = {"TIMER_DELAY_MS": delay_ms}
+            producer.send({"topic": TOPIC, "body": "timed", "rawProperties": timer})
+        transactions = ends.enter_context(java.transactions(names.address, "payments"))
+        for decision in DECISIONS:
+            properties = {"decide": decision, "answer": "later"}
+            transactions.send({"topic": TOPIC, "body": "payment", "properties": properties})
         before: set[Figure] = set()
 
         def complete() -> set[Figure]:
@@ -106,7 +134,7 @@ def test_a_broker_tells_prometheus_what_stocks_does(
     java = jvms[NEW]
     stock = told_under_load(java, NEW, tmp_path / "stock")
     wanted = {figure for figure in stock if not figure[0].startswith(_LEFT_OUT)}
-    assert len(wanted) > 30
+    assert len(wanted) > 45
     assert told_under_load(java, OURS, tmp_path / "ours", wanted) >= wanted
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import ConfigFile, Host
-from rocketmq_tw.broker.stats.statistics import SampledCount
+from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS, SampledCount
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.timer.rules import TimerRules
@@ -77,8 +77,8 @@ class TimerBooks:
         #: The offset that a slave's master has reached, and no slave passes; None on a master.
         self.master_queue_offset: int | None = None
         self._late_from: int | None = None
-        #: Messages that went into the wheel, and that were delivered.
-        self.entered, self.delivered = SampledCount(), SampledCount()
+        #: Of all topics together, for rates.
+        self._entered, self._delivered = SampledCount(), SampledCount()
         #: Told of each entry that goes into the wheel.
         self.added: Listeners[TimerUnit] = Listeners("a timed message went into the wheel")
 
@@ -202,8 +202,15 @@ class TimerBooks:
     def sample_rates(self) -> None:
         """Takes a sample of the rates; to be called every `SAMPLE_SECONDS` of
         `stats.statistics`."""
-        self.entered.sample()
-        self.delivered.sample()
+        self._entered.sample()
+        self._delivered.sample()
+
+    def rates(self) -> tuple[float, float]:
+        """Returns how many messages went into the wheel, and were delivered, per second."""
+        return (
+            self._entered.per_second(SAMPLE_SECONDS),
+            self._delivered.per_second(SAMPLE_SECONDS),
+        )
 
     def snapshot(self) -> Iterator[Metric]:
         """Yields how many messages wait for the next seconds, minutes and hours, each stretch from
@@ -223,11 +230,17 @@ class TimerBooks:
         position = self.files.add(unit)
         self.counts.add(topic, unit.weight)
         self.waiting += unit.weight
-        self.entered.total += 1
+        self._entered.total += 1
+        self.counts.entered.add(topic)
         slot = self.slot
         if slot is not None and slot.slot == self.rules.slot_of(unit.time_ms):
             slot.add(position, unit)
         self.added.tell(unit)
+
+    def count_delivered(self, topic: str) -> None:
+        """Counts a message of `topic` that was delivered, or went into the wheel once more."""
+        self._delivered.total += 1
+        self.counts.delivered.add(topic)
 
     def go_to(self, read_ms: int) -> None:
         """Takes all slots before `read_ms` for delivered. What was read of the slot there is

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
-from rocketmq_tw.metrics.instruments import Histogram, Metric, gauge, of_topic
+from rocketmq_tw.metrics.instruments import Counters, Histogram, Metric, gauge, of_topic
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.stats import TimedCount, TimedMessageCounts
 
@@ -31,6 +31,11 @@ class TimedCounts(WriteBehindTable):
         self.delays: Histogram[str] = Histogram(
             "rocketmq_delay_message_latency", _DELAY_BOUNDS, of_topic, unit="seconds"
         )
+        #: Messages that went into the wheel, and that were delivered or went into it once more.
+        self.entered: Counters[str] = Counters("rocketmq_timer_enqueue_total", of_topic, MAX_SERIES)
+        self.delivered: Counters[str] = Counters(
+            "rocketmq_timer_dequeue_total", of_topic, MAX_SERIES
+        )
         self._version = DataVersion(timestamp=now_ms())
         #: What was added since a recount began; None while there is none.
         self._since: dict[str, int] | None = None
@@ -47,11 +52,20 @@ class TimedCounts(WriteBehindTable):
         return TimedMessageCounts(timing_count=dict(self._counts), data_version=self._version)
 
     def metrics(self) -> Iterator[Metric]:
-        """Yields how many messages of each topic wait, of so many topics at most, and the delays of
-        those that came since the start."""
+        """Yields how many messages of each topic wait, of so many topics at most, and since the
+        start the delays and numbers of those that came, and of those that were delivered."""
         for topic, count in islice(list(self._counts.items()), MAX_SERIES):
             yield gauge("rocketmq_timing_messages", max(count.count, 0), {"topic": topic})
         yield from self.delays.metrics()
+        yield from self.entered.metrics()
+        yield from self.delivered.metrics()
+
+    def forget_figures(self, topics: Iterable[str]) -> None:
+        """Ends the series of what came and was delivered of topics that were removed."""
+        gone = list(topics)
+        self.delays.forget(gone)
+        self.entered.forget(gone)
+        self.delivered.forget(gone)
 
     def of(self, topic: str) -> int:
         """Returns how many messages of `topic` wait."""

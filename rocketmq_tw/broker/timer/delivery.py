@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.timer.books import TimerBooks
-from rocketmq_tw.broker.timer.slots import DueSlot, SlotMessages
+from rocketmq_tw.broker.timer.slots import DueSlot, SlotMessages, topic_for
 from rocketmq_tw.broker.writing.sink import Attempt, IMessageSink, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
@@ -222,7 +222,7 @@ class TimerDelivery:
     def _put(self, slot: DueSlot, position: int, unit: TimerUnit, message: StoredMessage) -> None:
         def ended(result: Attempt) -> None:
             if result.is_stored:
-                self._books.delivered.total += 1
+                self._books.count_delivered(topic_for(unit, message))
             elif result.is_hopeless:
                 log.error(
                     "a timed message for {topic} cannot be delivered and stays at {offset} of the"

@@ -19,7 +19,7 @@ from rocketmq_tw.broker.timer.redirect import TimerRedirect
 from rocketmq_tw.broker.writing.part import STORAGE, Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.properties import TIMER_PROPERTIES
-from rocketmq_tw.metrics.instruments import Metric, counter, gauge, labelled
+from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -49,7 +49,7 @@ class Timer(Part):
         writing.store.retention.still_needed.register("timed messages", self.engine.places)
         if self.enabled:
             writing.truncation.register(self.engine.derived_offsets())
-        tables.topics.removed.add(self.books.counts.delays.forget)
+        tables.topics.removed.add(self.books.counts.forget_figures)
         self._recall = RecallRequests(host, addresses, tables.topics, writing)
 
     # Life
@@ -115,12 +115,13 @@ class Timer(Part):
     def runtime_info(self) -> Mapping[str, str]:
         """Returns the timer's figures; all are 0 where there is no timer, as in stock."""
         books = self.books
+        entered, delivered = books.rates()
         return {
             "timerReadBehind": str(self.engine.behind_ms() // 1000),
             "timerOffsetBehind": str(self._messages_behind()),
             "timerCongestNum": str(max(books.waiting, 0)),
-            "timerEnqueueTps": f"{books.entered.per_second(SAMPLE_SECONDS):.1f}",
-            "timerDequeueTps": f"{books.delivered.per_second(SAMPLE_SECONDS):.1f}",
+            "timerEnqueueTps": f"{entered:.1f}",
+            "timerDequeueTps": f"{delivered:.1f}",
         }
 
     def metrics(self) -> Iterable[Metric]:
@@ -134,8 +135,6 @@ class Timer(Part):
         yield gauge("rocketmq_timer_dequeue_lag", max(books.waiting, 0))
         yield gauge("rocketmq_timer_dequeue_latency", self.engine.behind_ms(), unit="milliseconds")
         yield from books.counts.metrics()
-        yield counter("rocketmq_timer_enqueue_total", books.entered.total)
-        yield counter("rocketmq_timer_dequeue_total", books.delivered.total)
         if self.enabled:
             yield from books.snapshot()
 

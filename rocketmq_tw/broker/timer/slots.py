@@ -136,6 +136,11 @@ def as_delivered(
     )
 
 
+def topic_for(unit: TimerUnit, message: StoredMessage) -> str:
+    """Returns the topic that a message as `as_delivered` makes it is for in the end."""
+    return parse_properties(message.properties)[props.REAL_TOPIC] if unit.rolls else message.topic
+
+
 class SlotMessages:
     """Reads the messages that the entries of a slot stand for; counts those that wait no more."""
 

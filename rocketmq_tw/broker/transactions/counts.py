@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.broker.transactions.book import State
-from rocketmq_tw.metrics.instruments import Histogram, of_topic
+from rocketmq_tw.metrics.instruments import Counters, Histogram, Metric, gauge, of_topic
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.stats import TransactionCount, TransactionCounts
 
+#: Topics that are told apart in what was decided.
+MAX_SERIES = 10_000
 #: Upper bounds of the buckets, in seconds, as in stock.
 _FINISH_BOUNDS = (5, 60, 600, 3600, 12 * 3600, 24 * 3600)
 
@@ -27,10 +29,15 @@ class HalfCounts(WriteBehindTable):
         self._now_ms = now_ms
         self._counts: dict[str, TransactionCount] = {}
         self._version = DataVersion(timestamp=now_ms())
-        self.committed = self.rolled_back = 0
+        self._committed: Counters[str] = Counters(
+            "rocketmq_commit_messages_total", of_topic, MAX_SERIES
+        )
+        self._rolled_back: Counters[str] = Counters(
+            "rocketmq_rollback_messages_total", of_topic, MAX_SERIES
+        )
         #: Seconds from the making of each to its commit. `unit` is no mistake: only the name says
         #: milliseconds, and it is stock's, whose values are seconds, too.
-        self.finish_latency: Histogram[str] = Histogram(
+        self._finish_latency: Histogram[str] = Histogram(
             "rocketmq_finish_message_latency", _FINISH_BOUNDS, of_topic, unit="milliseconds"
         )
 
@@ -40,10 +47,6 @@ class HalfCounts(WriteBehindTable):
         if table is not None:
             self._counts = table.transaction_count
             self._version = table.data_version or self._version
-
-    def all(self) -> Mapping[str, TransactionCount]:
-        """Returns the counts of all topics for which messages wait."""
-        return self._counts
 
     def add(self, topic: str, number: int) -> None:
         """Adds `number`, which may be negative, to the count of `topic`; one of 0 is forgotten."""
@@ -59,9 +62,26 @@ class HalfCounts(WriteBehindTable):
         """Counts a half message that was settled, of a message made at `born_ms`."""
         self.add(topic, -1)
         if state is State.COMMITTED:
-            self.finish_latency.record(topic, (self._now_ms() - born_ms) / 1000)
-        self.committed += state is State.COMMITTED
-        self.rolled_back += state is State.ROLLED_BACK
+            self._finish_latency.record(topic, (self._now_ms() - born_ms) / 1000)
+            self._committed.add(topic)
+        elif state is State.ROLLED_BACK:
+            self._rolled_back.add(topic)
+
+    def forget_figures(self, topics: Iterable[str]) -> None:
+        """Ends the series of what was settled of topics that were removed."""
+        gone = list(topics)
+        self._committed.forget(gone)
+        self._rolled_back.forget(gone)
+        self._finish_latency.forget(gone)
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yields how many messages of each topic wait, and what was settled since the start; more
+        may be counted in between."""
+        for topic, count in list(self._counts.items()):
+            yield gauge("rocketmq_half_messages", count.count, {"topic": topic})
+        yield from self._committed.metrics()
+        yield from self._rolled_back.metrics()
+        yield from self._finish_latency.metrics()
 
     def replace(self, topics: Iterable[str]) -> None:
         """Takes new counts: one for each occurrence of a topic in `topics`."""

@@ -27,7 +27,7 @@ from rocketmq_tw.broker.transactions.work import TransactionWork
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft, Stage
 from rocketmq_tw.message.properties import TRAN_MSG
-from rocketmq_tw.metrics.instruments import Metric, counter, gauge
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -59,7 +59,7 @@ class Transactions(Part):
         self._clients = clients
         path = f"{StorePaths(host.store_config).config}/transactionMetrics"
         self.counts = HalfCounts(ConfigFile(host.files, path), host.now_ms)
-        tables.topics.removed.add(self.counts.finish_latency.forget)
+        tables.topics.removed.add(self.counts.forget_figures)
         self.progress = SettledProgress(tables.offsets, writing.store)
         #: What it does in the present role, where that delivers, from `enter` to `leave`.
         self.work: TransactionWork | ActingWork | None = None
@@ -151,8 +151,4 @@ class Transactions(Part):
         return {"halfMessagesWaiting": str(pending)}
 
     def metrics(self) -> Iterable[Metric]:
-        for topic, count in self.counts.all().items():
-            yield gauge("rocketmq_half_messages", count.count, {"topic": topic})
-        yield counter("rocketmq_commit_messages_total", self.counts.committed)
-        yield counter("rocketmq_rollback_messages_total", self.counts.rolled_back)
-        yield from self.counts.finish_latency.metrics()
+        return self.counts.metrics()

@@ -10,7 +10,9 @@ from twisted.internet.testing import MemoryReactorClock
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.properties import parse_properties
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.metrics.instruments import Distribution
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
 from tests.support.timers import bodies, delivered, let, timed
@@ -243,6 +245,36 @@ class TestStarts:
         assert set(found) == set(range(1, 30))
         assert set(found[:10]) == set(range(1, 11))
         assert set(found[10:]) >= set(range(11, 30)) and min(found[10:]) >= 8
+
+
+def by_topic(broker: BrokerInMemory, name: str) -> dict[str, float]:
+    """The values of a figure of the timer's, by topic."""
+    return {
+        each.labels["topic"]: each.value
+        for each in broker.broker[Timer].metrics()
+        if each.name == name and not isinstance(each.value, Distribution)
+    }
+
+
+def test_what_comes_and_goes_is_told_by_topic(broker: BrokerInMemory) -> None:
+    timed(broker, b"x", TIMER_DELAY_SEC=1)
+    timed(broker, b"x", TIMER_DELAY_SEC=1)
+    broker.send(b"y", topic="Other", properties={"TIMER_DELAY_SEC": "60"})
+    let(broker, 3)
+    entered, delivered = "rocketmq_timer_enqueue_total", "rocketmq_timer_dequeue_total"
+    assert by_topic(broker, entered) == {"Topic": 2, "Other": 1}
+    assert by_topic(broker, delivered) == {"Topic": 2}
+    broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="Topic"))
+    assert by_topic(broker, entered) == {"Other": 1}
+    assert by_topic(broker, delivered) == {}
+
+
+def test_what_rolls_is_told_by_its_own_topic() -> None:
+    broker = BrokerInMemory(timer_roll_window_slot=8)
+    timed(broker, b"x", TIMER_DELAY_SEC=20)
+    let(broker, 22)
+    assert by_topic(broker, "rocketmq_timer_dequeue_total").keys() == {"Topic"}
+    assert by_topic(broker, "rocketmq_timer_dequeue_total")["Topic"] > 1
 
 
 def test_counts_and_what_is_told(broker: BrokerInMemory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from rocketmq_tw.metrics.instruments import Distribution
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import ResumeCheckHalfMessageRequestHeader
+from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.stores import START_MS
 from tests.support.transactions import (
@@ -447,6 +449,24 @@ class TestWhatIsKept:
         (figure,) = [each for each in broker.broker.metrics() if each.name == name]
         assert isinstance(figure.value, Distribution) and figure.labels["topic"] == "Topic"
         assert figure.value.counts == (0, 1, 0, 0, 0, 0, 0)
+
+    def test_decisions_are_told_by_topic(self) -> None:
+        broker = BrokerInMemory()
+        begin(broker)
+        for body, decision in ((b"a", COMMIT), (b"b", COMMIT), (b"c", ROLLBACK)):
+            ok(end(broker, begin(broker, body), decision))
+
+        def told() -> dict[str, Any]:
+            return {
+                each.name.split("_")[1]: (each.labels["topic"], each.value)
+                for each in broker.broker[Transactions].metrics()
+                if not isinstance(each.value, Distribution)
+            }
+
+        topic = "Topic"
+        assert told() == {"half": (topic, 1), "commit": (topic, 2), "rollback": (topic, 1)}
+        broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+        assert told() == {"half": (topic, 1)}
 
     @pytest.mark.parametrize("seconds", [0, 8, 40])
     def test_a_restart_asks_again(self, seconds: float) -> None:
