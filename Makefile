@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 # The tests of a file together (tests/support/spread.py). Most of them wait for servers to start, so
 # there are more of them at a time than processors.
-WAITING := -n 4 --dist loadfile -m "not stock_only and not more"
+WAITING := -n 6 --dist loadfile -m "not stock_only and not more"
 # On the reactor itself: a test that hits its limit costs its process, and the next one gets another.
 REACTOR := -p twisted -n 1 --timeout-method=thread
 BIN := $(VENV)/bin
