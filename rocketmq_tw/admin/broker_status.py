@@ -6,7 +6,8 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import all_addresses, ask_each
+from rocketmq_tw.admin.brokers import all_addresses
+from rocketmq_tw.admin.each_server import ask_each
 from rocketmq_tw.admin.options import (
     SWITCH,
     broker_option,

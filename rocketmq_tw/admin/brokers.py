@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Generic, TypeVar
-
-import attrs
+from collections.abc import Iterable
 
 from rocketmq_tw.admin.known_names import no_broker, topic_hint
-from rocketmq_tw.admin.tool import Servers, explain, explain_at, fail
-from rocketmq_tw.client.each import at_each
-from rocketmq_tw.client.errors import ClientError, UnknownTopicError
+from rocketmq_tw.admin.tool import Servers, fail
+from rocketmq_tw.client.errors import UnknownTopicError
 from rocketmq_tw.client.routes import address_of
-from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
-from rocketmq_tw.wire.errors import WireError
-
-T = TypeVar("T")
 
 #: A broker's role as its configuration has it, also where it was elected.
 _ROLE_KEY, _SLAVE = "brokerRole", "SLAVE"
@@ -146,70 +138,3 @@ def name_of(info: ClusterInfo, address: str) -> str:
     if address not in names:
         fail(f"no broker is registered at {address}: clusterList shows the addresses")
     return names[address]
-
-
-@attrs.frozen
-class ServerAnswer(Generic[T]):
-    """What a server said: its value, or None with the error that says why there is none."""
-
-    address: str
-    value: T | None
-    error: str | None
-
-
-async def ask_each(
-    servers: Servers,
-    addresses: Iterable[str],
-    ask: Callable[[str], Awaitable[T]],
-    *,
-    all_may_fail: bool = False,
-) -> list[ServerAnswer[T]]:
-    """Asks one server after the other and returns their answers in that order. One that does not
-    answer, or with an error, is `missing` from then on, and not waited for once more; raises why
-    where none answers, unless `all_may_fail`."""
-    answers: list[ServerAnswer[T]] = []
-    failures: dict[str, Exception] = {}
-    for address in addresses:
-        silent = servers.missing.get(address)
-        try:
-            if isinstance(silent, RemotingError):
-                raise silent
-            value = await ask(address)
-        except (ClientError, RemotingError, WireError) as error:
-            failures[address] = error
-            answers.append(ServerAnswer(address, None, explain_at(address, error)))
-        else:
-            answers.append(ServerAnswer(address, value, None))
-    if failures and len(failures) == len(answers) and not all_may_fail:
-        raise next(iter(failures.values()))
-    for address, failure in failures.items():
-        servers.miss(address, failure)
-    return answers
-
-
-async def told_by_each(
-    servers: Servers,
-    addresses: Iterable[str],
-    ask: Callable[[str], Awaitable[T | None]],
-    *,
-    all_may_fail: bool = False,
-) -> list[T]:
-    """Returns the answers of the servers that have one, those without None; asks as `ask_each`
-    does."""
-    answers = await ask_each(servers, addresses, ask, all_may_fail=all_may_fail)
-    return [answer.value for answer in answers if answer.value is not None]
-
-
-async def on_each(targets: Iterable[str], change: Callable[[str], Awaitable[object]]) -> list[str]:
-    """Makes a change at one address after the other and returns them; ends the command behind the
-    last where one is down or refuses, with the ones that are done."""
-    try:
-        return await at_each(targets, change)
-    except (ClientError, RemotingError) as error:
-        fail(explain(error), error)
-
-
-def unfinished(error: Exception, done: Iterable[str]) -> str:
-    """Makes the text for a change that was made on some brokers only, before it failed."""
-    before = ", ".join(done)
-    return f"{explain(error)}; done before that: {before}" if before else explain(error)

@@ -8,7 +8,8 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import all_addresses, ask_each, master_addresses, on_each
+from rocketmq_tw.admin.brokers import all_addresses, master_addresses
+from rocketmq_tw.admin.each_server import ask_each, on_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.options import (
     ask_first,

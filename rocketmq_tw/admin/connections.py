@@ -7,7 +7,8 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import addresses_of, brokers_of, told_by_each
+from rocketmq_tw.admin.brokers import addresses_of, brokers_of
+from rocketmq_tw.admin.each_server import told_by_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint
 from rocketmq_tw.admin.members import members_at

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import master_addresses, on_each
+from rocketmq_tw.admin.brokers import master_addresses
+from rocketmq_tw.admin.each_server import on_each
 from rocketmq_tw.admin.group import group_option
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Report

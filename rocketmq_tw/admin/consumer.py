@@ -6,13 +6,8 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import (
-    addresses_of,
-    ask_each,
-    known_route,
-    only_in,
-    told_by_each,
-)
+from rocketmq_tw.admin.brokers import addresses_of, known_route, only_in
+from rocketmq_tw.admin.each_server import ask_each, told_by_each
 from rocketmq_tw.admin.known_names import group_hint, group_names, topic_hint
 from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import SWITCH, of_cluster_option

@@ -6,7 +6,8 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import ask_each, in_cluster
+from rocketmq_tw.admin.brokers import in_cluster
+from rocketmq_tw.admin.each_server import ask_each
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool, fail

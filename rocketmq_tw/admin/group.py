@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import ask_each, in_cluster, on_each, owner_addresses, unfinished
+from rocketmq_tw.admin.brokers import in_cluster, owner_addresses
+from rocketmq_tw.admin.each_server import ask_each, on_each, unfinished
 from rocketmq_tw.admin.known_names import group_hint, groups_of_masters
 from rocketmq_tw.admin.options import (
     SWITCH,

@@ -6,7 +6,8 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import ask_each, master_addresses
+from rocketmq_tw.admin.brokers import master_addresses
+from rocketmq_tw.admin.each_server import ask_each
 from rocketmq_tw.admin.options import check_broker_or_cluster
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of, plain
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import rich_click as click
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.admin.brokers import on_each, owner_addresses
+from rocketmq_tw.admin.brokers import owner_addresses
+from rocketmq_tw.admin.each_server import on_each
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool

@@ -13,7 +13,7 @@ import attrs
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import ask_each
+from rocketmq_tw.admin.each_server import ask_each
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of, plain
 from rocketmq_tw.admin.tool import Servers, fail
 from rocketmq_tw.client.errors import ClientError

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.admin.brokers import check_broker_name, on_each
+from rocketmq_tw.admin.brokers import check_broker_name
+from rocketmq_tw.admin.each_server import on_each
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Report, number_of
 from rocketmq_tw.admin.server_configs import (

@@ -9,7 +9,8 @@ from typing import Any
 import attrs
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import ask_each, brokers_of, on_each
+from rocketmq_tw.admin.brokers import brokers_of
+from rocketmq_tw.admin.each_server import ask_each, on_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint, is_of_users
 from rocketmq_tw.admin.message_reading import END, Moment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rocketmq_tw.admin.brokers import ask_each, on_each
+from rocketmq_tw.admin.each_server import ask_each, on_each
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers
 

@@ -13,12 +13,10 @@ from rocketmq_tw.admin.brokers import (
     known_route,
     masters,
     name_of,
-    on_each,
     only_in,
     owner_addresses,
-    told_by_each,
-    unfinished,
 )
+from rocketmq_tw.admin.each_server import on_each, told_by_each, unfinished
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,

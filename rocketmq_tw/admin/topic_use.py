@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import ask_each, known_route, on_each, owner_addresses
+from rocketmq_tw.admin.brokers import known_route, owner_addresses
+from rocketmq_tw.admin.each_server import ask_each, on_each
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import known_route, told_by_each
+from rocketmq_tw.admin.brokers import known_route
+from rocketmq_tw.admin.each_server import told_by_each
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError
