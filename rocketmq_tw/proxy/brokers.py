@@ -40,6 +40,10 @@ class IBrokers(Interface):
         That it has none may have been told so many seconds ago, with 0 name servers are asked.
         Fails with `RequestError` (SYSTEM_ERROR) where none of them answers."""
 
+    def known_route(topic: str) -> TopicRouteData | None:
+        """Returns the route of a topic where it is in memory; None where `route` has to be asked,
+        which takes longer even where it knows the route."""
+
     def refresh_route(topic: str) -> Deferred[TopicRouteData | None]:
         """Fires with the route as name servers have it now, as where a broker could not be
         reached."""

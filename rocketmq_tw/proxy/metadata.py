@@ -85,6 +85,11 @@ class Metadata:
         """Fires with a topic's configuration; None where there is none, or no broker says it."""
         return self._topics.get(topic)
 
+    def known_topic(self, topic: str) -> TopicConfig | None:
+        """Returns a topic's configuration where it was asked for lately; None where `topic` has to
+        be asked, which takes longer."""
+        return self._topics.fresh(topic)
+
     async def group(self, group: str, topics: Iterable[str]) -> SubscriptionGroupConfig | None:
         """Returns a group's configuration as the brokers have it that serve its topics: one that
         consumes in order where any of them has such a one. None where there is none. Raises
@@ -214,6 +219,13 @@ class _Remembered(Generic[K, T]):
             if not is_loading:
                 self._begin(name, entry)
         return succeed(entry.value) if waiting is None else waiting
+
+    def fresh(self, name: K) -> T | None:
+        """Returns a value that need not be asked for again; None without one."""
+        entry = self._entries.get(name)
+        if entry is None or self._clock.seconds() - entry.loaded_at >= self._limits.refresh:
+            return None
+        return entry.value
 
     def value(self, name: K) -> T | None:
         """Returns the last value; None where there was none."""

@@ -199,6 +199,9 @@ class PlayedBrokers:
             return fail(self.route_error)
         return succeed(self.routes.get(topic))
 
+    def known_route(self, topic: str) -> TopicRouteData | None:
+        return None if self.route_error is not None else self.routes.get(topic)
+
     def refresh_route(self, topic: str) -> Deferred[TopicRouteData | None]:
         self.refreshed += 1
         return self.route(topic)

@@ -76,6 +76,9 @@ class ClusterBrokers:
     ) -> Deferred[TopicRouteData | None]:
         return self._routes.get(topic, absent_seconds)
 
+    def known_route(self, topic: str) -> TopicRouteData | None:
+        return self._routes.known(topic)
+
     def refresh_route(self, topic: str) -> Deferred[TopicRouteData | None]:
         return self._routes.refresh(topic)
 

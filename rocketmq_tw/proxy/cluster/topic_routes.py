@@ -67,6 +67,13 @@ class TopicRoutes:
         self._use(topic)
         return self._routes.get(topic).addCallbacks(self._found, _refuse, callbackArgs=(topic,))
 
+    def known(self, topic: str) -> TopicRouteData | None:
+        """Returns a route that is in memory, and has it stay there; None without one."""
+        route = self._routes.known().get(topic)
+        if route is not None:
+            self._use(topic)
+        return route
+
     def refresh(self, topic: str) -> Deferred[TopicRouteData | None]:
         """Fires with the route as name servers have it now."""
         self._use(topic)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -257,9 +256,7 @@ class Call:
             self._answered(result)
             return
         self._stream.begin_work()
-        answer: Deferred[Any] = as_deferred(result)
-        answer.addCallback(self._answered).addErrback(self._failed)
-        answer.addBoth(self._work_ended)
+        as_deferred(result).addBoth(self._work_ended)
 
     def _answered(self, response: Message | None) -> None:
         if self._scope.is_over:
@@ -293,8 +290,14 @@ class Call:
             )
         self.finish(error)
 
-    def _work_ended(self, _: object) -> None:
-        self._stream.end_work()
+    def _work_ended(self, outcome: Any) -> None:
+        try:
+            if isinstance(outcome, Failure):
+                self._failed(outcome)
+            else:
+                self._guarded(self._answered, outcome)
+        finally:
+            self._stream.end_work()
 
     # The end
 

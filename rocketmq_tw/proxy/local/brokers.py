@@ -42,6 +42,9 @@ class LocalBrokers:
     ) -> Deferred[TopicRouteData | None]:
         return self._others.route(topic, absent_seconds)
 
+    def known_route(self, topic: str) -> TopicRouteData | None:
+        return self._others.known_route(topic)
+
     def refresh_route(self, topic: str) -> Deferred[TopicRouteData | None]:
         return self._others.refresh_route(topic)
 

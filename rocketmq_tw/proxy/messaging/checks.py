@@ -7,7 +7,7 @@ Limits and codes are those of stock's proxies; a refusal is a `StatusError`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -48,6 +48,7 @@ _SHOWN = 100
 
 # Looked up once, since each look into an enumeration is a call, and these are for each message.
 _BAD_REQUEST = Code.BAD_REQUEST
+_ILLEGAL_CONSUMER_GROUP = Code.ILLEGAL_CONSUMER_GROUP
 _ILLEGAL_GROUP = Code.ILLEGAL_MESSAGE_GROUP
 _ILLEGAL_ID = Code.ILLEGAL_MESSAGE_ID
 #: Characters of a message id: clients make 34 to 36. A transaction's id has it, and where it is.
@@ -55,6 +56,7 @@ _LONGEST_ID = 255
 _ILLEGAL_KEY = Code.ILLEGAL_MESSAGE_KEY
 _ILLEGAL_PROPERTY = Code.ILLEGAL_MESSAGE_PROPERTY_KEY
 _ILLEGAL_TAG = Code.ILLEGAL_MESSAGE_TAG
+_ILLEGAL_TOPIC = Code.ILLEGAL_TOPIC
 _ENCODINGS = frozenset(Encoding.values())
 _TYPES = frozenset(MessageType.values())
 
@@ -109,27 +111,27 @@ def no_route(brokers: IBrokers, topic: str) -> StatusError:
 def check_topic(resource: Resource) -> str:
     """Returns the name of a client's topic, without its namespace; raises `StatusError`
     (ILLEGAL_TOPIC)."""
-    name = _name(resource, Code.ILLEGAL_TOPIC)
+    name = _name(resource, _ILLEGAL_TOPIC)
     try:
         check_topic_name(name)
     except RequestError as error:
-        raise StatusError(Code.ILLEGAL_TOPIC, error.remark) from None
+        raise StatusError(_ILLEGAL_TOPIC, error.remark) from None
     if name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX):
-        raise StatusError(Code.ILLEGAL_TOPIC, f"{name} is a topic of the servers: use your own")
+        raise StatusError(_ILLEGAL_TOPIC, f"{name} is a topic of the servers: use your own")
     return name
 
 
 def check_group(resource: Resource) -> str:
     """Returns the name of a client's consumer group, without its namespace; raises `StatusError`
     (ILLEGAL_CONSUMER_GROUP)."""
-    name = _name(resource, Code.ILLEGAL_CONSUMER_GROUP)
+    name = _name(resource, _ILLEGAL_CONSUMER_GROUP)
     try:
         check_group_name(name)
     except RequestError as error:
-        raise StatusError(Code.ILLEGAL_CONSUMER_GROUP, error.remark) from None
+        raise StatusError(_ILLEGAL_CONSUMER_GROUP, error.remark) from None
     if name.startswith(SYSTEM_GROUP_PREFIX):
         raise StatusError(
-            Code.ILLEGAL_CONSUMER_GROUP, f"{name} is a group of the servers: use your own"
+            _ILLEGAL_CONSUMER_GROUP, f"{name} is a group of the servers: use your own"
         )
     return name
 
@@ -149,8 +151,9 @@ class MessageChecks:
         self._config = config
         self._now_ms = now_ms
 
-    def check(self, message: Message) -> None:
-        """Raises `StatusError` for a message that may not be sent, whatever its topic."""
+    def check(self, message: Message, own: Mapping[str, str]) -> None:
+        """Raises `StatusError` for a message that may not be sent, whatever its topic. `own` are
+        its user's properties."""
         system = message.system_properties
         _check_type(system.message_type)
         self._check_body(message.body)
@@ -159,7 +162,7 @@ class MessageChecks:
                 Code.NOT_IMPLEMENTED,
                 f"the body encoding {system.body_encoding} is not known: send IDENTITY or GZIP",
             )
-        self._check_properties(message)
+        self._check_properties(own, system)
         _check_id(system.message_id)
         self._check_recovery(system)
         self._check_delivery(system)
@@ -181,13 +184,13 @@ class MessageChecks:
                 f"a body of {len(body)} bytes: at most {most} are taken",
             )
 
-    def _check_properties(self, message: Message) -> None:
-        properties, system = message.user_properties, message.system_properties
+    def _check_properties(self, properties: Mapping[str, str], system: SystemProperties) -> None:
+        keys = system.keys
         most = self._config.max_user_property_size
-        if 0 < most < len(system.keys):
+        if 0 < most < len(keys):
             raise StatusError(
                 Code.MESSAGE_PROPERTIES_TOO_LARGE,
-                f"{len(system.keys)} keys, of which {most} bytes are taken: give fewer",
+                f"{len(keys)} keys, of which {most} bytes are taken: give fewer",
             )
         most = self._config.user_property_max_num
         if 0 < most < len(properties):
@@ -201,9 +204,9 @@ class MessageChecks:
             for name, value in properties.items():
                 _check_property(name, value)
         _check_tag(system.tag)
-        for key in system.keys:
+        for key in keys:
             _check_text("key", key, _ILLEGAL_KEY)
-        size = len("".join([text, system.tag, *system.keys]).encode())
+        size = len("".join([text, system.tag, *keys]).encode())
         most = self._config.max_user_property_size
         if 0 < most < size:
             raise StatusError(
@@ -258,7 +261,7 @@ class TopicTypes:
         where no broker says what it takes."""
         if not self._config.enable_topic_message_type_check or not has_type(topic):
             return
-        found = await self._metadata.topic(topic)
+        found = self._metadata.known_topic(topic) or await self._metadata.topic(topic)
         if found is None:
             return
         wanted = topic_type(found.attributes)

@@ -30,7 +30,10 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     SystemProperties,
 )
 
+# Looked up once, since each look into an enumeration is a call, and these are for each message.
 _TRANSACTION = MessageType.TRANSACTION
+_IDENTITY = Encoding.IDENTITY
+_MD5 = DigestType.MD5
 #: The largest number of the protocol's int32.
 MAX_INT = (1 << 31) - 1
 #: What clients read behind the encoding GZIP, which they tell apart by the first bytes.
@@ -72,14 +75,23 @@ def duration_of(milliseconds_long: int) -> Duration:
     return Duration(seconds=seconds, nanos=rest * 1_000_000)
 
 
-def properties_of(message: Message, group: str, born_host: str) -> dict[str, str]:
+def user_properties(message: Message) -> dict[str, str]:
+    """Returns what its user gave a message."""
+    # In this way the protocol's map costs a fifth of what `dict` of it does.
+    own = message.user_properties
+    return {name: own[name] for name in own}
+
+
+def properties_of(
+    system: SystemProperties, own: Mapping[str, str], group: str, born_host: str
+) -> dict[str, str]:
     """Returns the properties that a message is sent with, except those that ask for a time.
 
-    `group` stands for its producers, whom brokers ask about transactions; `born_host` is where it
-    comes from when it does not say. Empty values cannot be kept and are left out.
+    `own` are its user's; `group` stands for its producers, whom brokers ask about transactions;
+    `born_host` is where it comes from when it does not say. Empty values cannot be kept and are
+    left out.
     """
-    system = message.system_properties
-    properties = {name: value for name, value in message.user_properties.items() if value}
+    properties = {name: value for name, value in own.items() if value}
     properties[props.UNIQ_KEY] = system.message_id
     if system.tag:
         properties[props.TAGS] = system.tag
@@ -127,7 +139,7 @@ def message_of(
         message_id=properties.get(props.UNIQ_KEY)
         or offset_message_id(*stored.store_host, stored.physical_offset),
         body_digest=Digest(
-            type=DigestType.MD5, checksum=md5(body, usedforsecurity=False).hexdigest().upper()
+            type=_MD5, checksum=md5(body, usedforsecurity=False).hexdigest().upper()
         ),
         body_encoding=encoding,
         message_type=message_type(properties),
@@ -180,11 +192,11 @@ def _body(stored: StoredMessage) -> tuple[bytes, Encoding]:
     """Returns the body and how it is encoded. One that cannot be read, or unpacks to too much, is
     given out as it is: its consumer finds it corrupted."""
     if not stored.sys_flag & COMPRESSED:
-        return stored.body, Encoding.IDENTITY
+        return stored.body, _IDENTITY
     try:
         kind = compression_type(stored.sys_flag)
         if kind is None or (kind in READ_BY_CLIENTS and len(stored.body) > _MOST_PACKED):
             return stored.body, Encoding.GZIP
-        return decompress(stored.body, kind, MOST_UNPACKED), Encoding.IDENTITY
+        return decompress(stored.body, kind, MOST_UNPACKED), _IDENTITY
     except ValueError:
         return stored.body, Encoding.GZIP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -24,13 +24,14 @@ from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.grpc.interfaces import LARGEST_UNPACKED, RequestLimits
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_topic
-from rocketmq_tw.proxy.messaging.messages import milliseconds, properties_of
+from rocketmq_tw.proxy.messaging.messages import milliseconds, properties_of, user_properties
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     Encoding,
     Message,
     SendMessageRequest,
+    SystemProperties,
 )
 from rocketmq_tw.runtime.fairness import SerialTurns
 from rocketmq_tw.runtime.threads import InThread
@@ -91,15 +92,17 @@ class OutgoingMessages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "no message to send: give one at least")
         resource = messages[0].topic
         topic = check_topic(resource)
+        born_host, _ = split_address(client)
+        properties = []
         for message in messages:
             if message.topic != resource and check_topic(message.topic) != topic:
                 raise StatusError(
                     Code.MESSAGE_CORRUPTED,
                     "the messages of a request have one topic: send those of others by themselves",
                 )
-            self._checks.check(message)
-        born_host, _ = split_address(client)
-        properties = [self._properties(message, topic, born_host) for message in messages]
+            own = user_properties(message)
+            self._checks.check(message, own)
+            properties.append(self._properties(message.system_properties, own, topic, born_host))
         sys_flag, bodies = await self._bodies(messages, client)
         types = frozenset(map(message_type, properties))
         if len(messages) > 1:
@@ -154,11 +157,13 @@ class OutgoingMessages:
             self._now_ms() if born is None else born,
         )
 
-    def _properties(self, message: Message, topic: str, born_host: str) -> dict[str, str]:
+    def _properties(
+        self, system: SystemProperties, own: Mapping[str, str], topic: str, born_host: str
+    ) -> dict[str, str]:
         # Its topic stands for the group of a producer, which has none in this protocol.
-        properties = properties_of(message, topic, born_host)
-        if message.system_properties.HasField("delivery_timestamp"):
-            time_ms = milliseconds(message.system_properties.delivery_timestamp)
+        properties = properties_of(system, own, topic, born_host)
+        if system.HasField("delivery_timestamp"):
+            time_ms = milliseconds(system.delivery_timestamp)
             properties[props.TIMER_DELIVER_MS] = str(time_ms)
             if self._config.use_delay_level:
                 properties[props.DELAY] = str(self._level(time_ms - self._now_ms()))

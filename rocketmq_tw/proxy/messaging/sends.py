@@ -50,6 +50,8 @@ _LOOK_SECONDS = 0.25
 #: Seconds between two questions of that kind after refusals.
 _BETWEEN_LOOKS = 1.0
 
+# Looked up once: each look into an enumeration costs, and this is for each send.
+_STORED = SendStatus.SEND_OK
 #: What is stored and not as safe as it should be; the client sends it again.
 _UNSAFE = {
     SendStatus.FLUSH_DISK_TIMEOUT: (
@@ -95,8 +97,12 @@ class Sends:
 
     async def _send(self, request: SendMessageRequest, call: ICall) -> SendMessageResponse:
         outgoing = await self._outgoing.prepare(request.messages, call.address)
-        queues = await self._writable(outgoing.prepared.topic, call)
-        await self._types.check(outgoing.prepared.topic, outgoing.types)
+        topic = outgoing.prepared.topic
+        route = self._brokers.known_route(topic)
+        queues = () if route is None else self._queues.of(topic, route)
+        if not queues:
+            queues = await self._writable(topic, call)
+        await self._types.check(topic, outgoing.types)
         result = await self._deliver(outgoing, queues, call)
         if outgoing.is_half:
             result = _with_place(outgoing, result)
@@ -222,7 +228,7 @@ def _may_help(error: BrokerError, queues: Sequence[MessageQueue], failed: str) -
 
 def _entries(outgoing: Outgoing, result: SendResult) -> list[SendResultEntry]:
     """Returns an entry for each message, in their order."""
-    if result.status in _UNSAFE:
+    if result.status is not _STORED:
         unsafe = status(*_UNSAFE[result.status])
         return [SendResultEntry(status=unsafe, message_id=each) for each in outgoing.ids]
     return [

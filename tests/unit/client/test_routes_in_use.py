@@ -103,3 +103,20 @@ def test_a_proxy_keeps_no_route_that_no_client_uses() -> None:
         names.answer()
         clock.advance(10)
     assert tables_of(routes)["Routes._routes"] == 0
+
+
+def test_a_proxy_keeps_a_route_that_it_takes_from_memory() -> None:
+    clock, names = Clock(), PlayedNames()
+    config = ProxyConfig(topic_route_service_cache_expired_seconds=60)
+    routes = TopicRoutes(clock, config, names)  # type: ignore[arg-type]
+    routes.start()
+    assert routes.known("T") is None
+    routes.get("T")
+    routes.get("Unused")
+    names.answer()
+    for _ in range(20):
+        assert routes.known("T") is ROUTE
+        clock.advance(10)
+        names.answer()
+    assert routes.known("Unused") is None
+    assert not names.asked

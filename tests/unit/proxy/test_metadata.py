@@ -85,6 +85,17 @@ def test_a_topic_is_asked_for_once() -> None:
     assert len(world.brokers.asked) == 1
 
 
+def test_a_topic_is_known_until_it_has_to_be_asked_for_again() -> None:
+    world = World(topic_config_cache_refresh_seconds=20)
+    assert world.metadata.known_topic("Topic") is None
+    topic = world.topic()
+    world.clock.advance(19)
+    assert topic is not None and world.metadata.known_topic("Topic") is topic
+    world.clock.advance(1)
+    assert world.metadata.known_topic("Topic") is None
+    assert len(world.brokers.asked) == 1
+
+
 def test_a_topic_without_a_route_is_none() -> None:
     world = World()
     assert world.topic("Other") is None

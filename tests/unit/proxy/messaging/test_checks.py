@@ -5,7 +5,7 @@ import pytest
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.properties import RESERVED
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_group, check_topic
-from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of
+from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of, user_properties
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
@@ -33,7 +33,7 @@ def message(
 def code_of(sent: Message, **config: Any) -> tuple[int, str]:
     """The code and the sentence of the refusal; OK where there is none."""
     try:
-        MessageChecks(ProxyConfig(**config), lambda: NOW).check(sent)
+        MessageChecks(ProxyConfig(**config), lambda: NOW).check(sent, user_properties(sent))
     except StatusError as error:
         return error.code, error.message
     return Code.OK, ""
