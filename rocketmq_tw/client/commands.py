@@ -148,6 +148,7 @@ def read_pull_bytes(address: str, response: RemotingCommand) -> PulledBytes:
         header.min_offset,
         header.max_offset,
         header.suggest_which_broker_id,
+        header.offset_delta,
     )
 
 
@@ -168,6 +169,11 @@ def read_pull(
     pulled = read_pull_bytes(address, response)
     damaged: dict[int, str] = {}
     messages = decode_messages(pulled.records, queue, damaged if keep_damaged else None)
+    if pulled.offset_delta is not None:
+        # Records have the offsets of one physical queue, which the next one has again.
+        for message in messages:
+            message.queue = queue
+            message.queue_offset += pulled.offset_delta
     problems = {messages[index].queue_offset: problem for index, problem in damaged.items()}
     if messages and expression_type == TAG_TYPE and expression not in (None, "", "*"):
         wanted = parse_tag_expression(expression)

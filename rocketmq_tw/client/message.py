@@ -125,7 +125,11 @@ class PullStatus(Enum):
 
 
 class PulledBytes(NamedTuple):
-    """What a pull brought, its records as they stand in the log; go on at `next_offset`."""
+    """What a pull brought, its records as they stand in the log; go on at `next_offset`.
+
+    Where the queue is a logic one, of a static topic, `offset_delta` is what its offsets are above
+    those that stand in the records; None otherwise.
+    """
 
     status: PullStatus
     records: bytes
@@ -133,6 +137,13 @@ class PulledBytes(NamedTuple):
     min_offset: int
     max_offset: int
     suggested_broker_id: int = 0
+    offset_delta: int | None = None
+
+    @property
+    def begins_item(self) -> bool:
+        """Whether a logic queue goes on at the beginning of a physical queue: offsets in front of
+        it that had no message are those that a move left out."""
+        return self.next_offset == self.offset_delta
 
 
 class PullResult(NamedTuple):

@@ -49,14 +49,16 @@ class BatchBuilder:
         self._damaged = damaged
         self._with_properties = bool(wanted.tags) or not _OF_PROPERTIES.isdisjoint(schema.names)
 
-    def batch(self, records: bytes, end: int) -> pa.RecordBatch:
+    def batch(self, records: bytes, end: int, offset_delta: int | None = None) -> pa.RecordBatch:
         """Returns the messages in `records` with a queue offset before `end` and a tag that is
-        wanted.
+        wanted; of a logic queue, whose offsets are `offset_delta` above those of the records.
 
         Raises `BodyError` for a damaged record; with other choices of `damaged` than FAIL only
         where it is more than the body that is damaged.
         """
         columns = self._columns(records)
+        if offset_delta is not None:
+            columns.place(self._queue.queue_id, offset_delta)
         keep = columns.queue_offsets < end
         if self._wanted.tags:
             tags = pc.is_in(columns.property(TAGS), pa.array(sorted(self._wanted.tags)))

@@ -62,6 +62,12 @@ class Columns:
         self._names, self._values, self._offsets = entries
         self._fallback_ids = fallback_ids
 
+    def place(self, queue_id: int, offset_delta: int) -> None:
+        """Moves the messages to another queue, where their offsets are by `offset_delta` larger."""
+        self._heads = self._heads.copy()
+        self._heads["queue_id"] = queue_id
+        self._heads["queue_offset"] += offset_delta
+
     @property
     def queue_offsets(self) -> np.ndarray:
         return self._heads["queue_offset"]

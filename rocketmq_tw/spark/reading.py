@@ -74,39 +74,50 @@ class _RangeReader:
         )
         self._backoff = Backoff(options.broker_down_timeout)
         self._position = part.start
+        #: Offsets of a logic queue that no message has, since it moved there.
+        self._left_out = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         held: list[bytes] = []
         size = 0
+        delta: int | None = None
         while self._position < self._part.end:
-            records = self._next()
+            records, of_pull = self._next()
+            if records and of_pull != delta:
+                # The queue has moved in between: other offsets stand in the records.
+                if held:
+                    yield self._batch(held, delta)
+                held, size, delta = [], 0, of_pull
             if records:
                 held.append(records)
                 size += len(records)
             if size >= _BATCH_BYTES:
-                yield self._batch(held)
+                yield self._batch(held, delta)
                 held, size = [], 0
         if held:
-            yield self._batch(held)
+            yield self._batch(held, delta)
         self._check_all_came()
 
-    def _batch(self, held: list[bytes]) -> pa.RecordBatch:
-        return self._builder.batch(b"".join(held), self._part.end)
+    def _batch(self, held: list[bytes], delta: int | None) -> pa.RecordBatch:
+        return self._builder.batch(b"".join(held), self._part.end, delta)
 
     def _check_all_came(self) -> None:
-        seen = self._builder.seen
-        if not self._subscription.is_filtered and seen != self._part.count:
-            self._lost(f"{self._part.count - seen} of {self._part.count} messages are gone")
+        seen, count = self._builder.seen, self._part.count - self._left_out
+        if not self._subscription.is_filtered and seen != count:
+            self._lost(f"{count - seen} of {count} messages are gone")
 
-    def _next(self) -> bytes:
-        """Returns the records of one pull; moves on to where the next one goes on."""
+    def _next(self) -> tuple[bytes, int | None]:
+        """Returns the records of one pull, and by how much their offsets are larger in the queue;
+        moves on to where the next one goes on."""
         pulled = self._pull()
         if pulled.status is PullStatus.FOUND or (
             pulled.status is PullStatus.NO_MATCHED_MESSAGE and pulled.next_offset > self._position
         ):
             self._backoff.worked()
+            if pulled.status is not PullStatus.FOUND and pulled.begins_item:
+                self._left_out += min(pulled.next_offset, self._part.end) - self._position
             self._position = max(pulled.next_offset, self._position + 1)
-            return pulled.records
+            return pulled.records, pulled.offset_delta
         if self._position < pulled.min_offset:
             self._lost(f"its oldest offset is {pulled.min_offset}, not {self._position}")
             self._position = pulled.min_offset
@@ -114,7 +125,7 @@ class _RangeReader:
             # A replica that took over may be behind for a while, but not for ever.
             self._lost(f"it ends at {pulled.max_offset}, before {self._position}")
             self._position = self._part.end
-        return b""
+        return b"", None
 
     def _pull(self) -> PulledBytes:
         while True:

@@ -34,6 +34,29 @@ def item(gen: int, broker: str, queue_id: int = 0, logic: int = 0) -> LogicQueue
     return LogicQueueMappingItem(gen=gen, queue_id=queue_id, bname=broker, logic_offset=logic)
 
 
+def hosting(
+    broker: str,
+    queues: dict[int, list[LogicQueueMappingItem]],
+    *,
+    epoch: int = 1_000,
+    physical: int = 2,
+    total: int = 2,
+    force: bool = False,
+    **fields: Any,
+) -> RemotingCommand:
+    """What an administrator says to one broker of the static topic."""
+    header = topic_header(TOPIC, physical, force=force)
+    said: dict[str, Any] = {
+        "topic": TOPIC,
+        "total_queues": total,
+        "bname": broker,
+        "epoch": epoch,
+    }
+    detail = TopicQueueMappingDetail(**said | fields, hosted_queues=queues)
+    code = RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC
+    return RemotingCommand.request(code, header, encode_body(detail))
+
+
 def static_topic(
     broker: BrokerInMemory, queues: Sequence[int], total: int = 4
 ) -> RemotingCommand | None:
@@ -111,25 +134,10 @@ class StaticCluster:
         self,
         broker: str,
         queues: dict[int, list[LogicQueueMappingItem]],
-        *,
-        epoch: int = 1_000,
-        physical: int = 2,
-        total: int = 2,
-        force: bool = False,
         **fields: Any,
     ) -> RemotingCommand:
-        """What an administrator says to one broker of the static topic."""
-        header = topic_header(TOPIC, physical, force=force)
-        said: dict[str, Any] = {
-            "topic": TOPIC,
-            "total_queues": total,
-            "bname": broker,
-            "epoch": epoch,
-        }
-        detail = TopicQueueMappingDetail(**said | fields, hosted_queues=queues)
-        code = RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC
-        request = RemotingCommand.request(code, header, encode_body(detail))
-        answer = self.ask(self.brokers[broker], request)
+        """Has one broker host the static topic as `hosting` says."""
+        answer = self.ask(self.brokers[broker], hosting(broker, queues, **fields))
         assert answer is not None
         return answer
 

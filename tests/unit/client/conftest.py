@@ -54,6 +54,8 @@ class World:
     """`broker` has four queues of topic T; `other` joins by `add_other`. Neither makes topics that
     a producer names."""
 
+    other: BrokerInMemory
+
     names_address = NAMES
     address = BROKER_A
     other_address = BROKER_B
@@ -73,7 +75,8 @@ class World:
         self._add_topic(self.broker, name, queues, perm)
 
     def add_other(self) -> None:
-        self._add_topic(self._start("broker-b", BROKER_B), "T", 4, 6)
+        self.other = self._start("broker-b", BROKER_B)
+        self._add_topic(self.other, "T", 4, 6)
 
     def answer(self, code: int, handler: Handler) -> Handler:
         """`broker` answers requests of that code by `handler` from now on, on open connections
@@ -143,8 +146,8 @@ class World:
             self.client_clock, name_servers, "producers", session=session, settings=settings
         )
 
-    def pull_consumer(self) -> PullConsumer:
-        return PullConsumer(self.client_clock, NAMES, "readers", session=self.session())
+    def pull_consumer(self, group: str = "readers") -> PullConsumer:
+        return PullConsumer(self.client_clock, NAMES, group, session=self.session())
 
     def push_consumer(self, listener, **options) -> PushConsumer:
         consumer = PushConsumer(

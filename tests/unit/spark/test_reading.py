@@ -114,3 +114,54 @@ def test_a_broker_that_stays_away_is_an_error(
     with pytest.raises(ConnectionFailed):
         read(monkeypatch, FakeClient([0], failures=1000), brokerDownTimeoutMs=5000)
     assert clock.now <= 5
+
+
+class MovedClient(FakeClient):
+    """A logic queue: three messages from 0 on, and behind a move three from 100 on, of which the
+    first `gone` are there no more. Its physical queues are others."""
+
+    def __init__(self, gone: int = 0) -> None:
+        super().__init__([])
+        self._gone = gone
+
+    def pull_bytes(self, queue: Any, offset: int, count: int, **filters: str) -> PulledBytes:
+        delta, first, end = (0, 0, 3) if offset < 100 else (100, 100 + self._gone, 103)
+        if offset < first or 3 <= offset < 100:
+            following = max(first, 100)
+            return PulledBytes(
+                PullStatus.NO_MATCHED_MESSAGE, b"", following, following, 103, 0, 100
+            )
+        found = range(offset, min(end, offset + count))
+        records = b"".join(
+            encode_record(StoredMessage(topic="t", queue_id=7, queue_offset=at - delta, body=b"x"))
+            for at in found
+        )
+        return PulledBytes(PullStatus.FOUND, records, found[-1] + 1, first, 103, 0, delta)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "offsets"),
+    [
+        (0, 103, [0, 1, 2, 100, 101, 102]),
+        (1, 102, [1, 2, 100, 101]),
+        (3, 100, []),
+        (40, 101, [100]),
+        (2, 50, [2]),
+    ],
+)
+def test_offsets_that_a_move_left_out_are_no_loss(
+    monkeypatch: pytest.MonkeyPatch, start: int, end: int, offsets: list[int]
+) -> None:
+    monkeypatch.setattr(reading, "worker_client", lambda *of: MovedClient())
+    part = OffsetRange("t", "__syslo__global__", 4, start, end)
+    batches = list(reading.read_range(asked(), part, arrow_schema(SCHEMA)))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["queueOffset"] for row in rows] == offsets
+    assert {row["queueId"] for row in rows} <= {4}
+
+
+def test_what_is_gone_behind_a_move_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "worker_client", lambda *of: MovedClient(gone=1))
+    part = OffsetRange("t", "__syslo__global__", 4, 100, 103)
+    with pytest.raises(DataLossError, match="1 of 3 messages are gone"):
+        list(reading.read_range(asked(), part, arrow_schema(SCHEMA)))
