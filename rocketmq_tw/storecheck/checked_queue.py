@@ -7,8 +7,8 @@ from typing import NamedTuple
 from rocketmq_tw.formats.queue import ADDRESSES_END, FILLER_SIZE
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import Known
-from rocketmq_tw.storecheck.queue_files import QueueFiles, Unit
 from rocketmq_tw.storecheck.records import LogRecord
+from rocketmq_tw.storecheck.stored_queue import StoredQueue, Unit
 
 #: Its units have the time of delivery.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -27,7 +27,7 @@ class _Doubt(NamedTuple):
 class CheckedQueue:
     """What is known of one queue while the log is read."""
 
-    def __init__(self, topic: str, files: QueueFiles, findings: Findings, known: Known) -> None:
+    def __init__(self, topic: str, files: StoredQueue, findings: Findings, known: Known) -> None:
         self.topic = topic
         self.files = files
         self._findings = findings

@@ -11,9 +11,9 @@ from rocketmq_tw.storecheck.checked_queue import CheckedQueue
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import STOCK_QUEUE_SIZE, Known, Sizes
 from rocketmq_tw.storecheck.long_file import directories
-from rocketmq_tw.storecheck.queue_files import QueueFiles, Unit, Windows
 from rocketmq_tw.storecheck.queue_tree import is_queue_id, usual_size_below
 from rocketmq_tw.storecheck.records import LogRecord, is_topic
+from rocketmq_tw.storecheck.stored_queue import StoredQueue, Unit, Windows
 
 #: Looks into queue files for records that say a wrong place: each queue may be wrong as a whole.
 _MOST_LOOKS = 100_000
@@ -97,7 +97,7 @@ class QueueCheck:
     def _queue(self, topic: str, queue_id: int) -> CheckedQueue:
         queue = self.queues.get((topic, queue_id))
         if queue is None:
-            files = QueueFiles(self._root, topic, queue_id, self._sizes, self._windows)
+            files = StoredQueue(self._root, topic, queue_id, self._sizes, self._windows)
             queue = CheckedQueue(topic, files, self._findings, self._known)
             self.queues[topic, queue_id] = queue
         return queue

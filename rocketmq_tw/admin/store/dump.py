@@ -27,8 +27,8 @@ from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.storecheck.findings import Findings
 from rocketmq_tw.storecheck.layout import Store
-from rocketmq_tw.storecheck.queue_files import QueueFiles
 from rocketmq_tw.storecheck.records import key_hash
+from rocketmq_tw.storecheck.stored_queue import StoredQueue
 
 _HEADER = flat(HEADER)
 _ENTRY = flat(ENTRY)
@@ -178,7 +178,7 @@ def dump_queue(
 ) -> None:
     """Shows units of a queue of the store in DIR, from the queue offset --from on."""
     store = open_store(directory, config_file, log).store
-    queue = QueueFiles(store.root, topic, queue_id, store.sizes)
+    queue = StoredQueue(store.root, topic, queue_id, store.sizes)
     if not queue.is_there:
         fail(
             f"{store.root} has no queue {queue_id} of the topic {topic}: {_hint(store.root, topic)}"

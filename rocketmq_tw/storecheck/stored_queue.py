@@ -28,9 +28,9 @@ class Windows:
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most
-        self._queues: OrderedDict[QueueFiles, None] = OrderedDict()
+        self._queues: OrderedDict[StoredQueue, None] = OrderedDict()
 
-    def keep(self, queue: QueueFiles) -> None:
+    def keep(self, queue: StoredQueue) -> None:
         """Notes that a queue has read; the one that did so longest ago forgets its windows."""
         self._queues[queue] = None
         self._queues.move_to_end(queue)
@@ -39,7 +39,7 @@ class Windows:
             former.forget_windows()
 
 
-class QueueFiles:
+class StoredQueue:
     """A queue of the store at `root`, by queue offsets."""
 
     def __init__(
