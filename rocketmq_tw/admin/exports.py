@@ -11,11 +11,11 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, master_addresses
 from rocketmq_tw.admin.known_names import is_of_users
+from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.traffic import PUT, counted
-from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import (
     DLQ_PREFIX,
     HALF_TOPIC,
@@ -256,13 +256,9 @@ async def _clients_of(servers: Servers, address: str, groups: Sequence[str]) -> 
     """Returns language and version of each kind of consumer that is connected."""
     kinds = set()
     for group in groups:
-        try:
-            connected = await servers.admin.consumer_connections(address, group)
-        except BrokerError:
-            # Nobody of the group is there.
-            continue
-        for each in connected.connection_set:
-            kinds.add(f"{each.language}%{version_name(each.version)}")
+        for _, connected in await members_at(servers, [address], group, all_may_fail=True):
+            for each in connected.connection_set:
+                kinds.add(f"{each.language}%{version_name(each.version)}")
     return sorted(kinds)
 
 

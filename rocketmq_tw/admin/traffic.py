@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 import rich_click as click
 
@@ -15,8 +15,7 @@ from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData
-
-T = TypeVar("T")
+from rocketmq_tw.wire.codes import ResponseCode
 
 #: The names of stock's statistics.
 PUT, GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
@@ -61,8 +60,11 @@ async def _rows(servers: Servers, topic: str) -> list[dict[str, Any]]:
     brokers = [] if route is None else route.broker_datas
     masters = [data.broker_addrs[MASTER_ID] for data in brokers if MASTER_ID in data.broker_addrs]
     in_tps, in_day = await counted(servers, masters, PUT, topic)
-    told = await _told(
-        servers, masters, lambda address: servers.admin.groups_of_topic(address, topic)
+    told = await told_by_each(
+        servers,
+        masters,
+        lambda address: servers.admin.groups_of_topic(address, topic),
+        all_may_fail=True,
     )
     groups = {group for each in told for group in each.group_list}
     row: dict[str, Any] = {
@@ -79,28 +81,23 @@ async def _rows(servers: Servers, topic: str) -> list[dict[str, Any]]:
     return rows or [row]
 
 
-async def _told(
-    servers: Servers, addresses: Iterable[str], ask: Callable[[str], Awaitable[T]]
-) -> list[T]:
-    """Returns what brokers answer; one that answers with an error has counted nothing."""
-
-    async def answer(address: str) -> T | None:
-        try:
-            return await ask(address)
-        except BrokerError:
-            return None
-
-    return await told_by_each(servers, addresses, answer, all_may_fail=True)
-
-
 async def counted(
     servers: Servers, addresses: Iterable[str], name: str, key: str
 ) -> tuple[float, int]:
-    """Returns how many messages a second, and how many within a day, brokers counted together."""
+    """Returns how many messages a second, and how many within a day, brokers counted together.
+    Those that do not tell are `missing`."""
+
+    async def told(address: str) -> BrokerStatsData | None:
+        try:
+            return await servers.admin.counted(address, name, key)
+        except BrokerError as error:
+            # What a broker has not counted yet it does not know.
+            if error.code != ResponseCode.SYSTEM_ERROR:
+                raise
+            return None
+
     tps, day = 0.0, 0
-    for found in await _told(
-        servers, addresses, lambda address: servers.admin.counted(address, name, key)
-    ):
+    for found in await told_by_each(servers, addresses, told, all_may_fail=True):
         tps += found.stats_minute.tps if found.stats_minute else 0.0
         day += _within_a_day(found)
     return tps, day
@@ -116,8 +113,11 @@ def _within_a_day(found: BrokerStatsData) -> int:
 
 async def _behind(servers: Servers, addresses: Iterable[str], group: str, topic: str) -> int:
     behind = 0
-    for stats in await _told(
-        servers, addresses, lambda address: servers.admin.consume_stats(address, group, topic)
+    for stats in await told_by_each(
+        servers,
+        addresses,
+        lambda address: servers.admin.consume_stats(address, group, topic),
+        all_may_fail=True,
     ):
         behind += sum(
             queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values()

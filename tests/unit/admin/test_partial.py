@@ -12,7 +12,7 @@ from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.unit.admin.conftest import World
 
@@ -51,8 +51,12 @@ def other(address: str) -> str:
     return B if address == A else A
 
 
-def only_told_of(dead: str, err: str) -> bool:
-    return err.startswith(f"rmqadmin: {dead}: ") and err.count("\n") == 1
+def only_told_of(dead: str, err: str, how: str = ": ") -> bool:
+    return err.startswith(f"rmqadmin: {dead}{how}") and err.count("\n") == 1
+
+
+def busy(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    return request.response(ResponseCode.SYSTEM_BUSY, "later")
 
 
 #: What shows something of each broker.
@@ -100,6 +104,22 @@ def test_groups_are_behind_by_what_the_living_know(cluster: World, dead: str) ->
     assert [queue["brokerName"] for queue in found["queues"]] == [NAMES[other(dead)]]
     found = cluster.rmqadmin("statsAll -t T --output json").partial
     assert [(row["group"], row["diffTotal"]) for row in found["topics"]] == [("billing", 1)]
+
+
+#: What statsAll asks of each master.
+COUNTS = (
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+    RequestCode.VIEW_BROKER_STATS_DATA,
+    RequestCode.GET_CONSUME_STATS,
+)
+
+
+@pytest.mark.parametrize("code", COUNTS)
+def test_what_a_busy_broker_has_counted_is_missing(cluster: World, code: int) -> None:
+    cluster.let_answer(B, code, busy)
+    outcome = cluster.rmqadmin("statsAll -t T --output json")
+    assert [row["group"] for row in outcome.partial["topics"]] == ["billing"]
+    assert only_told_of(B, outcome.err, " answered ")
 
 
 @pytest.mark.parametrize("dead", [A, B])
@@ -218,6 +238,25 @@ def test_a_broker_that_hangs_is_waited_for_once(cluster: World) -> None:
 
 
 # What would stand for the whole
+
+
+#: What exportMetrics asks of each master.
+FIGURES = (
+    RequestCode.VIEW_BROKER_STATS_DATA,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+)
+
+
+@pytest.mark.parametrize("code", FIGURES)
+def test_an_export_is_not_written_while_a_broker_is_busy(
+    cluster: World, tmp_path: Path, code: int
+) -> None:
+    cluster.let_answer(B, code, busy)
+    outcome = cluster.rmqadmin(f"exportMetrics -c DefaultCluster -f {tmp_path}")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert f"{B} answered {ResponseCode.SYSTEM_BUSY}: later" in outcome.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_export_without_a_part_is_not_written(cluster: World, tmp_path: Path) -> None:
