@@ -144,3 +144,5 @@ def only_one(home: Path) -> Iterator[None]:
 if __name__ == "__main__":
     for each in (*STOCK_VERSIONS, ADDRESS_IDS_VERSION):
         stock_jars(each)
+    # Of containers.
+    stock_jars(STOCK_VERSIONS[-1], "controller")
