@@ -90,6 +90,8 @@ async def _names(servers: Servers, kind: str) -> Iterable[str]:
     if kind == GROUP:
         from rocketmq_tw.admin.known_names import group_names
 
+        # Names of the brokers that answer are better than none.
+        servers.is_quiet = True
         return await group_names(servers)
     info = await servers.admin.cluster_info()
     return info.cluster_addr_table if kind == CLUSTER else info.broker_addr_table

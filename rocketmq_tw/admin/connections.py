@@ -66,10 +66,11 @@ def producer_connection(tool: Tool, group: str, topic: str) -> None:
         for told in await told_by_each(servers, addresses, connected):
             found |= {each.client_id or "": each for each in told.connection_set}
         if not found:
-            fail(
+            nobody = (
                 f"no producer of group {group} is connected to the brokers of {topic}: producer -b"
                 " shows all of a broker"
             )
+            fail(servers.conclusion(nobody))
         rows = _rows(found.values())
         return Report({"group": group, "connections": rows}, [Listing(_CONNECTIONS, rows)])
 
@@ -109,7 +110,7 @@ def consumer_connection(tool: Tool, group: str, broker: str | None) -> None:
             found |= {each.client_id or "": each for each in state.connection_set}
         if not found:
             hint = await group_hint(servers, group)
-            fail(f"no consumer of group {group} is connected: {hint}")
+            fail(servers.conclusion(f"no consumer of group {group} is connected: {hint}"))
         return _group_report(group, _rows(found.values()), state)
 
     tool.report(work)

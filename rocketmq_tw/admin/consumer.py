@@ -123,10 +123,11 @@ async def _brokers_of(
             f"group {group} is there, and no consumer of it has been yet, so there are no offsets:"
             " start one, or name with -t a topic whose offsets it was given"
         )
-    raise UnknownTopicError(
+    unknown = (
         f"no broker has a group {group}, neither settings nor a retry topic of it (-t names a topic"
         f" that it reads): {await group_hint(servers, group)}"
     )
+    raise UnknownTopicError(servers.conclusion(unknown))
 
 
 def _queue_row(queue: MessageQueue, offsets: OffsetWrapper, client: str | None) -> dict[str, Any]:
@@ -190,9 +191,7 @@ _GROUPS_WITH_ERRORS = (*_GROUPS, Column("Without", "error"))
 
 
 async def _all_groups(servers: Servers) -> Report:
-    rows = [
-        await group_row(servers, group) for group in await group_names(servers, tells_missing=True)
-    ]
+    rows = [await group_row(servers, group) for group in await group_names(servers)]
     columns = _GROUPS_WITH_ERRORS if any(row["error"] for row in rows) else _GROUPS
     return Report({"groups": rows}, [Listing(columns, rows)], nothing=NO_GROUP)
 

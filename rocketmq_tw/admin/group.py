@@ -237,7 +237,8 @@ def get_group(tool: Tool, group: str) -> None:
             if answer.value is not None and group in answer.value.subscription_group_table
         ]
         if not rows:
-            fail(f"no broker has a group {group}: {await group_hint(servers, group)}")
+            hint = await group_hint(servers, group)
+            fail(servers.conclusion(f"no broker has a group {group}: {hint}"))
         return Report({"group": group, "brokers": rows}, [Listing(_CONFIGS, rows)])
 
     tool.report(work)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from rocketmq_tw.admin.each_server import ask_each
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.tool import Servers
-from rocketmq_tw.client.errors import ClientError, NoRouteError
+from rocketmq_tw.client.errors import NoRouteError
 from rocketmq_tw.message.names import (
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
     SYSTEM_GROUPS,
     SYSTEM_TOPICS,
 )
-from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData
 
 #: In the retry topics of pop consumers of 5.x it stands between group and topic.
@@ -25,38 +25,35 @@ def is_of_users(group: str) -> bool:
     return group not in SYSTEM_GROUPS and not group.startswith(SYSTEM_GROUP_PREFIX)
 
 
-async def group_names(servers: Servers, *, tells_missing: bool = False) -> list[str]:
+async def group_names(servers: Servers) -> list[str]:
     """Returns the groups that have a retry topic or settings on a master, sorted: also those that
-    have never consumed. With `tells_missing` a master that does not say its groups is `missing`."""
+    have never consumed. A master that does not say its groups is `missing`."""
     names = {
         topic.removeprefix(RETRY_PREFIX).partition(_POP_SEPARATOR)[0]
         for topic in (await servers.admin.topic_list()).topic_list
         if topic.startswith(RETRY_PREFIX)
     }
-    for _, groups in await groups_of_masters(servers, tells_missing=tells_missing):
+    for _, groups in await groups_of_masters(servers):
         names.update(filter(is_of_users, groups))
     return sorted(names)
 
 
-async def groups_of_masters(
-    servers: Servers, *, tells_missing: bool = False
-) -> list[tuple[BrokerData, Collection[str]]]:
+async def groups_of_masters(servers: Servers) -> list[tuple[BrokerData, Collection[str]]]:
     """Returns the masters, each with the groups that it has settings of; none of one that does not
-    answer, which is passed over unless with `tells_missing`."""
-    found: list[tuple[BrokerData, Collection[str]]] = []
+    answer, which is `missing`."""
     info = await servers.admin.cluster_info()
-    for data in info.broker_addr_table.values():
-        if MASTER_ID not in data.broker_addrs:
-            continue
-        try:
-            table = await servers.admin.groups(data.broker_addrs[MASTER_ID])
-        except (ClientError, RemotingError) as error:
-            if tells_missing:
-                servers.miss(data.broker_addrs[MASTER_ID], error)
-            found.append((data, ()))
-        else:
-            found.append((data, table.subscription_group_table))
-    return found
+    masters = {
+        data.broker_addrs[MASTER_ID]: data
+        for data in info.broker_addr_table.values()
+        if MASTER_ID in data.broker_addrs
+    }
+    return [
+        (
+            masters[answer.address],
+            () if answer.value is None else answer.value.subscription_group_table,
+        )
+        for answer in await ask_each(servers, masters, servers.admin.groups, all_may_fail=True)
+    ]
 
 
 def no_broker() -> NoRouteError:

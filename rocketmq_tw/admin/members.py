@@ -82,7 +82,8 @@ async def _status(
         if client_id in (None, connection.client_id)
     }
     if not known:
-        fail(f"the group {group} has no member {client_id}: consumerStatus without -i shows all")
+        unknown = f"the group {group} has no member {client_id}"
+        fail(servers.conclusion(f"{unknown}: consumerStatus without -i shows all"))
     answers = await ask_each(
         servers,
         known,
@@ -141,7 +142,8 @@ def member_offsets(tool: Tool, group: str, topic: str, client_id: str | None) ->
             for name, offsets in found.items():
                 told.setdefault(name, {}).update(offsets)
         if not told:
-            fail("; ".join(reasons) or f"no member of {group} tells its offsets in {topic}")
+            nothing = "; ".join(reasons) or f"no member of {group} tells its offsets in {topic}"
+            fail(servers.conclusion(nothing))
         rows = [
             {
                 "clientId": name,
@@ -189,7 +191,7 @@ async def members_of(
             found.setdefault(connection.client_id or "", (address, connection))
     if not found:
         hint = await group_hint(servers, group)
-        fail(f"no consumer of group {group} is connected: {hint}")
+        fail(servers.conclusion(f"no consumer of group {group} is connected: {hint}"))
     return [found[client_id] for client_id in sorted(found)]
 
 

@@ -97,11 +97,11 @@ async def _message_of(
     except (RemotingError, BrokerError) as error:
         if address in known:
             raise
-        fail(
+        unknown = (
             f"no message of {topic} has the unique id {message_id}; as an offset id it names"
-            f" {address}, which is no broker of this cluster ({error})",
-            error,
+            f" {address}, which is no broker of this cluster ({error})"
         )
+        fail(servers.conclusion(unknown), error)
 
 
 def check_member(group: str | None, client_id: str | None) -> tuple[str, str] | None:

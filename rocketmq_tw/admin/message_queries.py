@@ -55,7 +55,7 @@ def query_by_key(
             servers, brokers, topic, key, most=most, begin_ms=begin_ms, end_ms=end_ms
         )
         if not found:
-            fail(f"no message of {topic} has the key {key}")
+            fail(servers.conclusion(f"no message of {topic} has the key {key}"))
         return messages_report(found)
 
     tool.report(work)
@@ -88,7 +88,7 @@ def query_by_unique_key(
         brokers = await brokers_of(servers, topic, cluster)
         found = await queried(servers, brokers, topic, message_id, unique=True)
         if not found:
-            fail(f"no message of {topic} has the unique id {message_id}")
+            fail(servers.conclusion(f"no message of {topic} has the unique id {message_id}"))
         if member is not None:
             address = brokers[found[0].queue.broker_name]
             return await consumed_once_more(

@@ -68,10 +68,11 @@ def query_trace(
             if event["messageId"] == message_id
         ]
         if not events:
-            fail(
+            untraced = (
                 f"nobody traced the message {message_id} in {topic}: its clients need"
                 " tracing turned on"
             )
+            fail(servers.conclusion(untraced))
         _name_consumers(events)
         shown = [event for event in events if event["type"] != "SubBefore"]
         return Report({"events": events}, [Listing(_EVENTS, shown)])

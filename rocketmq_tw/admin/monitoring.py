@@ -36,7 +36,7 @@ def start_monitoring(tool: Tool, interval: int, rounds: int | None) -> None:
     alike."""
 
     async def look(servers: Servers) -> Report:
-        groups = await group_names(servers, tells_missing=True)
+        groups = await group_names(servers)
         rows = [await _row(servers, group) for group in groups]
         return Report({"groups": rows}, [Listing(_GROUPS, rows)], nothing=NO_GROUP)
 

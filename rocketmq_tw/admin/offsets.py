@@ -250,7 +250,8 @@ def clone_offsets(
         # Brokers copy nothing then, and do not say so.
         if not any(each.value is not None and source in each.value.group_list for each in consumed):
             hint = await group_hint(servers, source)
-            fail(f"group {source} has consumed nothing of topic {topic}: {hint}")
+            nothing = f"group {source} has consumed nothing of topic {topic}: {hint}"
+            fail(servers.conclusion(nothing))
         living = [each.address for each in consumed if each.value is not None]
         # Stock's brokers copy to a group that is not there.
         known = await ask_each(servers, living, servers.admin.groups)

@@ -10,7 +10,7 @@ import rich_click as click
 from twisted.internet.task import deferLater
 
 from rocketmq_tw.admin.output import Report
-from rocketmq_tw.admin.tool import Servers, Tool, explain, warn
+from rocketmq_tw.admin.tool import Servers, Tool, concluding, explain, warn
 from rocketmq_tw.client.errors import ClientError, NoRouteError, UnknownTopicError
 from rocketmq_tw.net.errors import RemotingError
 
@@ -51,7 +51,7 @@ def show_repeatedly(
     seconds = interval
 
     async def watch(servers: Servers) -> None:
-        await look_again(servers, look, tool.show, seconds, rounds)
+        await look_again(servers, concluding(look), tool.show, seconds, rounds)
 
     tool.run(watch, needs_names=needs_names)
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import attrs
 import rich_click as click
 from click.exceptions import Exit
 
@@ -52,13 +53,22 @@ class Servers:
         self.remoting = remoting
         #: Address to the failure of each server whose part is missing in what was found.
         self.missing: dict[str, Exception] = {}
+        #: Whether servers that do not answer are passed over without a word.
+        self.is_quiet = False
 
     def miss(self, address: str, error: Exception) -> None:
         """Takes it that a server's part is missing: tells of it in a line on stderr, once, and has
         the command end with status 1 once it has shown what the others say."""
-        if address not in self.missing:
+        if address not in self.missing and not self.is_quiet:
             self.missing[address] = error
             warn(explain_at(address, error))
+
+    def conclusion(self, text: str) -> str:
+        """Returns what follows from all that servers said, as that there is no such group: with the
+        servers in front whose part is missing, since they may know better."""
+        if not self.missing:
+            return text
+        return f"without {', '.join(self.missing)}, which may know more: {text}"
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -242,6 +252,7 @@ class Tool:
     def report(self, work: Work[Report], *, needs_names: bool = True) -> None:
         """Runs `work` and shows what it found, again and again where that is wanted; a plan once.
         Raises as `run`."""
+        work = concluding(work)
         if self.watch is None or self.dry_run:
             self.show(self._run(self._planned(work) if self.dry_run else work, needs_names))
             self._end()
@@ -306,6 +317,16 @@ def _telling_kinds(work: Work[T]) -> Work[T]:
         return await work(servers)
 
     return telling
+
+
+def concluding(work: Work[Report]) -> Work[Report]:
+    """Makes work that where it finds nothing says whose part is missing."""
+
+    async def concluded(servers: Servers) -> Report:
+        report = await work(servers)
+        return attrs.evolve(report, nothing=servers.conclusion(report.nothing))
+
+    return concluded
 
 
 def explain(error: Exception) -> str:

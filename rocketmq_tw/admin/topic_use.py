@@ -48,7 +48,8 @@ def update_permission(
         }
         if not present:
             await known_route(servers, topic)
-            fail(f"topic {topic} is not on {broker or f'a broker of {cluster}'}: see topicRoute")
+            where = broker or f"a broker of {cluster}"
+            fail(servers.conclusion(f"topic {topic} is not on {where}: see topicRoute"))
 
         def change(address: str) -> Any:
             config = msgspec.structs.replace(present[address], perm=perm)

@@ -165,6 +165,18 @@ def test_a_shell_completes_names_of_the_cluster(
     assert shown == [f"plain,{name}" for name in completed]
 
 
+def test_a_dead_broker_hinders_no_completion(world, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateSubGroup -g billing -b 10.0.0.2:10911")
+    world.network.stop(dead)
+    monkeypatch.setenv("_RMQADMIN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "rmqadmin consumerProgress -g bil")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    monkeypatch.setenv("NAMESRV_ADDR", world.names)
+    outcome = world.rmqadmin("")
+    assert (outcome.out.split(), outcome.err) == (["plain,billing"], "")
+
+
 def test_a_command_that_is_not_there_is_told_with_one_like_it(world) -> None:
     outcome = world.rmqadmin("clusterlst")
     assert outcome.err.startswith(

@@ -3,6 +3,7 @@ one is named in a line on stderr, and the status is 1."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 from tests.unit.admin.conftest import World
 
 TRACES = "Traces"
+#: As unique ids are, of a message that is nowhere; as an offset id it names no broker.
+NO_ID = "0A000109000100000000000000000001"
 A, B = "10.0.0.2:10911", "10.0.0.3:10911"
 NAMES = {A: "broker-a", B: "broker-b"}
 
@@ -140,12 +143,6 @@ def test_messages_are_found_at_the_living(cluster: World, dead: str) -> None:
         outcome = cluster.rmqadmin(f"{command} --output json")
         assert [one["brokerName"] for one in outcome.partial["messages"]] == [living]
         assert only_told_of(dead, outcome.err)
-    # Which may be where the message is.
-    outcome = cluster.rmqadmin("queryMsgByKey -t T -k nix")
-    assert (outcome.status, outcome.out) == (1, "")
-    told, failed = outcome.err.splitlines()
-    assert only_told_of(dead, f"{told}\n")
-    assert failed == "rmqadmin: no message of T has the key nix"
 
 
 @pytest.mark.parametrize("dead", [A, B])
@@ -186,6 +183,74 @@ def test_clients_that_the_living_know_are_shown(cluster: World, dead: str) -> No
         assert only_told_of(dead, outcome.err), command
     cluster.result(consumer.stop())
     cluster.result(producer.stop())
+
+
+# Conclusions
+
+
+def dead(cluster: World) -> None:
+    cluster.network.stop(B)
+
+
+def refusing(cluster: World) -> None:
+    cluster.network.serve(B, dict.fromkeys(cluster.hosts[B].handlers, busy))
+
+
+#: Commands that find nothing, to what they say of that.
+CONCLUSIONS = {
+    "queryMsgByKey -t T -k nix": "no message of T has the key nix",
+    f"queryMsgByUniqueKey -t T -i {NO_ID}": "no message of T has the unique id",
+    f"queryMsgById -t T -i {NO_ID}": "no message of T has the unique id",
+    f"queryMsgTraceById -i nix -t {TRACES}": "nobody traced the message nix",
+    "updateTopicPerm -c DefaultCluster -t OfB -p 4": "topic OfB is not on a broker of Def",
+    "cloneGroupOffset -s audit -d billing -t T --yes": "group audit has consumed nothing of",
+    "consumerProgress -g nix": "no broker has a group nix",
+    "getConsumerConfig -g nix": "no broker has a group nix",
+    "getConsumerStatus -g billing -t T": "",
+    "consumerConnection -g billing": "no consumer of group billing is connected",
+    "consumerConnection -g nix": "no consumer of group nix is connected",
+    "consumerStatus -g billing": "no consumer of group billing is connected",
+    "consumer -g billing": "no consumer of group billing is connected",
+    "producerConnection -g nix -t T": "no producer of group nix is connected",
+}
+
+
+@pytest.mark.parametrize("fails", [dead, refusing])
+@pytest.mark.parametrize("command", CONCLUSIONS)
+def test_a_conclusion_names_the_broker_that_may_know_more(
+    cluster: World, command: str, fails: Callable[[World], None]
+) -> None:
+    cluster.rmqadmin(f"updateTopic -t OfB -b {B} -r 1 -w 1")
+    fails(cluster)
+    outcome = cluster.rmqadmin(command)
+    assert (outcome.status, outcome.out) == (1, "")
+    told, failed = outcome.err.splitlines()
+    assert told.startswith(f"rmqadmin: {B}")
+    assert failed.startswith(
+        f"rmqadmin: without {B}, which may know more: {CONCLUSIONS[command]}"
+    ), failed
+
+
+def test_a_member_may_be_at_a_broker_that_does_not_answer(cluster: World) -> None:
+    consumer = cluster.consume("billing", "T")
+    dead(cluster)
+    outcome = cluster.rmqadmin("consumerStatus -g billing -i nix")
+    assert outcome.err.splitlines()[1:] == [
+        f"rmqadmin: without {B}, which may know more: the group billing has no member nix:"
+        " consumerStatus without -i shows all"
+    ]
+    cluster.result(consumer.stop())
+
+
+@pytest.mark.parametrize("command", ["consumerProgress", "startMonitoring --rounds 1"])
+def test_no_group_is_found_where_no_broker_answers(world: World, command: str) -> None:
+    world.network.stop(A)
+    outcome = world.rmqadmin(command)
+    told, nothing = outcome.err.splitlines()
+    assert only_told_of(A, f"{told}\n")
+    assert nothing.startswith(
+        f"rmqadmin: without {A}, which may know more: there is no consumer group yet"
+    )
 
 
 # Changes
@@ -230,11 +295,20 @@ def test_a_broker_that_hangs_is_waited_for_once(cluster: World) -> None:
         return Deferred()
 
     cluster.network.serve(A, dict.fromkeys(cluster.hosts[A].handlers, hang))
-    for command in ("consumerProgress", "statsAll", "topicList -c"):
+    for command in (
+        "consumerProgress",
+        "statsAll",
+        "topicList -c",
+        "cloneGroupOffset -s nix -d audit -t T --yes",
+        "consumerProgress -g nix",
+        "consumerConnection -g billing",
+        "consumerStatus -g nix",
+        "getConsumerConfig -g nix",
+    ):
         asked.clear()
         outcome = cluster.rmqadmin(command)
         assert (outcome.status, len(asked)) == (1, 1), command
-        assert only_told_of(A, outcome.err)
+        assert outcome.err.startswith(f"rmqadmin: {A}: ")
 
 
 # What would stand for the whole
