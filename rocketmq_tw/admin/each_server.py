@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import attrs
 
-from rocketmq_tw.admin.tool import Servers, explain, explain_at, fail
+from rocketmq_tw.admin.tool import Servers, explain, explain_at, fail, warn
 from rocketmq_tw.client.each import at_each
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.errors import WireError
 
 T = TypeVar("T")
+
+#: Of changes that leave servers with nothing to say.
+NO_REMARKS: Mapping[str, str] = MappingProxyType({})
+#: What servers of stock may leave in an answer that is no failure.
+_SAYS_NOTHING = ("", "not set any response code")
 
 
 @attrs.frozen
@@ -68,13 +74,25 @@ async def told_by_each(
     return [answer.value for answer in answers if answer.value is not None]
 
 
-async def on_each(targets: Iterable[str], change: Callable[[str], Awaitable[object]]) -> list[str]:
+async def on_each(
+    targets: Iterable[str],
+    change: Callable[[str], Awaitable[object]],
+    said: Mapping[str, str] = NO_REMARKS,
+) -> list[str]:
     """Makes a change at one address after the other and returns them; ends the command behind the
-    last where one is down or refuses, with the ones that are done."""
+    last where one is down or refuses, with the ones that are done. What these have to say of it,
+    `said` by address, which `change` fills, is told in front on stderr."""
     try:
         return await at_each(targets, change)
     except (ClientError, RemotingError) as error:
+        for address, remark in remarks_of(said).items():
+            warn(f"{address}: {remark}")
         fail(explain(error), error)
+
+
+def remarks_of(said: Mapping[str, str]) -> dict[str, str]:
+    """Returns what servers, by address, said of a change, without those that said nothing."""
+    return {address: remark for address, remark in said.items() if remark not in _SAYS_NOTHING}
 
 
 def unfinished(error: Exception, done: Iterable[str]) -> str:

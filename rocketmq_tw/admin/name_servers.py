@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import rich_click as click
 from twisted.internet.defer import Deferred
@@ -154,19 +154,19 @@ def _permit(
     async def work(servers: Servers) -> Report:
         await check_broker_name(servers, broker)
         changes: dict[str, PermissionChange] = {}
+        said: dict[str, str] = {}
 
-        def change(address: str) -> Deferred[Any]:
-            changed = change_of(servers)(address, broker)
-            return changed.addCallback(lambda made: changes.update({address: made}))
+        async def change(address: str) -> None:
+            changes[address] = await change_of(servers)(address, broker)
+            said[address] = changes[address].remark
 
-        await on_each(servers.admin.names.addresses, change)
+        await on_each(servers.admin.names.addresses, change, said)
         rows = [{"address": address, "topics": made.topics} for address, made in changes.items()]
         lines = [
             f"{number_of(made.topics, 'topic')} of {broker} {state}, as name server {address} tells"
             " clients"
             for address, made in changes.items()
         ]
-        said = {address: made.remark for address, made in changes.items()}
         return report_with_remarks({"brokerName": broker, "nameServers": rows}, lines, said)
 
     tool.report(work)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rocketmq_tw.admin.each_server import ask_each, on_each
+from rocketmq_tw.admin.each_server import ask_each, on_each, remarks_of
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers
 
 _VALUE = Column("Value", "value")
-#: What servers of stock may leave in an answer that is no failure.
-_SAYS_NOTHING = ("", "not set any response code")
 
 
 async def configs_report(
@@ -56,7 +54,7 @@ async def changed_configs_report(
     async def change_one(address: str) -> None:
         said[address] = await change(address, {key: value})
 
-    done = await on_each(addresses, change_one)
+    done = await on_each(addresses, change_one, said)
     lines = [f"{key}={value} on {address}" for address in done]
     return report_with_remarks({"key": key, "value": value, kind: done}, lines, said)
 
@@ -65,7 +63,7 @@ def report_with_remarks(
     data: dict[str, Any], lines: Sequence[str], said: Mapping[str, str]
 ) -> Report:
     """Returns a report with what servers, by address, have to say of what they did."""
-    remarks = {address: remark for address, remark in said.items() if remark not in _SAYS_NOTHING}
+    remarks = remarks_of(said)
     if not remarks:
         return Report(data, lines=lines)
     told = [f"{address}: {remark}" for address, remark in remarks.items()]

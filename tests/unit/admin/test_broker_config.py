@@ -80,6 +80,12 @@ def test_what_a_broker_says_of_a_change_is_shown(world) -> None:
     )
     remarks = world.rmqadmin(f"{command} --output json").json["remarks"]
     assert remarks == {"10.0.0.2:10911": "it holds until the broker stops"}
+    world.network.stop(world.add_broker("broker-b", "10.0.0.3"))
+    outcome = world.rmqadmin("updateBrokerConfig -c DefaultCluster -k traceOn -v false")
+    assert (outcome.status, outcome.out) == (1, "")
+    told, failed = outcome.err.splitlines()
+    assert told == "rmqadmin: 10.0.0.2:10911: it holds until the broker stops"
+    assert failed.endswith("; done on 10.0.0.2:10911")
 
 
 def test_what_stocks_answers_say_without_meaning_it_is_not_shown(world) -> None:

@@ -82,9 +82,28 @@ def test_name_servers_behind_one_that_is_down_are_told(
     world.rmqadmin("updateTopic -t T -c DefaultCluster")
     outcome = world.rmqadmin(command, name_servers=f"10.0.0.8:9876;{world.names}")
     assert (outcome.status, outcome.out) == (1, "")
-    assert outcome.err.startswith("rmqadmin: 10.0.0.8:9876: ")
-    assert outcome.err.endswith(f"; done on {world.names}\n")
+    failed = outcome.err.splitlines()[-1]
+    assert failed.startswith("rmqadmin: 10.0.0.8:9876: ")
+    assert failed.endswith(f"; done on {world.names}")
     assert shown in world.rmqadmin(look).out
+
+
+@pytest.mark.parametrize(
+    ("command", "remark"),
+    [
+        ("updateNamesrvConfig -k orderMessageEnable -v true", "the change is in the file of conf"),
+        ("wipeWritePerm -b broker-a --yes", "it holds until the broker registers again"),
+    ],
+)
+def test_what_is_said_of_a_change_is_told_where_another_one_is_down(
+    world, command: str, remark: str
+) -> None:
+    outcome = world.rmqadmin(command, name_servers=f"10.0.0.8:9876;{world.names}")
+    assert (outcome.status, outcome.out) == (1, "")
+    told, failed = outcome.err.splitlines()
+    assert told.startswith(f"rmqadmin: {world.names}: {remark}")
+    assert failed.startswith("rmqadmin: 10.0.0.8:9876: ")
+    assert failed.endswith(f"; done on {world.names}")
 
 
 def test_a_value_that_one_name_server_has_kept_is_deleted_there(world) -> None:
