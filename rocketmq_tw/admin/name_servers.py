@@ -20,9 +20,10 @@ from rocketmq_tw.admin.server_configs import (
 )
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import ORDER_NAMESPACE, topic_option
-from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import WireError
 
 if TYPE_CHECKING:
     from rocketmq_tw.client.admin.name_servers import PermissionChange
@@ -66,7 +67,7 @@ def delete_value(tool: Tool, namespace: str, key: str, yes: bool) -> None:
 
     async def work(servers: Servers) -> Report:
         if await _value_of(servers, namespace, key) is None:
-            fail(f"the namespace {namespace} has no key {key}")
+            fail(servers.conclusion(f"the namespace {namespace} has no key {key}"))
         await servers.admin.delete_kv_config(namespace, key)
         told = list(servers.admin.names.addresses)
         return Report(
@@ -79,19 +80,20 @@ def delete_value(tool: Tool, namespace: str, key: str, yes: bool) -> None:
 
 async def _value_of(servers: Servers, namespace: str, key: str) -> str | None:
     """Returns the value at the first name server that has one: after a deletion that one of them
-    missed it is at that one alone. Raises `RemotingError` where none answers."""
+    missed it is at that one alone. Where none has one, those that do not say so are `missing`;
+    raises why where that is all of them."""
     addresses = servers.admin.names.addresses
-    failures: list[RemotingError] = []
+    failures: dict[str, Exception] = {}
     for address in addresses:
         try:
             return await servers.admin.kv_config_of(address, namespace, key)
-        except RemotingError as error:
-            failures.append(error)
-        except BrokerError as error:
-            if error.code != ResponseCode.QUERY_NOT_FOUND:
-                raise
+        except (ClientError, RemotingError, WireError) as error:
+            if getattr(error, "code", None) != ResponseCode.QUERY_NOT_FOUND:
+                failures[address] = error
     if len(failures) == len(addresses):
-        raise failures[0]
+        raise next(iter(failures.values()))
+    for address, failure in failures.items():
+        servers.miss(address, failure)
     return None
 
 
@@ -199,7 +201,8 @@ def update_order(tool: Tool, topic: str, order: str | None, method: str, yes: bo
             return _order_report(topic, order.strip())
         present = await _value_of(servers, ORDER_NAMESPACE, topic)
         if present is None:
-            fail(f"topic {topic} has no order configuration: -m put makes one")
+            unknown = f"topic {topic} has no order configuration: -m put makes one"
+            fail(servers.conclusion(unknown))
         if method == "get":
             return _order_report(topic, present)
         await servers.admin.delete_kv_config(ORDER_NAMESPACE, topic)

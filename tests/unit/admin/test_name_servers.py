@@ -7,6 +7,7 @@ import pytest
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 
 
 def test_a_value_is_set_and_deleted(world) -> None:
@@ -118,6 +119,30 @@ def test_a_value_that_one_name_server_has_kept_is_deleted_there(world) -> None:
     assert outcome.err == "rmqadmin: the namespace space has no key key\n"
     outcome = world.rmqadmin("deleteKvConfig -s space -k key --yes", name_servers=nowhere)
     assert outcome.err.startswith(f"rmqadmin: {nowhere}: cannot connect")
+
+
+def busy(request, peer):
+    return request.response(ResponseCode.SYSTEM_BUSY, "later")
+
+
+@pytest.mark.parametrize("fails", ["is down", "is busy"])
+def test_a_name_server_that_may_have_a_value_is_told_of(world, fails: str) -> None:
+    away = "10.0.0.8:9876"
+    if fails == "is busy":
+        world.network.serve(away, {**world.name_server.handlers, RequestCode.GET_KV_CONFIG: busy})
+    both = f"{away};{world.names}"
+    for command, conclusion in (
+        ("deleteKvConfig -s space -k key --yes", "the namespace space has no key key"),
+        ("updateOrderConf -t T -m get", "topic T has no order configuration"),
+    ):
+        outcome = world.rmqadmin(command, name_servers=both)
+        assert (outcome.status, outcome.out) == (1, "")
+        told, failed = outcome.err.splitlines()
+        assert told.startswith(f"rmqadmin: {away}")
+        assert failed.startswith(f"rmqadmin: without {away}, which may know more: {conclusion}")
+    world.rmqadmin("updateOrderConf -t T -m put -v broker-a:4")
+    outcome = world.rmqadmin("updateOrderConf -t T -m get", name_servers=both)
+    assert (outcome.out, outcome.err) == ("topic T: broker-a:4\n", "")
 
 
 def test_a_name_server_that_is_down_hides_no_configuration(world) -> None:
