@@ -147,8 +147,9 @@ def _how_long(count: int, peer: IPeer) -> str | None:
     if peer.identity.is_administrator or not count:
         return None
     return (
-        "it holds until the broker registers again, 30 s at most: ask from the name server's own"
-        f" machine, or add {host_of(peer.address)} to adminAddresses in its file and restart it"
+        "it holds until the broker registers again, as its registerNameServerPeriod says (30 s by"
+        " default): ask from the name server's own machine, or add"
+        f" {host_of(peer.address)} to adminAddresses in its file and restart it"
     )
 
 
