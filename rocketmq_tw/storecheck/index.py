@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from sys import byteorder
 from typing import NamedTuple
 
+import attrs
+
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.index import ENTRY, HEADER, SLOT_SIZE, entry_at
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import Known, Sizes
-from rocketmq_tw.storecheck.long_file import names_in, tell_no_file
+from rocketmq_tw.storecheck.long_file import names_in, tell_no_directory, tell_no_file
 from rocketmq_tw.storecheck.records import LogRecord
 
 _HEADER = flat(HEADER)
@@ -35,6 +37,53 @@ def _names_of_files(root: str) -> list[str]:
     ]
 
 
+@attrs.frozen
+class IndexHeader:
+    """What stands in front of a file's slots: store times in ms and log offsets of its first and
+    last message, and one more than the number of its entries."""
+
+    begin_time: int
+    end_time: int
+    begin: int
+    end: int
+    slots_in_use: int
+    count: int
+
+
+def whole_files(
+    root: str, sizes: Sizes, findings: Findings, header_remedy: Remedy = Remedy.REPAIR
+) -> Iterator[tuple[str, IndexHeader, int]]:
+    """Yields the name of each file of the store at `root` that can be read, its header, and a
+    descriptor that is open until the next one; reports the others. Raises `OSError`."""
+    if os.path.lexists(f"{root}/index") and not os.path.isdir(f"{root}/index"):
+        tell_no_directory("index", findings)
+    expected = entry_at(sizes.index_entries, sizes.index_slots)
+    for name in _names_of_files(root):
+        path, file = f"{root}/index/{name}", f"index/{name}"
+        if not os.path.isfile(path):
+            tell_no_file(file, findings)
+            continue
+        with open(path, "rb", buffering=0) as opened:
+            descriptor = opened.fileno()
+            size = os.fstat(descriptor).st_size
+            if size != expected:
+                advice = "" if sizes.are_given else ": give the broker's configuration with -c"
+                findings.add(
+                    "index-size", file, size,
+                    f"it has {size} bytes, with {sizes.index_slots} slots and"
+                    f" {sizes.index_entries} entries it would have {expected}{advice}",
+                )  # fmt: skip
+                continue
+            fields = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
+            header = IndexHeader(*fields)
+            is_count = 0 <= header.count <= sizes.index_entries
+            if not is_count or header.begin > header.end or header.begin_time < 0:
+                text = f"its header cannot be: {fields}"
+                findings.add("index-header", file, 0, text, header_remedy)
+                continue
+            yield name, header, descriptor
+
+
 class _Entry(NamedTuple):
     """An entry of the index, with the file and the byte where it stands."""
 
@@ -51,13 +100,10 @@ class IndexCheck:
     def __init__(self, root: str, findings: Findings, sizes: Sizes, known: Known) -> None:
         self._root = root
         self._findings = findings
+        self._sizes = sizes
         self._slots = sizes.index_slots
-        self._capacity = sizes.index_entries
         self._known = known
         self.files = index_files(root)
-        for name in _names_of_files(root):
-            if name not in self.files:
-                tell_no_file(f"index/{name}", findings)
         self.entries = 0
         self._begin: int | None = None
         #: Messages whose keys are missing, without a later one that has them: first and number.
@@ -109,28 +155,12 @@ class IndexCheck:
         )  # fmt: skip
 
     def _all_entries(self) -> Iterator[_Entry]:
-        for name in self.files:
-            path = f"{self._root}/index/{name}"
-            with open(path, "rb", buffering=0) as file:
-                descriptor = file.fileno()
-                size = os.fstat(descriptor).st_size
-                if size != entry_at(self._capacity, self._slots):
-                    self._findings.add(
-                        "index-size", f"index/{name}", size,
-                        f"it has {size} bytes, with {self._slots} slots and {self._capacity}"
-                        f" entries it would have {entry_at(self._capacity, self._slots)}: give the"
-                        " broker's configuration, or repair",
-                    )  # fmt: skip
-                    continue
-                yield from self._entries(f"index/{name}", descriptor)
+        root, remedy = self._root, self._known.tail_remedy
+        for name, header, descriptor in whole_files(root, self._sizes, self._findings, remedy):
+            yield from self._entries(f"index/{name}", header, descriptor)
 
-    def _entries(self, file: str, descriptor: int) -> Iterator[_Entry]:
-        header = _HEADER.unpack(os.pread(descriptor, _HEADER.size, 0))
-        begin_time, _, begin, end, _, count = header
-        if not 0 <= count <= self._capacity or begin > end or begin_time < 0:
-            text = f"its header cannot be: {header}"
-            self._findings.add("index-header", file, 0, text, self._known.tail_remedy)
-            return
+    def _entries(self, file: str, header: IndexHeader, descriptor: int) -> Iterator[_Entry]:
+        begin, end, count = header.begin, header.end, header.count
         # A file without an entry has count 0 or 1.
         if count > 1 and self._begin is None:
             self._begin = begin

@@ -31,6 +31,11 @@ class Sizes:
     index_slots: int = 5_000_000
     index_entries: int = 20_000_000
 
+    @property
+    def are_given(self) -> bool:
+        """Whether a configuration says them."""
+        return self.queue is not None
+
 
 @attrs.frozen
 class Known:

@@ -163,6 +163,14 @@ def tell_no_file(path: str, findings: Findings) -> None:
     )
 
 
+def tell_no_directory(path: str, findings: Findings) -> None:
+    """Reports something else, as a file, that has the name of a directory."""
+    findings.add(
+        "file-kind", path, None, "it is a file, and a directory belongs here: move it away",
+        Remedy.RESTORE,
+    )  # fmt: skip
+
+
 def is_offset(name: str) -> bool:
     """Returns whether a file of that name is part of a long one."""
     return len(name) == _DIGITS and name.isascii() and name.isdigit()

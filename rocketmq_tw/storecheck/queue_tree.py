@@ -7,12 +7,16 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
+import attrs
+
 from rocketmq_tw.storecheck.findings import Findings, Remedy
+from rocketmq_tw.storecheck.layout import Sizes
 from rocketmq_tw.storecheck.long_file import (
     LongFile,
     directories,
     is_offset,
     names_in,
+    tell_no_directory,
     tell_no_file,
 )
 from rocketmq_tw.storecheck.records import is_topic
@@ -48,12 +52,17 @@ def usual_size_below(root: str, kind: str) -> int:
     return counts.most_common(1)[0][0] if counts else 0
 
 
+def queue_sizes(root: str, sizes: Sizes) -> Sizes:
+    """Returns the sizes with that of queues' files, which they show themselves where nobody says
+    it: all of a store have one."""
+    return attrs.evolve(sizes, queue=sizes.queue or usual_size_below(root, "consumequeue"))
+
+
 def check_kinds(root: str, findings: Findings) -> None:
     """Reports what is a file where a broker has a directory, or the other way: a start, or a
     repair, would end there."""
     for name in _FILES:
         _check_file(root, name, findings)
-    _check_directory(root, "index", findings)
     for kind in (_QUEUES, _EXTENSIONS):
         _check_directory(root, kind, findings)
         for topic in names_in(f"{root}/{kind}"):
@@ -77,10 +86,7 @@ def _check_entry(root: str, path: str, findings: Findings, *, is_known: bool) ->
 
 def _check_directory(root: str, path: str, findings: Findings) -> None:
     if os.path.lexists(f"{root}/{path}") and not os.path.isdir(f"{root}/{path}"):
-        findings.add(
-            "file-kind", path, None, "it is a file, and a directory belongs here: move it away",
-            Remedy.RESTORE,
-        )  # fmt: skip
+        tell_no_directory(path, findings)
 
 
 def _check_file(root: str, path: str, findings: Findings) -> None:

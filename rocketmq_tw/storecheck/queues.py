@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-import attrs
-
 from rocketmq_tw.storecheck.checked_queue import CheckedQueue
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import STOCK_QUEUE_SIZE, Known, Sizes
 from rocketmq_tw.storecheck.long_file import directories
-from rocketmq_tw.storecheck.queue_tree import is_queue_id, usual_size_below
+from rocketmq_tw.storecheck.queue_tree import is_queue_id, queue_sizes
 from rocketmq_tw.storecheck.records import LogRecord, is_topic
 from rocketmq_tw.storecheck.stored_queue import StoredQueue, Unit, Windows
 
@@ -34,10 +32,8 @@ class QueueCheck:
     def __init__(self, root: str, findings: Findings, sizes: Sizes, known: Known) -> None:
         self._root = root
         self._findings = findings
-        self._is_size_given = sizes.queue is not None
-        self._sizes = attrs.evolve(
-            sizes, queue=sizes.queue or usual_size_below(root, "consumequeue")
-        )
+        self._is_size_given = sizes.are_given
+        self._sizes = queue_sizes(root, sizes)
         self._known = known
         self._windows = Windows()
         #: By topic and queue id.

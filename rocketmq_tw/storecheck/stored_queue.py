@@ -116,12 +116,15 @@ class StoredQueue:
         return unit
 
     def units(self, first: int, end: int) -> Iterator[tuple[int, Unit]]:
-        """Yields queue offsets with their units, as far as files have them."""
+        """Yields queue offsets with the units that files have."""
         while first < end:
             data = self._units.read(min(end - first, 4096) * _SIZE, first * _SIZE)
             count = len(data) // _SIZE
             if not count:
-                return
+                # A file is missing, or too short.
+                later = (start for start in self._units.starts if start > first * _SIZE)
+                first = -(-next(later, end * _SIZE) // _SIZE)
+                continue
             for number, unit in enumerate(_UNIT.iter_unpack(data[: count * _SIZE])):
                 yield first + number, unit
             first += count

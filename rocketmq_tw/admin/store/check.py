@@ -14,9 +14,10 @@ from rocketmq_tw.admin.store.opening import (
     log_option,
     open_store,
     progress,
+    reading,
     refuse_if_open,
 )
-from rocketmq_tw.admin.tool import Tool, fail
+from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.storecheck.check import Summary, check_store
 from rocketmq_tw.storecheck.findings import Finding, Findings
 from rocketmq_tw.storecheck.layout import Store
@@ -107,11 +108,8 @@ def look_through(store: Store) -> Checked:
         if len(told) < _MOST:
             told.append(finding)
 
-    try:
-        with progress("reading the log", store.data_size) as advance:
-            summary, findings = check_store(store, tell, advance)
-    except OSError as error:
-        fail(f"{store.root} cannot be read: {error}", error)
+    with reading(store), progress("reading the log", store.data_size) as advance:
+        summary, findings = check_store(store, tell, advance)
     return Checked(store.root, store.log_path, summary, findings, told)
 
 

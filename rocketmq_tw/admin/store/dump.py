@@ -18,23 +18,31 @@ from rocketmq_tw.admin.store.opening import (
     directory_argument,
     log_option,
     open_store,
+    reading,
 )
-from rocketmq_tw.admin.tool import Tool, fail
+from rocketmq_tw.admin.tool import Tool, fail, warn
 from rocketmq_tw.formats.flat import flat
-from rocketmq_tw.formats.index import ENTRY, HEADER, entry_at
+from rocketmq_tw.formats.index import ENTRY, entry_at
 from rocketmq_tw.formats.record import RECORD
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.address import join_address
-from rocketmq_tw.storecheck.findings import Findings
+from rocketmq_tw.storecheck.findings import Finding, Findings
+from rocketmq_tw.storecheck.index import index_files, whole_files
 from rocketmq_tw.storecheck.layout import Store
+from rocketmq_tw.storecheck.long_file import directories
+from rocketmq_tw.storecheck.queue_tree import is_queue_id, queue_sizes
 from rocketmq_tw.storecheck.records import key_hash
 from rocketmq_tw.storecheck.stored_queue import StoredQueue
 
-_HEADER = flat(HEADER)
 _ENTRY = flat(ENTRY)
 _BODY_SHOWN = 200
-#: After so many the status is told again.
+#: Are read at once; then the status is told again.
 _ENTRIES_AT_ONCE = 10_000
+
+#: Findings that leave no record out: where a broker was killed the log may have a torn end, and the
+#: index of a DLedger member lack what it has.
+_HARMLESS = frozenset({"log-torn", "entry-index"})
+_SEE_CHECK = "store check shows what is wrong"
 
 from_option = click.option(
     "--from", "first", type=click.IntRange(0), metavar="OFFSET", help="Where to begin."
@@ -53,22 +61,37 @@ def dump() -> None:
 
 def _show(
     tool: Tool,
+    store: Store,
     rows: Iterator[Row],
     count: int,
     line: Callable[[Row], str],
-    nothing: str,
-    status: StatusLine | None = None,
-) -> None:
-    """Shows some rows, and takes `status` away for each; where there are none, the command fails
-    with what is not there."""
+    status: StatusLine,
+) -> bool:
+    """Shows some rows, and takes `status` away for each; returns whether there was one."""
     is_there = False
-    with status or StatusLine() as status:
-        for row in islice(rows, count):
+    with status:
+        for row in islice(_readable(store, rows), count):
             status.clear()
             tool.show(Report(row, lines=[line(row)]))
             is_there = True
-    if not is_there:
-        fail(nothing)
+    return is_there
+
+
+def _readable(store: Store, rows: Iterator[Row]) -> Iterator[Row]:
+    """Yields rows; ends the command where they cannot be read."""
+    with reading(store):
+        yield from rows
+
+
+def _warnings(status: StatusLine) -> Findings:
+    """Makes what warns of files, or parts of them, that a dump passes over."""
+
+    def tell(finding: Finding) -> None:
+        if finding.kind not in _HARMLESS:
+            status.clear()
+            warn(finding.line)
+
+    return Findings(tell)
 
 
 @dump.command("log")
@@ -90,14 +113,21 @@ def dump_log(
 ) -> None:
     """Shows records of the log in DIR, from the whole one at or behind --from on."""
     store = open_store(directory, config_file, log).store
-    what = "no record" if topic is None else f"no record of {topic}"
-    nothing = f"the log has {what} from {first or 0} on: store stats shows what it has"
     status = StatusLine()
-    records = _records(store, first or 0, topic, status)
-    _show(tool, records, count, _record_line, nothing, status)
+    passed_over = _warnings(status)
+    records = _records(store, first or 0, topic, passed_over, status)
+    if _show(tool, store, records, count, _record_line, status):
+        return
+    store.log.check_names(passed_over)
+    what = "no record" if topic is None else f"no record of {topic}"
+    if passed_over.kinds.keys() - _HARMLESS:
+        fail(f"the log has {what} from {first or 0} on where it is whole: {_SEE_CHECK}")
+    fail(f"the log has {what} from {first or 0} on: store stats shows what it has")
 
 
-def _records(store: Store, first: int, topic: str | None, status: StatusLine) -> Iterator[Row]:
+def _records(
+    store: Store, first: int, topic: str | None, passed_over: Findings, status: StatusLine
+) -> Iterator[Row]:
     total = max(store.data_size, 1)
     done = max(first - store.log_start, 0)
 
@@ -106,7 +136,7 @@ def _records(store: Store, first: int, topic: str | None, status: StatusLine) ->
         done += count
         status.show(f"reading the log: {min(100 * done // total, 100)} %")
 
-    for walk in store.walks(Findings(lambda finding: None), advance, check_body=False, first=first):
+    for walk in store.walks(passed_over, advance, check_body=False, first=first):
         for record in walk:
             if record.position >= first and topic in (None, record.topic):
                 yield _record(store.read(record.size, record.position))
@@ -150,10 +180,12 @@ def _record_line(row: Row) -> str:
 def _hint(root: str, topic: str) -> str:
     """Says which queues there are of the topic, or which topic was meant."""
     queues = f"{root}/consumequeue"
-    topics = sorted(os.listdir(queues)) if os.path.isdir(queues) else []
-    if topic in topics:
-        ids = sorted(os.listdir(f"{queues}/{topic}"), key=lambda name: (len(name), name))
-        return f"it has {', '.join(ids)}"
+    topics = list(directories(queues))
+    ids = [name for name in directories(f"{queues}/{topic}") if is_queue_id(name)]
+    if ids:
+        return f"it has {', '.join(sorted(ids, key=int))}"
+    if topic in directories(f"{root}/batchconsumequeue"):
+        return "its queues are of another kind (BatchCQ), which is not looked at"
     return did_you_mean(topic, topics) or "store stats shows the topics"
 
 
@@ -178,19 +210,27 @@ def dump_queue(
 ) -> None:
     """Shows units of a queue of the store in DIR, from the queue offset --from on."""
     store = open_store(directory, config_file, log).store
-    queue = StoredQueue(store.root, topic, queue_id, store.sizes)
-    if not queue.is_there:
-        fail(
-            f"{store.root} has no queue {queue_id} of the topic {topic}: {_hint(store.root, topic)}"
-        )
+    status = StatusLine()
+    passed_over = _warnings(status)
+    with reading(store):
+        queue = StoredQueue(store.root, topic, queue_id, queue_sizes(store.root, store.sizes))
+        queue.check_names(passed_over)
+        if not queue.is_there:
+            path = f"{store.root}/consumequeue/{topic}/{queue_id}"
+            is_wrong = passed_over.count or (os.path.lexists(path) and not os.path.isdir(path))
+            fail(
+                f"{store.root} has no queue {queue_id} of the topic {topic}:"
+                f" {_SEE_CHECK if is_wrong else _hint(store.root, topic)}"
+            )
+        begin, end = queue.begin, queue.end
+    start = max(first or 0, begin)
     units = (
         {"queueOffset": offset, "physicalOffset": unit[0], "size": unit[1], "tagsCode": unit[2]}
-        for offset, unit in queue.units(max(first or 0, queue.begin), queue.end)
+        for offset, unit in queue.units(start, end)
     )
-    nothing = (
-        f"{topic}/{queue_id} has no unit from {first or queue.begin} on: it ends at {queue.end}"
-    )
-    _show(tool, units, count, _unit_line, nothing)
+    if not _show(tool, store, units, count, _unit_line, status):
+        hint = f": {_SEE_CHECK}" if passed_over.count else ""
+        fail(f"{topic}/{queue_id} has no unit from {start} on: it ends at {end}{hint}")
 
 
 def _unit_line(row: Row) -> str:
@@ -225,38 +265,42 @@ def dump_index(
             raise click.UsageError("--key: give TOPIC#KEY")
         wanted = key_hash(topic, name)
     status = StatusLine()
+    passed_over = _warnings(status)
     entries = (
         row
-        for row in _entries(store, status)
+        for row in _entries(store, passed_over, status)
         if row["physicalOffset"] >= (first or 0) and wanted in (None, row["keyHash"])
     )
+    if _show(tool, store, entries, count, _entry_line, status):
+        return
+    if passed_over.kinds["index-size"] and not store.sizes.are_given:
+        raise click.UsageError(
+            "files of the index have another size than stock's: give the broker's configuration"
+            " with -c"
+        )
     what = "no entry" if key is None else f"no entry of {key}"
-    nothing = f"the index has {what} from {first or 0} on"
-    _show(tool, entries, count, _entry_line, nothing, status)
+    hint = f" in files that are whole: {_SEE_CHECK}" if passed_over.count else ""
+    fail(f"the index has {what} from {first or 0} on{hint}")
 
 
-def _entries(store: Store, status: StatusLine) -> Iterator[Row]:
-    directory = f"{store.root}/index"
-    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-    names = [name for name in names if name.isdigit()]
-    for place, name in enumerate(names, 1):
-        with open(f"{directory}/{name}", "rb") as file:
-            begin, _, _, _, _, count = _HEADER.unpack(file.read(_HEADER.size))
-            file.seek(entry_at(1, store.sizes.index_slots))
-            for number in range(1, count):
-                if number % _ENTRIES_AT_ONCE == 1:
-                    done = 100 * number // count
-                    status.show(f"reading the index: file {place} of {len(names)}, {done} %")
-                data = file.read(_ENTRY.size)
-                if len(data) < _ENTRY.size:
-                    break
-                key_hash_of, offset, seconds, previous = _ENTRY.unpack(data)
+def _entries(store: Store, passed_over: Findings, status: StatusLine) -> Iterator[Row]:
+    names, slots = index_files(store.root), store.sizes.index_slots
+    for name, header, descriptor in whole_files(store.root, store.sizes, passed_over):
+        place = names.index(name) + 1
+        for first in range(1, header.count, _ENTRIES_AT_ONCE):
+            done = 100 * first // header.count
+            status.show(f"reading the index: file {place} of {len(names)}, {done} %")
+            size = min(header.count - first, _ENTRIES_AT_ONCE) * _ENTRY.size
+            data = os.pread(descriptor, size, entry_at(first, slots))
+            whole = data[: len(data) // _ENTRY.size * _ENTRY.size]
+            for number, entry in enumerate(_ENTRY.iter_unpack(whole), first):
+                key_hash_of, offset, seconds, previous = entry
                 yield {
                     "file": name,
                     "number": number,
                     "keyHash": key_hash_of,
                     "physicalOffset": offset,
-                    "storeTimestamp": begin + 1000 * seconds,
+                    "storeTimestamp": header.begin_time + 1000 * seconds,
                     "previous": previous,
                 }
 

@@ -121,6 +121,15 @@ def _is_locked(root: str) -> bool:
 
 
 @contextmanager
+def reading(store: Store) -> Iterator[None]:
+    """Ends the command where the store cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        fail(f"{store.root} cannot be read: {error}", error)
+
+
+@contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[int], object]]:
     """Shows how far the work is, on stderr where that is a terminal; yields what is told of the
     bytes that are done."""

@@ -14,6 +14,7 @@ from rocketmq_tw.admin.store.opening import (
     log_option,
     open_store,
     progress,
+    reading,
 )
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.storecheck.findings import Findings
@@ -63,7 +64,7 @@ def stats(tool: Tool, directory: str, config_file: str | None, log: str | None) 
     sizes: Counter[int] = Counter()
     damaged = Findings(lambda finding: None)
     end = store.log_start
-    with progress("reading the log", store.data_size) as advance:
+    with reading(store), progress("reading the log", store.data_size) as advance:
         for walk in store.walks(damaged, advance, check_body=False):
             for record in walk:
                 topic = topics.get(record.topic)
@@ -76,6 +77,7 @@ def stats(tool: Tool, directory: str, config_file: str | None, log: str | None) 
                 topic.newest = max(topic.newest, record.store_timestamp)
                 sizes[record.size.bit_length()] += 1
             end = walk.end
+    store.log.check_names(damaged)
     rows = [topic.row(name) for name, topic in topics.items()]
     rows.sort(key=lambda row: (-row["bytes"], row["topic"]))
     messages = sum(sizes.values())
@@ -85,10 +87,12 @@ def stats(tool: Tool, directory: str, config_file: str | None, log: str | None) 
         "logEnd": end,
         "messages": messages,
         "topics": rows,
+        "damages": damaged.count,
         "sizes": [{"below": 1 << bits, "messages": sizes[bits]} for bits in sorted(sizes)],
     }
     lines = [f"{number_of(messages, 'message')} from {store.log_start} to {end}"]
     lines += [f"{sizes[bits]} of less than {1 << bits} bytes" for bits in sorted(sizes)]
     if damaged.count:
-        lines.append(f"the log is damaged at {damaged.count} places: `store check` shows them")
+        places = number_of(damaged.count, "place")
+        lines.append(f"the log is damaged at {places}: `store check` shows what is wrong")
     tool.show(Report(data, [Listing(_TOPICS, rows)], lines))

@@ -1022,6 +1022,112 @@ def test_dump_of_nothing_fails(
     assert said in outcome.err
 
 
+def index_entries(run: Run, root: Path) -> list[str]:
+    return run("dump", "index", root, "--count", 1000).out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda file: file.write_bytes(b""), "it has 0 bytes, with 16 slots and 40 entries"),
+        (lambda file: file.write_bytes(bytes(10)), "it has 10 bytes, with 16 slots and 40"),
+        (lambda file: change(file, 36, b"\x7f"), "its header cannot be: "),
+        (lambda file: change(file, 36, b"\xff"), "its header cannot be: "),
+        (lambda file: (file.unlink(), os.mkfifo(file)), "it is no file"),
+        (lambda file: (file.unlink(), file.mkdir()), "it is no file"),
+        (lambda file: (file.unlink(), file.symlink_to("nowhere")), "it is no file"),
+    ],
+    ids=["empty", "short", "too many", "negative", "pipe", "directory", "dangling"],
+)
+def test_a_dump_of_the_index_passes_over_what_cannot_be_read(
+    spoil: Callable[[Path], object], said: str, root: Path, run: Run
+) -> None:
+    all_entries = index_entries(run, root)
+    file = min((root / "index").iterdir())
+    spoil(file)
+    outcome = run("dump", "index", root, "--count", 1000)
+    assert outcome.status == 0, outcome
+    left = [line for line in all_entries if not line.startswith(file.name)]
+    assert outcome.out.splitlines() == left
+    assert outcome.err.startswith(f"rmqadmin: index/{file.name}")
+    assert said in outcome.err
+    outcome = run("dump", "index", root, "--key", "Topic#k1")
+    assert outcome.status == 1
+    assert "no entry of Topic#k1 from 0 on in files that are whole: store check" in outcome.err
+
+
+def test_a_dump_of_the_index_reads_only_files_of_the_index(root: Path, run: Run) -> None:
+    before = index_entries(run, root)
+    for name in ("12", "\u0661" * 17, f"{1:018}"):
+        (root / "index" / name).write_bytes(b"mine")
+    os.mkfifo(root / "index" / "13")
+    outcome = run("dump", "index", root, "--count", 1000)
+    assert (outcome.status, outcome.err, outcome.out.splitlines()) == (0, "", before)
+
+
+def test_a_dump_of_an_index_of_another_size_asks_for_the_configuration(root: Path) -> None:
+    for words in (("index",), ("index", "--key", "Topic#k1")):
+        with pytest.raises(SystemExit) as ended:
+            main(["store", "dump", words[0], str(root), *words[1:]], Tool())
+        assert ended.value.code == 2
+
+
+def test_a_dump_of_an_index_that_is_a_file_says_so(root: Path, run: Run) -> None:
+    shutil.rmtree(root / "index")
+    (root / "index").write_text("mine")
+    outcome = run("dump", "index", root)
+    assert outcome.status == 1
+    assert "index: it is a file, and a directory belongs here" in outcome.err
+
+
+def test_a_dump_of_the_log_tells_what_it_passes_over(root: Path, run: Run) -> None:
+    next(damage for damage in DAMAGES if damage.kinds == {"log-torn"}).do(root)
+    assert run("dump", "log", root, "--count", 1000).err == ""
+    change(root / "commitlog" / f"{4096:020}", 4, b"\0\0\0\0")
+    outcome = run("dump", "log", root, "--count", 1000)
+    assert (outcome.status, len(outcome.out.splitlines())) == (0, MESSAGES - 1)
+    assert outcome.err.startswith(f"rmqadmin: commitlog/{4096:020} at 0: no whole record from 4096")
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+        path.mkdir()
+    outcome = run("dump", "log", root)
+    assert outcome.status == 1
+    assert "the log has no record from 0 on where it is whole: store check" in outcome.err
+    # Counts say it too.
+    assert "the log is damaged at 4 places: `store check`" in run("stats", root).out
+
+
+@pytest.mark.parametrize("kind", ["missing", "short", "directory"])
+def test_a_dump_of_a_queue_tells_what_it_passes_over(kind: str, root: Path, run: Run) -> None:
+    file = root / "consumequeue/Topic/1" / f"{200:020}"
+    if kind == "short":
+        file.write_bytes(file.read_bytes()[:50])
+    else:
+        file.unlink()
+    if kind == "directory":
+        file.mkdir()
+    outcome = run("dump", "queue", root, "Topic", 1, "--count", 1000, "--output", "json")
+    offsets = [json.loads(line)["queueOffset"] for line in outcome.out.splitlines()]
+    left = [10, 11] if kind == "short" else []
+    assert (outcome.status, offsets) == (0, [*range(10), *left, *range(20, 33)])
+    assert f"rmqadmin: consumequeue/Topic/1/{200:020}" in outcome.err
+
+
+def test_a_dump_of_a_queue_that_cannot_be_read_says_so(root: Path, run: Run) -> None:
+    queue = root / "consumequeue/Topic/1"
+    for path in queue.iterdir():
+        path.write_bytes(b"short")
+    outcome = run("dump", "queue", root, "Topic", 1)
+    assert outcome.status == 1
+    assert "Topic/1 has no unit from 0 on: it ends at 0: store check shows" in outcome.err
+    shutil.rmtree(queue)
+    queue.write_text("mine")
+    outcome = run("dump", "queue", root, "Topic", 1)
+    assert outcome.status == 1
+    assert "has no queue 1 of the topic Topic: store check shows" in outcome.err
+    assert "did you mean Topic?" in run("dump", "queue", root, "Topic/1", 0).err
+
+
 def test_a_terminal_shows_how_far_the_check_is(root: Path) -> None:
     config = root.parent / "broker.conf"
     config.write_text(CONFIG)
