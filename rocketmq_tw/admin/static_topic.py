@@ -10,9 +10,9 @@ import rich_click as click
 from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.each_server import unfinished
 from rocketmq_tw.admin.output import Column, Listing, Report, Row
-from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.admin.tool import Servers, Tool, explain, fail
 from rocketmq_tw.admin.topic import topic_option
-from rocketmq_tw.client.errors import BrokerError, ClientError
+from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.static_topics import (
     Hosted,
     Move,
@@ -31,6 +31,9 @@ from rocketmq_tw.wire.bodies.route import MASTER_ID, ClusterInfo
 from rocketmq_tw.wire.bodies.topics import TopicRemappingDetailWrapper
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError
+
+#: How a request to a broker ends that is not answered, or with an error.
+_FAILURES = (ClientError, RemotingError, WireError)
 
 _brokers_option = click.option(
     "-b", "--brokers", metavar="NAME,NAME", help="The brokers, by their names."
@@ -93,7 +96,11 @@ def update_static_topic(
         except ValueError as error:
             fail(f"the static topic {topic} stays as it is: {error}")
         world.complete(plan)
-        await world.tell(plan, plan)
+        told: list[str] = []
+        try:
+            await world.tell(plan, plan, told)
+        except _FAILURES as error:
+            fail(unfinished(error, told), error)
         return _report(topic, plan)
 
     tool.report(work)
@@ -123,22 +130,26 @@ def remapping_static_topic(
         targets = world.named(brokers, clusters)
         hosted = await world.hosted(targets)
         if not hosted:
-            fail(f"there is no static topic {topic}: updateStaticTopic makes one")
+            unknown = f"there is no static topic {topic}: updateStaticTopic makes one"
+            fail(servers.conclusion(unknown))
         try:
             move = written or plan_move(topic, targets, hosted, wall_clock_ms())
             queues_of(move.hosted)
         except ValueError as error:
             fail(f"the static topic {topic} stays where it is: {error}")
         world.complete(move.hosted)
-        # New leaders take messages before the former ones refuse them; only then it is known where
-        # the queues begin.
-        await world.tell(move.hosted, [*move.into, *move.out_of])
-        try:
-            decide_beginnings(move, await world.offsets(move.out_of))
-        except ValueError as error:
-            fail(f"the move of {topic} is half done: {error}; move it again")
         rest = [name for name in move.hosted if name not in {*move.into, *move.out_of}]
-        await world.tell(move.hosted, [*move.into, *move.out_of, *rest])
+        told: list[str] = []
+        try:
+            # New leaders take messages before the former ones refuse them; only then it is known
+            # where the queues begin.
+            await world.tell(move.hosted, [*move.into, *move.out_of], told)
+            decide_beginnings(move, await world.offsets(move.out_of))
+            await world.tell(move.hosted, [*move.into, *move.out_of, *rest], told)
+        except (*_FAILURES, ValueError) as error:
+            reason = explain(error)
+            half_done = f"the move of {topic} is half done: {reason}; move it again"
+            fail(half_done if told else reason, error)
         return _report(topic, move.hosted)
 
     tool.report(work)
@@ -178,7 +189,7 @@ class _World:
         for name, address in self._masters.items():
             try:
                 found[name] = await self._admin.static_topic(address, self._topic)
-            except (ClientError, RemotingError, WireError) as error:
+            except _FAILURES as error:
                 if getattr(error, "code", None) != ResponseCode.TOPIC_NOT_EXIST:
                     silent[name] = error
         if silent:
@@ -209,17 +220,14 @@ class _World:
             for name in members
         ]
 
-    async def tell(self, plan: Hosted, names: Iterable[str]) -> None:
-        """Tells one broker after the other; ends the command at the first that refuses."""
-        done: list[str] = []
+    async def tell(self, plan: Hosted, names: Iterable[str], told: list[str]) -> None:
+        """Tells one broker after the other, and adds them to `told`; raises why the first one
+        refuses or does not answer."""
         for name in names:
-            try:
-                await self._admin.update_static_topic(
-                    self._address(name), plan[name], force=self._force
-                )
-            except (RemotingError, BrokerError) as error:
-                fail(unfinished(error, done), error)
-            done.append(name)
+            await self._admin.update_static_topic(
+                self._address(name), plan[name], force=self._force
+            )
+            told.append(name)
 
     async def offsets(self, names: Iterable[str]) -> Mapping[MessageQueue, TopicOffset]:
         """Returns the offsets of physical queues on some brokers."""

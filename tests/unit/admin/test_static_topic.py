@@ -7,11 +7,15 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.client.static_topics import nothing_hosted
+from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem, TopicRemappingDetailWrapper
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import SendMessageResponseHeader
 from tests.support.broker import ok
 
@@ -145,6 +149,43 @@ def test_where_moved_queues_begin_is_decided_later_where_it_was_not(three) -> No
     (queue,) = moved(three, "broker-b")
     assert (queue["gen"], queue["logicOffset"]) == (1, 10_000)
     assert sent(three, "broker-b", 0) == 10_000
+
+
+def busy(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    return request.response(ResponseCode.SYSTEM_BUSY, "later")
+
+
+def silent(request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+    return Deferred()
+
+
+@pytest.mark.parametrize("answer", [busy, silent])
+@pytest.mark.parametrize(
+    ("broker", "code"),
+    [
+        ("10.0.0.2:10911", RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC),
+        ("10.0.0.2:10911", RequestCode.GET_TOPIC_STATS_INFO),
+        ("10.0.0.4:10911", RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC),
+    ],
+)
+def test_a_move_that_ends_half_way_says_so(three, broker: str, code: int, answer: Handler) -> None:
+    made(three, 2)
+    three.let_answer(broker, code, answer)
+    outcome = three.rmqadmin("remappingStaticTopic -t S -b broker-b")
+    assert (outcome.out, outcome.status, outcome.err.count("\n")) == ("", 1, 1)
+    assert outcome.err.startswith(f"rmqadmin: the move of S is half done: {broker}")
+    assert outcome.err.endswith("; move it again\n")
+    three.network.serve(broker, three.hosts[broker].handlers)
+    queues = moved(three, "broker-b")
+    assert leaders(queues) == ["broker-b", "broker-b"]
+    assert [queue["logicOffset"] for queue in queues] == [10_000, 10_000]
+
+
+def test_a_move_that_nobody_was_told_of_is_not_half_done(three) -> None:
+    made(three, 2)
+    three.let_answer("10.0.0.3:10911", RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, busy)
+    outcome = three.rmqadmin("remappingStaticTopic -t S -b broker-b")
+    assert outcome.err == f"rmqadmin: 10.0.0.3:10911 answered {ResponseCode.SYSTEM_BUSY}: later\n"
 
 
 def test_queues_that_a_broker_has_forgotten_are_made_where_they_are_wanted(three) -> None:
