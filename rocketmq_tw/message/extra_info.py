@@ -17,10 +17,12 @@ SEPARATOR = " "
 ORDER_REVIVE_QUEUE = 999
 NORMAL, RETRY, RETRY_V2 = "0", "1", "2"
 _PARTS = 8
-#: What brokers write, read at once; any other text is read part by part.
+#: What brokers write, maybe with more behind it as in receipt handles, read at once; any other text
+#: is read part by part.
 _usual = re.compile(
     r"([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) ([^ ]*) ([^ ]*)"
-    r" ([0-9]{1,18}) ([0-9]{1,18})"
+    r" ([0-9]{1,18}) ([0-9]{1,18})(?: .*)?",
+    re.DOTALL,
 ).fullmatch
 #: Characters of a wrong text that a refusal repeats.
 _SHOWN = 100

@@ -25,7 +25,7 @@ from rocketmq_tw.proxy.messaging.checks import TopicTypes, no_route
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.outgoing import Outgoing, OutgoingMessages
 from rocketmq_tw.proxy.messaging.queues import WriteQueues
-from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, overall, status
+from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, status
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
@@ -106,8 +106,7 @@ class Sends:
         result = await self._deliver(outgoing, queues, call)
         if outgoing.is_half:
             result = _with_place(outgoing, result)
-        entries = _entries(outgoing, result)
-        return SendMessageResponse(status=overall(each.status for each in entries), entries=entries)
+        return _response(outgoing, result)
 
     async def _writable(
         self, topic: str, call: ICall, *, anew: bool = False
@@ -226,18 +225,22 @@ def _may_help(error: BrokerError, queues: Sequence[MessageQueue], failed: str) -
     return error.code in RETRY_ELSEWHERE and any(each.broker_name != failed for each in queues)
 
 
-def _entries(outgoing: Outgoing, result: SendResult) -> list[SendResultEntry]:
-    """Returns an entry for each message, in their order."""
+def _response(outgoing: Outgoing, result: SendResult) -> SendMessageResponse:
+    """Returns what became of all messages, with an entry for each, in their order."""
     if result.status is not _STORED:
         unsafe = status(*_UNSAFE[result.status])
-        return [SendResultEntry(status=unsafe, message_id=each) for each in outgoing.ids]
-    return [
+        entries = [SendResultEntry(status=unsafe, message_id=each) for each in outgoing.ids]
+        return SendMessageResponse(status=unsafe, entries=entries)
+    stored = ok()
+    transaction_id = None if outgoing.prepared.batch else result.transaction_id
+    entries = [
         SendResultEntry(
-            status=ok(),
+            status=stored,
             message_id=each,
-            transaction_id="" if outgoing.prepared.batch else result.transaction_id or "",
+            transaction_id=transaction_id,
             offset=result.queue_offset + number,
-            recall_handle=result.recall_handle or "",
+            recall_handle=result.recall_handle,
         )
         for number, each in enumerate(outgoing.ids)
     ]
+    return SendMessageResponse(status=stored, entries=entries)
