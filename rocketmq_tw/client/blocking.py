@@ -7,9 +7,11 @@ addresses. It shares the codec with the other clients.
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TypeVar
+
+from msgspec import structs
 
 from rocketmq_tw.client import commands, name_server_commands
 from rocketmq_tw.client.commands import Credentials
@@ -31,16 +33,20 @@ from rocketmq_tw.client.preparing import (
 from rocketmq_tw.client.routes import (
     address_of,
     default_topic_route,
+    next_queue,
     publish_queues,
+    queue_leaders,
     subscribe_queues,
 )
 from rocketmq_tw.config.net import WANTS_TLS
+from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.net.address import name_server_addresses, split_address
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, Frame
@@ -155,6 +161,8 @@ class BlockingClient:
         self._connections: dict[str, _Connection] = {}
         self._routes: dict[str, tuple[float, TopicRouteData]] = {}
         self._brokers: dict[str, BrokerData] = {}
+        #: Static topic -> logic queue -> the broker that leads it.
+        self._leaders: dict[str, Mapping[int, str]] = {}
         self._turn = count().__next__
 
     def __enter__(self) -> "BlockingClient":
@@ -183,6 +191,7 @@ class BlockingClient:
         self._routes[topic] = (time.monotonic(), route)
         for data in route.broker_datas:
             self._brokers[data.broker_name] = data
+        self._leaders[topic] = queue_leaders(route)
         return route
 
     def queues(self, topic: str) -> list[MessageQueue]:
@@ -199,6 +208,7 @@ class BlockingClient:
         """Has the next call ask for routes anew, as after a failure of a broker."""
         self._routes.clear()
         self._brokers.clear()
+        self._leaders.clear()
 
     def write_queues(self, topic: str) -> list[MessageQueue]:
         """Returns the queues to send to; of a topic that is not there those that brokers would
@@ -231,19 +241,18 @@ class BlockingClient:
     ) -> PullResult:
         """Returns messages from `offset` on; with `suspend_seconds` the broker waits for so long
         where there is none yet."""
-        command = commands.pull_command(
-            self.group,
-            queue,
-            offset,
-            expression=expression,
-            expression_type=expression_type,
-            max_messages=max_messages,
-            suspend_seconds=suspend_seconds,
-            max_bytes=max_bytes,
-        )
         return self._ask(
             queue,
-            command,
+            lambda there: commands.pull_command(
+                self.group,
+                there,
+                offset,
+                expression=expression,
+                expression_type=expression_type,
+                max_messages=max_messages,
+                suspend_seconds=suspend_seconds,
+                max_bytes=max_bytes,
+            ),
             lambda address, response: commands.read_pull(
                 address, response, queue, expression, expression_type
             ),
@@ -265,46 +274,58 @@ class BlockingClient:
         The broker compares only hash codes of tags, so records of other tags may be among them.
         Nothing there is answered at once.
         """
-        command = commands.pull_command(
-            self.group,
+        return self._ask(
             queue,
-            offset,
-            expression=expression,
-            expression_type=expression_type,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
+            lambda there: commands.pull_command(
+                self.group,
+                there,
+                offset,
+                expression=expression,
+                expression_type=expression_type,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+            ),
+            commands.read_pull_bytes,
         )
-        return self._ask(queue, command, commands.read_pull_bytes)
 
     def max_offset(self, queue: MessageQueue) -> int:
         """Returns the offset that the next message of the queue gets."""
-        return self._ask(queue, commands.max_offset_command(queue), commands.read_max_offset)
+        return self._ask(queue, commands.max_offset_command, commands.read_max_offset)
 
     def min_offset(self, queue: MessageQueue) -> int:
         """Returns the oldest offset that is still there."""
-        return self._ask(queue, commands.min_offset_command(queue), commands.read_min_offset)
+        return self._ask(queue, commands.min_offset_command, commands.read_min_offset)
 
     def search_offset(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
         """Returns the first offset stored at or after a time in ms; `upper`: the last at or before
         it."""
-        command = commands.search_offset_command(queue, timestamp_ms, upper=upper)
-        return self._ask(queue, command, commands.read_search_offset)
+        return self._ask(
+            queue,
+            lambda there: commands.search_offset_command(there, timestamp_ms, upper=upper),
+            commands.read_search_offset,
+        )
 
     def earliest_store_time(self, queue: MessageQueue) -> int:
         """Returns when the queue's oldest message was stored, in ms."""
         return self._ask(
-            queue, commands.earliest_store_time_command(queue), commands.read_earliest_store_time
+            queue, commands.earliest_store_time_command, commands.read_earliest_store_time
         )
 
     def committed_offset(self, queue: MessageQueue, group: str | None = None) -> int | None:
         """Returns where a group (ours by default) goes on; None where it has committed nothing."""
-        command = commands.committed_offset_command(group or self.group, queue)
-        return self._ask(queue, command, commands.read_committed_offset)
+        return self._ask(
+            queue,
+            lambda there: commands.committed_offset_command(group or self.group, there),
+            commands.read_committed_offset,
+        )
 
     def commit_offset(self, queue: MessageQueue, offset: int, group: str | None = None) -> None:
         """Says that a group (ours by default) goes on at `offset`; returns once it is said."""
-        command = commands.commit_offset_command(group or self.group, queue, offset)
-        self._ask(queue, command, check_success)
+        self._ask(
+            queue,
+            lambda there: commands.commit_offset_command(group or self.group, there, offset),
+            check_success,
+        )
 
     # Writing
 
@@ -325,40 +346,89 @@ class BlockingClient:
         while True:
             tries -= 1
             target = queue or self._next_queue(prepared.topic, avoid)
-            if self._master_of(target) is None:
+            if self._broker_of(target) not in self._brokers:
                 # Also of a topic that its first message makes.
                 self.write_queues(target.topic)
-            address = self._address(target)
-            command = send_command(prepared, self.group, target, wall_clock_ms())
+            failed = self._broker_of(target)
             try:
-                response = self._request(address, command, self._timeout, again=False)
-                return commands.read_send(address, response, prepared, target)
+                return self._send_to(target, prepared)
             except (BrokerError, ConnectionFailed) as error:
                 if isinstance(error, BrokerError) and error.code not in commands.RETRY_ELSEWHERE:
                     raise
                 if tries <= 0:
                     raise
-                avoid = target.broker_name
+                avoid = failed
+
+    def _send_to(self, queue: MessageQueue, prepared: Prepared) -> SendResult:
+        return self._ask(
+            queue,
+            lambda there: send_command(prepared, self.group, there, wall_clock_ms()),
+            lambda address, response: commands.read_send(address, response, prepared, queue),
+            again=False,
+        )
 
     def _next_queue(self, topic: str, avoid: str | None) -> MessageQueue:
         queues = self.write_queues(topic)
-        for _ in queues:
-            queue = queues[self._turn() % len(queues)]
-            if queue.broker_name != avoid:
-                return queue
-        return queue
+        return next_queue(queues, self._turn, () if avoid is None else (avoid,), self._broker_of)
 
     # Connections
 
     def _ask(
         self,
         queue: MessageQueue,
-        command: RemotingCommand,
+        make: Callable[[MessageQueue], RemotingCommand],
         read: Callable[[str, RemotingCommand], T],
         timeout: float | None = None,
+        *,
+        again: bool = True,
     ) -> T:
-        address = self._address(queue)
-        return read(address, self._request(address, command, timeout or self._timeout))
+        """Returns what `read` makes of the answer of the broker that serves a queue; `make` gives
+        the request, for the queue under that broker's name. A logic queue that has moved on is
+        followed; `again` as for `_request`."""
+        there = self._at_broker(queue)
+        try:
+            return self._ask_at(there, make(there), read, timeout, again)
+        except BrokerError as error:
+            if error.code != ResponseCode.NOT_LEADER_FOR_QUEUE:
+                raise
+            self.forget_routes()
+            self.route(queue.topic)
+            if self._broker_of(queue) in (there.broker_name, None):
+                raise
+        there = self._at_broker(queue)
+        return self._ask_at(there, make(there), read, timeout, again)
+
+    def _ask_at(
+        self,
+        there: MessageQueue,
+        command: RemotingCommand,
+        read: Callable[[str, RemotingCommand], T],
+        timeout: float | None,
+        again: bool,
+    ) -> T:
+        address = self._address(there)
+        return read(address, self._request(address, command, timeout or self._timeout, again=again))
+
+    def _broker_of(self, queue: MessageQueue) -> str | None:
+        """Returns the name of the broker that serves a queue: of a logic queue the one that leads
+        it, None where no route that is known names one."""
+        if queue.broker_name != LOGIC_BROKER:
+            return queue.broker_name
+        return self._leaders.get(queue.topic, {}).get(queue.queue_id)
+
+    def _at_broker(self, queue: MessageQueue) -> MessageQueue:
+        """Returns the queue under the name of the broker that serves it; raises `NoRouteError`
+        where nobody leads it."""
+        if queue.broker_name == LOGIC_BROKER:
+            # As old as any route at most: who leads it now may be another.
+            self.route(queue.topic)
+        name = self._broker_of(queue)
+        if name is None:
+            raise NoRouteError(
+                f"no route names a broker that leads queue {queue.queue_id} of the static topic"
+                f" {queue.topic}"
+            )
+        return queue if name == queue.broker_name else structs.replace(queue, broker_name=name)
 
     def _master_of(self, queue: MessageQueue) -> str | None:
         return address_of(self._brokers.values(), queue.broker_name, MASTER_ID)

@@ -58,7 +58,7 @@ class QueueLocks:
     async def acquire(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         """Locks as many of `queues` as brokers allow; returns those that are ours now."""
         granted: list[MessageQueue] = []
-        for broker_name, of_broker in _by_broker(queues).items():
+        for broker_name, of_broker in self._by_broker(queues).items():
             asked_at = self._session.reactor.seconds()
             try:
                 ours = await self._lock(broker_name, of_broker)
@@ -75,7 +75,7 @@ class QueueLocks:
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
         """Gives the locks back."""
-        for broker_name, of_broker in _by_broker(queues).items():
+        for broker_name, of_broker in self._by_broker(queues).items():
             for queue in of_broker:
                 self._until.pop(queue, None)
             body = UnlockBatchRequestBody(
@@ -110,9 +110,10 @@ class QueueLocks:
         for queue, worker in self._workers().items():
             worker.locked_until = self.locked_until(queue)
 
-
-def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    sorted_by: dict[str, list[MessageQueue]] = defaultdict(list)
-    for queue in queues:
-        sorted_by[queue.broker_name].append(queue)
-    return sorted_by
+    def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+        """Returns the queues by the broker that serves them now; the lock of a logic queue has the
+        same name at each."""
+        sorted_by: dict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            sorted_by[self._session.broker_of(queue) or queue.broker_name].append(queue)
+        return sorted_by

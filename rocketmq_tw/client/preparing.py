@@ -1,15 +1,16 @@
 """From messages to the requests that send them: properties, unique ids, compression, batches."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from rocketmq_tw.client.message import Message
+from rocketmq_tw.client.message import Message, ReceivedMessage
 from rocketmq_tw.client.settings import COMPRESS_OVER
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.ids import UniqueIds
+from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_topic
 from rocketmq_tw.message.properties import (
     DELAY,
@@ -38,7 +39,10 @@ _NAME_END, _VALUE_END = NAME_VALUE_SEPARATOR.encode(), PROPERTY_SEPARATOR.encode
 
 
 class Prepared(NamedTuple):
-    """Ready to be sent to any queue; `message_id` are the unique ids, joined by commas."""
+    """Ready to be sent to any queue; `message_id` are the unique ids, joined by commas.
+
+    The last two are for a retry topic: how often the message was tried, and how often it may be
+    before it goes to the dead-letter queue; None: as often as the group has it."""
 
     topic: str
     body: bytes
@@ -47,6 +51,8 @@ class Prepared(NamedTuple):
     flag: int
     message_id: str
     batch: bool
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
 
 
 class Preparer:
@@ -62,10 +68,7 @@ class Preparer:
         _check_type(message.body)
         _check(message.topic, message.body)
         properties, message_id = self._properties(message)
-        body, sys_flag = message.body, 0
-        if len(body) >= self._compress_over:
-            body = compress(body, CompressionType.ZLIB)
-            sys_flag = compression_flag(CompressionType.ZLIB)
+        body, sys_flag = _compressed(message.body, self._compress_over)
         return Prepared(
             message.topic,
             body,
@@ -137,7 +140,8 @@ def send_command(
         born_timestamp=born_timestamp,
         flag=prepared.flag,
         properties=prepared.properties,
-        reconsume_times=0,
+        reconsume_times=prepared.reconsume_times,
+        max_reconsume_times=prepared.max_reconsume_times,
         batch=prepared.batch,
         broker_name=queue.broker_name,
     )
@@ -145,9 +149,43 @@ def send_command(
     return RemotingCommand.request(code, header, prepared.body, oneway=oneway)
 
 
+def prepare_again(
+    message: ReceivedMessage,
+    topic: str,
+    properties: Mapping[str, str],
+    most: int,
+    *,
+    is_damaged: bool = False,
+) -> Prepared:
+    """Returns a message that was received, to be sent to a retry topic with these properties: it
+    was tried once more, and goes to the dead-letter queue once that is more than `most`. What its
+    producer may set is not checked again; the body of a damaged one stays as it is stored."""
+    body, sys_flag = message.body, message.sys_flag & (COMPRESSED | COMPRESSION_TYPE)
+    if not is_damaged:
+        body, sys_flag = _compressed(body, COMPRESS_OVER)
+    return Prepared(
+        topic,
+        body,
+        join_properties(properties).decode(),
+        sys_flag,
+        message.flag,
+        message.message_id,
+        False,
+        message.reconsume_times + 1,
+        most,
+    )
+
+
 def process_unique_ids(series: int) -> UniqueIds:
     """Returns unique ids of this process; `series` tells its clients apart."""
     return UniqueIds(ip_address(host_address()).packed, os.getpid(), series, wall_clock_ms)
+
+
+def _compressed(body: bytes, over: int) -> tuple[bytes, int]:
+    """Returns what is sent of a body, and the flags that say so."""
+    if len(body) < over:
+        return body, 0
+    return compress(body, CompressionType.ZLIB), compression_flag(CompressionType.ZLIB)
 
 
 def _check_type(body: object) -> None:

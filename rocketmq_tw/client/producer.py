@@ -91,6 +91,13 @@ class Producer:
         prepared = self._preparer.prepare(message)
         return Deferred.fromCoroutine(self._send(prepared, message, queue, selector, timeout))
 
+    def send_prepared(
+        self, prepared: Prepared, *, timeout: float | None = None
+    ) -> Deferred[SendResult]:
+        """Sends what is prepared already, to each queue of its topic in turn, as `send` does."""
+        message = Message(prepared.topic, prepared.body)
+        return Deferred.fromCoroutine(self._send(prepared, message, None, None, timeout))
+
     def send_batch(
         self,
         messages: Sequence[Message],
@@ -142,6 +149,7 @@ class Producer:
         tries = 1 if queue is not None or selector is not None else 1 + self._settings.retries
         while True:
             tries -= 1
+            failed = self.session.broker_of(target)
             try:
                 return await self._send_to(target, prepared, deadline - seconds())
             except (RemotingError, BrokerError) as error:
@@ -156,15 +164,19 @@ class Producer:
                 )
                 # The route may be another one by now.
                 queues = await self._queues_for(prepared.topic)
-                target = next_queue(queues, self._turn, (target.broker_name,))
+                broker_of = self.session.broker_of
+                target = next_queue(queues, self._turn, (failed,), broker_of)
 
     async def _send_to(self, queue: MessageQueue, prepared: Prepared, timeout: float) -> SendResult:
-        address = self.session.broker_address(queue.broker_name)
         if timeout <= 0:
+            address = self.session.broker_address(self.session.at_broker(queue).broker_name)
             raise RequestTimeout(address, 0, self._settings.send_timeout)
-        command = send_command(prepared, self.group, queue, self.session.now_ms())
-        response = await self.session.remoting.request(address, command, timeout)
-        return read_send(address, response, prepared, queue)
+        return await self.session.ask_about(
+            queue,
+            lambda there: send_command(prepared, self.group, there, self.session.now_ms()),
+            lambda address, response: read_send(address, response, prepared, queue),
+            timeout,
+        )
 
     async def _send_oneway(
         self,
@@ -173,7 +185,7 @@ class Producer:
         queue: MessageQueue | None,
         selector: Selector | None,
     ) -> None:
-        target = await self._choose(message, queue, selector)
+        target = self.session.at_broker(await self._choose(message, queue, selector))
         command = send_command(prepared, self.group, target, self.session.now_ms(), oneway=True)
         await self.session.remoting.send_oneway(
             self.session.broker_address(target.broker_name), command

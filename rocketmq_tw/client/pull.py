@@ -17,6 +17,7 @@ from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.wire.bodies.clients import ConsumerData
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.command import RemotingCommand
 
 #: Above the time for which a broker holds an empty pull.
 _HOLD_MARGIN = 10.0
@@ -55,56 +56,69 @@ class QueuePuller:
         bodies stands in the result's `problems`; raises `BodyError` for them otherwise. Raises
         `BrokerError`, `NoRouteError` and the errors of the connection."""
         broker_id = self._read_from.get(queue, MASTER_ID)
-        address = self.session.broker_address(queue.broker_name, broker_id)
-        # Only a master keeps offsets.
-        command = commands.pull_command(
-            self.group,
-            queue,
-            offset,
-            expression=expression,
-            expression_type=expression_type,
-            max_messages=max_messages,
-            commit_offset=commit_offset if broker_id == MASTER_ID else None,
-            suspend_seconds=suspend_seconds,
-            sub_version=sub_version,
-        )
+
+        def make(there: MessageQueue) -> RemotingCommand:
+            # Only a master keeps offsets.
+            return commands.pull_command(
+                self.group,
+                there,
+                offset,
+                expression=expression,
+                expression_type=expression_type,
+                max_messages=max_messages,
+                commit_offset=commit_offset if broker_id == MASTER_ID else None,
+                suspend_seconds=suspend_seconds,
+                sub_version=sub_version,
+            )
+
+        def read(address: str, response: RemotingCommand) -> PullResult:
+            return commands.read_pull(
+                address, response, queue, expression, expression_type, keep_damaged=keep_damaged
+            )
+
         limit = timeout or REQUEST_TIMEOUT + (suspend_seconds and suspend_seconds + _HOLD_MARGIN)
-        response = await self.session.remoting.request(address, command, limit)
-        result = commands.read_pull(
-            address, response, queue, expression, expression_type, keep_damaged=keep_damaged
-        )
+        result = await self.session.ask_about(queue, make, read, limit, broker_id)
         self._read_from[queue] = result.suggested_broker_id
         return result
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Returns the offset that the queue's next message gets."""
-        return await self._ask(queue, commands.max_offset_command(queue), commands.read_max_offset)
+        return await self.session.ask_about(
+            queue, commands.max_offset_command, commands.read_max_offset
+        )
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Returns the oldest offset of the queue."""
-        return await self._ask(queue, commands.min_offset_command(queue), commands.read_min_offset)
+        return await self.session.ask_about(
+            queue, commands.min_offset_command, commands.read_min_offset
+        )
 
     async def search_offset(
         self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False
     ) -> int:
         """Returns the first offset stored at or after a time in ms since 1970; `upper`: the last at
         or before it."""
-        command = commands.search_offset_command(queue, timestamp_ms, upper=upper)
-        return await self._ask(queue, command, commands.read_search_offset)
+        return await self.session.ask_about(
+            queue,
+            lambda there: commands.search_offset_command(there, timestamp_ms, upper=upper),
+            commands.read_search_offset,
+        )
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
         """Returns where the group goes on; None where it has committed nothing."""
-        command = commands.committed_offset_command(self.group, queue)
-        return await self._ask(queue, command, commands.read_committed_offset)
+        return await self.session.ask_about(
+            queue,
+            lambda there: commands.committed_offset_command(self.group, there),
+            commands.read_committed_offset,
+        )
 
     async def commit_offset(self, queue: MessageQueue, offset: int) -> None:
         """Commits where the group goes on, at the queue's master."""
-        command = commands.commit_offset_command(self.group, queue, offset)
-        await self._ask(queue, command, commands.check_success)
-
-    async def _ask(self, queue: MessageQueue, command: Any, read: Any) -> Any:
-        address = self.session.broker_address(queue.broker_name)
-        return await self.session.ask(address, command, read)
+        await self.session.ask_about(
+            queue,
+            lambda there: commands.commit_offset_command(self.group, there, offset),
+            commands.check_success,
+        )
 
 
 class PullConsumer(GroupMember):

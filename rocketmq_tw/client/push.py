@@ -24,9 +24,9 @@ from rocketmq_tw.client.queue_worker import (
     MessageListener,
     OrderlyWorker,
     QueueWorker,
-    SendBack,
 )
 from rocketmq_tw.client.routes import allocate_averagely, any_address
+from rocketmq_tw.client.send_back import SendBack
 from rocketmq_tw.client.session import Session, logged
 from rocketmq_tw.client.settings import DEFAULT_CONSUMER, ConsumerSettings
 from rocketmq_tw.config.net import TlsConfig

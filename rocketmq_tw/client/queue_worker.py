@@ -18,21 +18,17 @@ from twisted.internet.defer import (
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rocketmq_tw.client.errors import BrokerError, ClientError, check_success
+from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.client.message import PullStatus, ReceivedMessage
 from rocketmq_tw.client.pull import QueuePuller
-from rocketmq_tw.client.session import Session, logged
+from rocketmq_tw.client.send_back import SendBack
+from rocketmq_tw.client.session import logged
 from rocketmq_tw.client.settings import ConsumerSettings
-from rocketmq_tw.message.names import dlq_topic
-from rocketmq_tw.message.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.bodies.queues import MessageQueue
-from rocketmq_tw.wire.codes import RequestCode
-from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import BodyError
-from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 #: Consumes one message: returns (or fires) when it is done, raises (or fails) to get it again.
 MessageListener = Callable[[ReceivedMessage], Any]
@@ -50,12 +46,6 @@ _FULL_SECONDS = 0.05
 MAX_MESSAGES = 1000
 MAX_BYTES = 100 * 1024 * 1024
 MAX_SPAN = 2000
-SEND_BACK_TIMEOUT = 5.0
-#: The levels with which a message is given back: the broker chooses when it comes again; never.
-_LATER = 0
-_NEVER = -1
-#: Stock's number of tries where the consumer names none.
-_RECONSUME_TIMES = 16
 
 
 class ProcessQueue:
@@ -113,53 +103,6 @@ class ProcessQueue:
         """Notes that the message need not be consumed again."""
         if self._open.pop(message.queue_offset, None) is not None:
             self._bytes -= message.store_size
-
-
-class SendBack:
-    """Gives messages of one group back to the broker; in a broadcast they are dropped."""
-
-    log = Logger()
-
-    def __init__(self, session: Session, group: str, settings: ConsumerSettings) -> None:
-        self._session = session
-        self._group = group
-        self._broadcast = settings.broadcast
-        wanted = settings.max_reconsume_times
-        self._max_reconsume_times = _RECONSUME_TIMES if wanted < 0 else wanted
-
-    async def retry_later(self, message: ReceivedMessage) -> None:
-        """Has the broker bring the message again later, or put it in the dead-letter queue where it
-        came too often."""
-        if self._broadcast:
-            self.log.warn("dropping {id}: broadcast messages come once", id=message.message_id)
-            return
-        await self._give_back(message, _LATER)
-
-    async def put_aside(self, message: ReceivedMessage) -> str:
-        """Gives a damaged message to the dead-letter queue, and says where it is now: no later try
-        could read it, and the copy in a retry topic would get a CRC that fits the damaged body."""
-        dead_letters = dlq_topic(self._group)
-        if self._broadcast:
-            return "it is left out: broadcast messages come once"
-        if message.queue.topic == dead_letters:
-            return "it is left out, and stays there"
-        await self._give_back(message, _NEVER)
-        return f"it is in {dead_letters} now"
-
-    async def _give_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        address = self._session.broker_address(message.queue.broker_name)
-        properties = message.properties
-        header = ConsumerSendMsgBackRequestHeader(
-            offset=message.physical_offset,
-            group=self._group,
-            delay_level=delay_level,
-            origin_msg_id=properties.get(ORIGIN_MESSAGE_ID, message.message_id),
-            origin_topic=properties.get(RETRY_TOPIC, message.topic),
-            max_reconsume_times=self._max_reconsume_times,
-            bname=message.queue.broker_name,
-        )
-        command = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
-        await self._session.ask(address, command, check_success, SEND_BACK_TIMEOUT)
 
 
 class AssignedQueue(NamedTuple):

@@ -3,10 +3,12 @@ group's members divide its queues."""
 
 import random
 from collections.abc import Callable, Container, Iterable, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from msgspec import structs
 
+from rocketmq_tw.message.logic_queues import LOGIC_BROKER, leaders
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import (
     MASTER_ID,
@@ -19,7 +21,8 @@ T = TypeVar("T")
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Returns the queues to send to: writable ones of brokers with a master, by broker name and id.
+    """Returns the queues to send to: writable ones of brokers with a master, by broker name and id;
+    of a static topic the logic queues that such brokers lead.
 
     An order configuration (`broker:count;...`) decides alone where the topic has one.
     """
@@ -32,35 +35,81 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     with_master = {
         data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs
     }
-    return [
-        MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
+    writable = [
+        data
         for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
         if data.perm & WRITE and data.broker_name in with_master
+    ]
+    if is_static(route):
+        names = {data.broker_name for data in writable}
+        return [
+            MessageQueue(topic=topic, broker_name=LOGIC_BROKER, queue_id=logic_id)
+            for logic_id, leader in sorted(queue_leaders(route).items())
+            if leader in names
+        ]
+    return [
+        MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
+        for data in writable
         for queue_id in range(data.write_queue_nums)
     ]
 
 
+def publish_queues_at_brokers(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """Returns the queues to send to under the names of their brokers, which of a static topic take
+    messages for the logic queues that they lead."""
+    names = queue_leaders(route)
+    return [
+        structs.replace(queue, broker_name=names.get(queue.queue_id, ""))
+        if queue.broker_name == LOGIC_BROKER
+        else queue
+        for queue in publish_queues(topic, route)
+    ]
+
+
 def next_queue(
-    queues: Sequence[MessageQueue], turn: Callable[[], int], avoid: Container[str | None]
+    queues: Sequence[MessageQueue],
+    turn: Callable[[], int],
+    avoid: Container[str | None],
+    broker_of: Callable[[MessageQueue], str | None] = attrgetter("broker_name"),
 ) -> MessageQueue:
     """Returns the next queue in turn, of a broker that is not among `avoid` where there is one;
-    `turn` counts up."""
+    `turn` counts up, `broker_of` names the broker."""
     for _ in queues:
         queue = queues[turn() % len(queues)]
-        if queue.broker_name not in avoid:
+        if broker_of(queue) not in avoid:
             return queue
     return queue
 
 
-def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+def subscribe_queues(
+    topic: str, route: TopicRouteData, *, logic: bool = True
+) -> list[MessageQueue]:
     """Returns the queues to read from: all readable ones, in the order that clients divide them
-    by."""
+    by. Of a static topic all logic queues, also those that nobody leads now, or without `logic`
+    the physical ones."""
+    if logic and is_static(route):
+        mappings = route.topic_queue_mapping_by_broker or {}
+        total = max(info.total_queues for info in mappings.values())
+        return [
+            MessageQueue(topic=topic, broker_name=LOGIC_BROKER, queue_id=logic_id)
+            for logic_id in range(total)
+        ]
     return sorted(
         MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
         for data in route.queue_datas
         if data.perm & READ
         for queue_id in range(data.read_queue_nums)
     )
+
+
+def is_static(route: TopicRouteData) -> bool:
+    """Returns whether the topic has logic queues."""
+    return bool(route.topic_queue_mapping_by_broker)
+
+
+def queue_leaders(route: TopicRouteData) -> dict[int, str]:
+    """Returns each logic queue of a static topic that a broker leads, and that broker's name."""
+    return leaders(route.topic_queue_mapping_by_broker or {})
 
 
 def allocate_averagely(queues: Sequence[T], members: Sequence[str], member: str) -> list[T]:

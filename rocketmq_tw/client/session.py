@@ -2,18 +2,20 @@
 
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
+from msgspec import structs
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.members import BrokerRequests, GroupMember
 from rocketmq_tw.client.name_servers import REQUEST_TIMEOUT, NameServers, Routes
-from rocketmq_tw.client.routes import address_of
+from rocketmq_tw.client.routes import address_of, queue_leaders
 from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.net.address import host_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
@@ -22,9 +24,11 @@ from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import HeartbeatData, ProducerData
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.headers.clients import HeartbeatRequestHeader, UnregisterClientRequestHeader
 
 HEARTBEAT_INTERVAL = 30.0
@@ -75,6 +79,8 @@ class Session:
         self.routes = Routes(reactor, self.names)
         self.routes.on_change(self._route_changed)
         self.brokers: dict[str, BrokerData] = {}
+        #: Static topic -> logic queue -> the broker that leads it.
+        self._leaders: dict[str, Mapping[int, str]] = {}
         self._producers: dict[str, int] = {}
         self._consumers: dict[str, GroupMember] = {}
         BrokerRequests(self.remoting, self._consumers)
@@ -143,6 +149,50 @@ class Session:
         if address is None:
             raise NoRouteError(f"no route names broker {broker_id} of {broker_name}")
         return address
+
+    def broker_of(self, queue: MessageQueue) -> str | None:
+        """Returns the name of the broker that serves a queue: of a logic queue the one that leads
+        it, None where the route names none."""
+        if queue.broker_name != LOGIC_BROKER:
+            return queue.broker_name
+        return self._leaders.get(queue.topic, {}).get(queue.queue_id)
+
+    def at_broker(self, queue: MessageQueue) -> MessageQueue:
+        """Returns the queue under the name of the broker that serves it; raises `NoRouteError`
+        where nobody leads it."""
+        name = self.broker_of(queue)
+        if name is None:
+            raise NoRouteError(
+                f"no route names a broker that leads queue {queue.queue_id} of the static topic"
+                f" {queue.topic}"
+            )
+        return queue if name == queue.broker_name else structs.replace(queue, broker_name=name)
+
+    async def ask_about(
+        self,
+        queue: MessageQueue,
+        make: Callable[[MessageQueue], RemotingCommand],
+        read: Callable[[str, RemotingCommand], T],
+        timeout: float = REQUEST_TIMEOUT,
+        broker_id: int = MASTER_ID,
+    ) -> T:
+        """Returns what `read` makes of the answer of the broker that serves a queue; `make` gives
+        the request, for the queue under that broker's name. A logic queue that has moved on is
+        followed. `timeout` is in seconds, for all of it."""
+        deadline = self.reactor.seconds() + timeout
+        there = self.at_broker(queue)
+        address = self.broker_address(there.broker_name, broker_id)
+        try:
+            return await self.ask(address, make(there), read, timeout)
+        except BrokerError as error:
+            if error.code != ResponseCode.NOT_LEADER_FOR_QUEUE:
+                raise
+            if not await self._has_moved(queue, there.broker_name):
+                raise
+        there = self.at_broker(queue)
+        address = self.broker_address(there.broker_name, broker_id)
+        left = max(0.0, deadline - self.reactor.seconds())
+        return await self.ask(address, make(there), read, left)
 
     async def ask(
         self,
@@ -225,7 +275,22 @@ class Session:
             except RemotingError as error:
                 self.log.info("unregistering: {error}", error=error)
 
+    async def _has_moved(self, queue: MessageQueue, former: str) -> bool:
+        """Returns whether another broker than `former` serves the queue by now; asks for the route
+        anew where none is known."""
+        if self.broker_of(queue) == former:
+            try:
+                await self.routes.refresh(queue.topic)
+            except (ClientError, WireError) as error:
+                self.log.warn("the route of {topic}: {error}", topic=queue.topic, error=error)
+        return self.broker_of(queue) not in (former, None)
+
     def _route_changed(self, topic: str, route: TopicRouteData) -> None:
+        leaders = queue_leaders(route)
+        if leaders:
+            self._leaders[topic] = leaders
+        else:
+            self._leaders.pop(topic, None)
         new = False
         for data in route.broker_datas:
             if self.brokers.get(data.broker_name) != data:

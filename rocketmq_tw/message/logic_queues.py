@@ -20,6 +20,8 @@ from rocketmq_tw.wire.bodies.topics import (
 Items = Sequence[LogicQueueMappingItem]
 
 _GLOBAL_SCOPE = "__global__"
+#: The broker name that logic queues have with clients, whoever leads them.
+LOGIC_BROKER = "__syslo__global__"
 
 
 # Offsets

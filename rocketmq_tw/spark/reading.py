@@ -26,6 +26,7 @@ _PASSING = frozenset(
         ResponseCode.SERVICE_NOT_AVAILABLE,
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.GO_AWAY,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
     }
 )
 

@@ -19,7 +19,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
-from rocketmq_tw.client.routes import publish_queues
+from rocketmq_tw.client.routes import publish_queues_at_brokers
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.layout import V6_FLAGS
@@ -191,18 +191,13 @@ class EscapeBridge:
         own, near = self._config.broker_name, self._other_masters()
         may_go_far = self._config.enable_remote_escape
         by_broker: dict[str, list[int]] = {}
-        for queue in publish_queues(topic, route):
+        for queue in publish_queues_at_brokers(topic, route):
             name = queue.broker_name
             if name in near or (may_go_far and name != own):
                 by_broker.setdefault(name, []).append(queue.queue_id)
-        for name, info in (route.topic_queue_mapping_by_broker or {}).items():
-            if name in by_broker:
-                # Of a static topic a broker takes messages for the logic queues that it leads.
-                by_broker[name] = sorted(info.curr_id_map)
         return {
             name: MessageQueue(topic=topic, broker_name=name, queue_id=ids[number % len(ids)])
             for name, ids in by_broker.items()
-            if ids
         }
 
     async def _send(self, message: StoredMessage, queue: MessageQueue) -> PutResult:

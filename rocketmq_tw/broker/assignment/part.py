@@ -98,9 +98,9 @@ class ClusterQueues:
         self._topics = topics
         self._brokers = brokers
 
-    def of(self, topic: str) -> Deferred[Queues | None]:
-        """Fires with all readable queues, sorted; with None where no name server knows the
-        topic."""
+    def of(self, topic: str, logic: bool) -> Deferred[Queues | None]:
+        """Fires with all readable queues, sorted, of a static topic the `logic` or the physical
+        ones; with None where no name server knows the topic."""
         if not self._brokers.has_name_servers:
             return succeed(self._queues_here(topic))
 
@@ -114,7 +114,7 @@ class ClusterQueues:
             return self._brokers.last_route(topic)
 
         def queues_of(route: TopicRouteData | None) -> Queues | None:
-            return None if route is None else subscribe_queues(topic, route)
+            return None if route is None else subscribe_queues(topic, route, logic=logic)
 
         interval = self._config.load_balance_poll_name_server_interval
         found = self._brokers.find_route(topic, max_age_ms=interval)
@@ -132,8 +132,8 @@ class ClusterQueues:
 
 
 class AssignmentRequests:
-    """Answers requests 400 to 402. `queues_of(topic)` fires with all queues of a topic in the
-    cluster, or None where name servers know no such topic."""
+    """Answers requests 400 to 402. `queues_of(topic, logic)` fires with all queues of a topic
+    in the cluster, or None where name servers know no such topic."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class AssignmentRequests:
         modes: RequestModes,
         tables: Tables,
         clients: ClientRegistry,
-        queues_of: Callable[[str], Deferred[Queues | None]],
+        queues_of: Callable[[str, bool], Deferred[Queues | None]],
     ) -> None:
         self._config = host.config
         self._role = role
@@ -176,7 +176,8 @@ class AssignmentRequests:
                 body=encode_body(QueryAssignmentResponseBody(message_queue_assignments=assignments))
             )
 
-        return self._queues_of(body.topic).addCallback(answer)
+        # A pop is about physical queues.
+        return self._queues_of(body.topic, mode.mode != POP).addCallback(answer)
 
     def set_mode(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers 401: sets whether a group pulls or pops a topic; fails with `RequestError` unless

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from twisted.internet.interfaces import IReactorTime
 
-from rocketmq_tw.client.routes import next_queue, publish_queues
+from rocketmq_tw.client.routes import is_static, next_queue, publish_queues_at_brokers
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, TopicRouteData
@@ -60,9 +60,14 @@ class WriteQueues:
         masters = {
             each.broker_name for each in route.broker_datas if MASTER_ID in each.broker_addrs
         }
-        queues = sorted(
-            queue for queue in publish_queues(topic, route) if queue.broker_name in masters
-        )
+        queues = [
+            queue
+            for queue in publish_queues_at_brokers(topic, route)
+            if queue.broker_name in masters
+        ]
+        if not is_static(route):
+            # Logic queues stay in the order of their ids, whoever leads them.
+            queues.sort()
         self._known.pop(topic, None)
         while len(self._known) >= _MOST_TOPICS:
             del self._known[next(iter(self._known))]

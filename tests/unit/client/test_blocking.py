@@ -12,6 +12,7 @@ from twisted.internet.testing import MemoryReactorClock
 from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.client.message import Message, PullStatus, SendStatus
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.errors import RequestError
@@ -20,6 +21,7 @@ from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
 from tests.support.network import FakePeer, MemoryNetwork
 from tests.support.ports import ReservedPort
+from tests.support.static_topics import TOPIC, hosting, item
 
 
 class ThreadedServer:
@@ -72,28 +74,21 @@ class ThreadedServer:
 
 class Cluster:
     """A name server and a broker with two queues of topic T, which answer on sockets, one request
-    at a time; `handlers` are the broker's."""
+    at a time; `handlers` are the broker's. There may be more brokers."""
 
     def __init__(self, **config):
-        self.names_server, self.broker_server = ThreadedServer(), ThreadedServer()
-        clock = MemoryReactorClock()
-        network = MemoryNetwork(clock)
+        self.names_server = ThreadedServer()
+        self._servers = [self.names_server]
+        self._clock = clock = MemoryReactorClock()
+        self._network = MemoryNetwork(clock)
         names = NameServerInMemory(clock)
-        network.serve("10.0.0.1:9876", names.handlers)
-        self.broker = BrokerInMemory(
-            clock=clock,
-            network=network,
-            address=self.broker_server.address,
-            broker={"namesrv_addr": "10.0.0.1:9876", **config},
-        )
+        self._network.serve("10.0.0.1:9876", names.handlers)
+        self._busy = busy = threading.Lock()
+        self.broker = self.add_broker(**config)
+        self.broker_server = self._servers[-1]
         self.handlers = self.broker.listener.handlers
         self.broker.add_topic("T", read_queue_nums=2, write_queue_nums=2)
         clock.advance(0)
-        busy = threading.Lock()
-
-        def ask_broker(request, peer):
-            with busy:
-                return self.broker.request(request, peer)
 
         def ask_names(request, peer):
             try:
@@ -102,11 +97,35 @@ class Cluster:
             except RequestError as error:
                 return request.response(error.code, error.remark)
 
-        self.broker_server.ask, self.names_server.ask = ask_broker, ask_names
+        self.names_server.ask = ask_names
+
+    def add_broker(self, **config):
+        server = ThreadedServer()
+        self._servers.append(server)
+        broker = BrokerInMemory(
+            clock=self._clock,
+            network=self._network,
+            address=server.address,
+            broker={"namesrv_addr": "10.0.0.1:9876", **config},
+        )
+
+        def ask_broker(request, peer):
+            with self._busy:
+                return broker.request(request, peer)
+
+        server.ask = ask_broker
+        return broker
+
+    def host(self, broker, queues, epoch):
+        """Has a broker host logic queues of the static topic."""
+        request = hosting(broker.config.broker_name, queues, epoch=epoch)
+        with self._busy:
+            assert broker.request(request).code == ResponseCode.SUCCESS
+            self._clock.advance(1)
 
     def close(self):
-        self.names_server.close()
-        self.broker_server.close()
+        for server in self._servers:
+            server.close()
 
 
 @pytest.fixture
@@ -268,6 +287,59 @@ def test_a_chosen_queue_of_a_topic_that_is_not_there_yet_is_found_anew():
             assert client.send(Message("new", b"first"), queue=queue).queue == queue
     finally:
         made.close()
+
+
+class TestStaticTopics:
+    @pytest.fixture
+    def move(self, cluster):
+        """Moves both queues from the first broker to a second one."""
+        second = cluster.add_broker(broker_name="broker-b")
+        first = {n: [item(0, "broker-a", n)] for n in (0, 1)}
+        cluster.host(cluster.broker, first, epoch=1_000)
+
+        def move():
+            for logic in (-1, 10_000):
+                moved = {n: [*first[n], item(1, "broker-b", n, logic)] for n in first}
+                for broker in (second, cluster.broker):
+                    cluster.host(broker, moved, epoch=2_000)
+
+        return move
+
+    def test_a_logic_queue_is_followed(self, client, move):
+        queue, other = client.queues(TOPIC)
+        assert (queue.broker_name, queue.queue_id, other.queue_id) == ("__syslo__global__", 0, 1)
+        assert client.write_queues(TOPIC) == [queue, other]
+        assert client.send(Message(TOPIC, b"before"), queue=queue).queue_offset == 0
+        move()
+        behind = client.send(Message(TOPIC, b"behind"), queue=queue)
+        assert (behind.queue, behind.queue_offset) == (queue, 10_000)
+        assert client.max_offset(queue) == 10_001
+        client.commit_offset(queue, 10_001)
+        assert client.committed_offset(queue) == 10_001
+
+    def test_a_read_follows_too(self, client, move):
+        queue, other = client.queues(TOPIC)
+        client.send(Message(TOPIC, b"before"), queue=queue)
+        move()
+        assert client.max_offset(other) == 10_000
+        (before,) = client.pull(queue, 0).messages
+        client.send(Message(TOPIC, b"behind"), queue=queue)
+        (behind,) = client.pull(queue, 10_000).messages
+        assert [(each.queue, each.queue_offset) for each in (before, behind)] == [
+            (queue, 0), (queue, 10_000)
+        ]  # fmt: skip
+        assert client.pull_bytes(queue, 10_000, 1).offset_delta == 10_000
+
+    def test_sends_take_turns_behind_a_move(self, client, move):
+        move()
+        sent = [client.send(Message(TOPIC, b"x")) for _ in range(4)]
+        assert sorted(result.queue_offset for result in sent) == [10_000, 10_000, 10_001, 10_001]
+
+    def test_a_queue_that_nobody_leads(self, client, cluster, move):
+        cluster.host(cluster.broker, {0: [item(0, "broker-a", 0)]}, epoch=3_000)
+        lost = MessageQueue(topic=TOPIC, broker_name="__syslo__global__", queue_id=7)
+        with pytest.raises(NoRouteError, match="leads queue 7 of the static topic"):
+            client.max_offset(lost)
 
 
 @pytest.mark.parametrize(

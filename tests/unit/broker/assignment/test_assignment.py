@@ -19,6 +19,7 @@ from rocketmq_tw.wire.bodies.queues import (
     SetMessageRequestModeRequestBody,
 )
 from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
+from rocketmq_tw.wire.bodies.topics import TopicQueueMappingInfo
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, ok
@@ -155,7 +156,23 @@ def test_queues_of_other_brokers() -> None:
             for name in ("broker-b", "broker-a")
         ]
     )
+    assert names_and_ids(with_members("a", route=route)) == [
+        ("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1)
+    ]  # fmt: skip
+
+
+def test_pull_is_about_logic_queues_and_pop_about_physical_ones() -> None:
+    data = QueueData(broker_name="broker-a", read_queue_nums=3, write_queue_nums=3, perm=6)
+    mapping = TopicQueueMappingInfo(total_queues=2, bname="broker-a", curr_id_map={0: 1})
+    route = TopicRouteData(queue_datas=[data], topic_queue_mapping_by_broker={"broker-a": mapping})
     broker = with_members("a", route=route)
+    assert names_and_ids(broker) == [("__syslo__global__", 0), ("__syslo__global__", 1)]
+    ok(set_mode(broker))
+    assert names_and_ids(broker) == [("broker-a", -1)]
+
+
+def names_and_ids(broker: BrokerInMemory) -> list[tuple[str, int]]:
+    """The queues that the broker gives once a name server has answered it."""
     body = QueryAssignmentRequestBody(
         topic="Topic", consumer_group="G", client_id="a", strategy_name="AVG"
     )
@@ -166,12 +183,8 @@ def test_queues_of_other_brokers() -> None:
         broker.clock.advance(0.01)
     answer = answer or peer.replies[-1]
     found = decode_body(QueryAssignmentResponseBody, answer.body).message_queue_assignments or []
-    queues = [each.message_queue for each in found]
-    assert queues == [
-        MessageQueue(topic="Topic", broker_name=name, queue_id=queue_id)
-        for name in ("broker-a", "broker-b")
-        for queue_id in (0, 1)
-    ]
+    queues = [each.message_queue for each in found if each.message_queue]
+    return [(queue.broker_name, queue.queue_id) for queue in queues]
 
 
 def test_more_members_than_queues_have_one_each() -> None:

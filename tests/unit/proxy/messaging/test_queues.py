@@ -3,6 +3,7 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.proxy.messaging.queues import AVOID_SECONDS, WriteQueues, consistent_hash
 from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
+from rocketmq_tw.wire.bodies.topics import TopicQueueMappingInfo
 from tests.support.proxy import PlayedBrokers, answer_of
 
 
@@ -44,6 +45,16 @@ def test_queues_are_those_of_masters_by_name_and_id() -> None:
     found.order_topic_conf = "b:1;a:2;c:3"
     assert names(WriteQueues(Clock()).of("T", found)) == [("a", 0), ("a", 1), ("b", 0)]
     assert WriteQueues(Clock()).of("T", route({"a": 1}, perm=4)) == []
+
+
+def test_queues_of_a_static_topic_are_their_leaders_and_keep_their_order() -> None:
+    found = route({"a": 2, "b": 2})
+    led = {"b": {0: 1}, "a": {1: 0}}
+    found.topic_queue_mapping_by_broker = {
+        name: TopicQueueMappingInfo(total_queues=3, bname=name, epoch=1, curr_id_map=ids)
+        for name, ids in led.items()
+    }
+    assert names(WriteQueues(Clock()).of("T", found)) == [("b", 0), ("a", 1)]
 
 
 def test_queues_are_remembered_until_the_route_is_another() -> None:
