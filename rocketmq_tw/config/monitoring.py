@@ -1,5 +1,6 @@
 """What a server tells monitoring: stock's metrics keys, which every server has here."""
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from rocketmq_tw.config.base import Config, Format, HostName, Port
@@ -7,47 +8,60 @@ from rocketmq_tw.config.values import choice
 
 DISABLED, PROMETHEUS = "DISABLE", "PROM"
 
-#: Labels that figures have of their own: a figure that leaves one out would be taken for another.
-#: `le` and `quantile` are Prometheus' own.
-OWN_LABELS = frozenset(
-    {
-        "address",
-        "broker_set",
-        "cluster",
+#: What Prometheus puts in by itself, of histograms and summaries.
+_PROMETHEUS_OWN = ("le", "quantile")
+
+_OF_REQUESTS = frozenset(
+    {"is_long_polling", "protocol_type", "request_code", "response_code", "result"}
+)
+_OF_MEMBERS = frozenset({"cluster", "node_id", "node_type"})
+#: By kind of server, the labels that its figures have of their own: with another one of that name
+#: a figure would be taken for another.
+OWN_LABELS: Mapping[str, frozenset[str]] = {
+    "name server": _OF_REQUESTS | {"node_type"},
+    "broker": _OF_REQUESTS
+    | _OF_MEMBERS
+    | {
         "consume_mode",
         "consumer_group",
-        "dledger_operation",
-        "dLedger_operation_status",
-        "election_result",
-        "group",
         "invocation_status",
-        "is_long_polling",
         "is_retry",
         "is_system",
         "language",
-        "le",
         "message_type",
-        "node_id",
-        "node_type",
-        "peer_id",
-        "protocol_type",
-        "proxy_mode",
         "put_status",
-        "quantile",
         "queue_id",
-        "request_code",
-        "request_handle_status",
-        "request_type",
-        "response_code",
-        "result",
         "revive_message_type",
         "storage_medium",
         "storage_type",
         "timer_bound_s",
         "topic",
         "version",
-    }
-)
+    },
+    "controller": _OF_REQUESTS
+    | {
+        "address",
+        "broker_set",
+        "cluster",
+        "dledger_operation",
+        "dLedger_operation_status",
+        "election_result",
+        "group",
+        "peer_id",
+        "request_handle_status",
+        "request_type",
+    },
+    "proxy": _OF_REQUESTS | _OF_MEMBERS | {"proxy_mode"},
+}
+
+
+def check_labels(labels: Iterable[str], kinds: Iterable[str]) -> None:
+    """Raises `ValueError` where figures of the servers of a process, which are of these kinds, have
+    one of the labels already."""
+    for kind in kinds:
+        taken = next((label for label in labels if label in OWN_LABELS[kind]), "")
+        if taken:
+            raise ValueError(f"figures of a {kind} have a label {taken} already: give another name")
 
 
 class MonitoringConfig(Config, frozen=True):
@@ -80,7 +94,7 @@ def _labels(text: str) -> str:
             raise ValueError(
                 "give name:value, several with ',' between them; a name has letters, digits and _"
             )
-        if name in OWN_LABELS or name.startswith("__"):
+        if name in _PROMETHEUS_OWN or name.startswith("__"):
             raise ValueError(f"figures have a label {name} already: give another name")
     return text.strip()
 

@@ -1,6 +1,6 @@
 """`twistd rmq-controller`: one controller of a group."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -58,6 +58,9 @@ class Options(ServerOptions):
         LogConfig,
     )
     own_defaults: ClassVar[Mapping[str, str]] = CONTROLLER_DEFAULTS
+
+    def monitored(self) -> Sequence[str]:
+        return ("controller",)
 
     def derived(self) -> Mapping[str, Derived]:
         try:

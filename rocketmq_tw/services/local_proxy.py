@@ -60,6 +60,9 @@ class LocalProxyOptions(NamesrvAddressOptions):
             found += ports_of_proxy(self.proxy)
         return found + self.monitoring_port()
 
+    def monitored(self) -> Sequence[str]:
+        return ("broker", "proxy") if self["enable-proxy"] else ("broker",)
+
     def check_start(self) -> None:
         super().check_start()
         bound = self.loaded[NettyServerConfig].bind_address

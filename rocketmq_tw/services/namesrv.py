@@ -1,6 +1,6 @@
 """`twistd rmq-namesrv`: a name server."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -58,6 +58,9 @@ class Options(ServerOptions):
             # As in stock, changes over the wire are kept in the file that the server started from.
             settings.insert(0, Setting("configStorePath", start.path, "-c", follows="-c"))
         return with_client_tls(settings)
+
+    def monitored(self) -> Sequence[str]:
+        return ("name server",)
 
 
 def reached_at(host: str, port: int) -> str:

@@ -10,9 +10,9 @@ from twisted.logger import Logger
 from twisted.python import usage
 
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.load import Derived, Loaded, Notice, load, read_tls_config
+from rocketmq_tw.config.load import Derived, Loaded, Notice, SettingRefused, load, read_tls_config
 from rocketmq_tw.config.log import LogConfig
-from rocketmq_tw.config.monitoring import MonitoringConfig
+from rocketmq_tw.config.monitoring import MonitoringConfig, check_labels
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import (
     ConfigError,
@@ -172,10 +172,23 @@ class ServerOptions(usage.Options):
 
     def load(self) -> Sequence[Notice]:
         """Reads the configuration and returns what was noticed; raises `ConfigError`."""
-        self.loaded = load(self.types, self.settings(), self._environ.get("HOME", "."))
+        settings = self.settings()
+        self.loaded = load(self.types, settings, self._environ.get("HOME", "."))
         self.check(self.loaded)
+        self._check_labels(settings)
         check_ports(self.ports())
         return self.loaded.notices
+
+    def _check_labels(self, settings: Sequence[Setting]) -> None:
+        if MonitoringConfig not in self.types or not self.loaded[MonitoringConfig].is_enabled:
+            return
+        try:
+            check_labels(self.loaded[MonitoringConfig].labels, self.monitored())
+        except ValueError as error:
+            given = next(each for each in reversed(settings) if each.key == "metricsLabel")
+            raise SettingRefused(
+                f"{given.origin}: {given.key}={given.value}: {error}", given
+            ) from error
 
     def _check_start(self) -> None:
         """Ends the program with the line of a start that would be refused."""
@@ -202,6 +215,11 @@ class ServerOptions(usage.Options):
         if MonitoringConfig not in self.types:
             return []
         return port_of_monitoring(self.loaded[MonitoringConfig])
+
+    def monitored(self) -> Sequence[str]:
+        """Returns the kinds of servers whose figures the port for monitoring tells, as
+        `OWN_LABELS` names them."""
+        return ()
 
     def effective(self) -> str:
         """Returns what `-p` prints."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import chain
 from socket import gethostname
 from typing import Any, ClassVar, NamedTuple
@@ -81,6 +81,9 @@ class Options(NamesrvAddressOptions):
 
     def ports(self) -> list[PortUse]:
         return ports_of_proxy(self.loaded) + self.monitoring_port()
+
+    def monitored(self) -> Sequence[str]:
+        return ("proxy",)
 
     def check_start(self) -> None:
         check_proxy_tls(self.loaded)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -77,6 +77,9 @@ class Options(LocalProxyOptions):
     def ports(self) -> list[PortUse]:
         net, own = self.loaded[NettyServerConfig], self.loaded[StandaloneConfig]
         return own_port("namesrvListenPort", net, own.namesrv_listen_port) + super().ports()
+
+    def monitored(self) -> Sequence[str]:
+        return ("name server", *super().monitored())
 
     def derived(self) -> Mapping[str, Derived]:
         net = self.loaded[NettyServerConfig]
