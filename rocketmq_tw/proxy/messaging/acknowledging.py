@@ -77,9 +77,11 @@ class Acknowledging:
             some = request.entries[start : start + work.size]
             statuses = await work.statuses([entry.receipt_handle for entry in some])
             for entry, found in zip(some, statuses, strict=True):
-                response.entries.add(
-                    message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=found
-                )
+                # Filled in its place: parts that are made by themselves are copied.
+                answer = response.entries.add()
+                answer.message_id = entry.message_id
+                answer.receipt_handle = entry.receipt_handle
+                answer.status.CopyFrom(found)
         response.status.CopyFrom(overall(entry.status for entry in response.entries))
         return response
 

@@ -18,13 +18,13 @@ from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, ICall
 from rocketmq_tw.proxy.messaging.expressions import WantedMessages
-from rocketmq_tw.proxy.messaging.messages import message_of, stored_size, timestamp_of
+from rocketmq_tw.proxy.messaging.messages import fill_message, stored_size, timestamp_of
 from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok, status
 from rocketmq_tw.proxy.messaging.streams import when_ready
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
-from rocketmq_tw.proxy.proto.messaging_pb2 import Code, Message, ReceiveMessageResponse
+from rocketmq_tw.proxy.proto.messaging_pb2 import Code, ReceiveMessageResponse
 from rocketmq_tw.wire.errors import RequestError
 
 _log = Logger()
@@ -133,7 +133,7 @@ class Delivery:
                 continue
             shown = _shown(receiver, message, stored)
             if shown is not None:
-                call.send(ReceiveMessageResponse(message=shown))
+                call.send(shown)
             elif answer.renews:
                 self._renewal.bring_back(*place)
 
@@ -197,12 +197,15 @@ class _Answer:
         return message
 
 
-def _shown(receiver: Receiver, message: PoppedMessage, stored: StoredMessage) -> Message | None:
+def _shown(
+    receiver: Receiver, message: PoppedMessage, stored: StoredMessage
+) -> ReceiveMessageResponse | None:
     """Returns what the client gets, with the body of `stored`; None where the message cannot be
     shown: it comes back until it is a dead letter, and those behind it are received."""
     properties = {**message.properties, POP_CK: str(message.handle)}
+    shown = ReceiveMessageResponse()
     try:
-        return message_of(stored, properties, receiver.topic)
+        fill_message(shown.message, stored, properties, receiver.topic)
     except ValueError:
         _log.failure(
             "message {handle} of {topic} cannot be shown to clients",
@@ -210,6 +213,7 @@ def _shown(receiver: Receiver, message: PoppedMessage, stored: StoredMessage) ->
             topic=receiver.topic,
         )
         return None
+    return shown
 
 
 def _unwatched(work: Coroutine[Any, Any, object], purpose: str) -> None:

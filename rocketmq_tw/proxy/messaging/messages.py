@@ -18,15 +18,18 @@ from rocketmq_tw.message.model import COMPRESSED, StoredMessage
 from rocketmq_tw.message.names import (
     DLQ_PREFIX,
 )
-from rocketmq_tw.message.types import message_type
+from rocketmq_tw.message.types import (
+    DELAY_TYPE,
+    FIFO_TYPE,
+    NORMAL_TYPE,
+    TRANSACTION_TYPE,
+    message_type,
+)
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
-    DeadLetterQueue,
-    Digest,
     DigestType,
     Encoding,
     Message,
     MessageType,
-    Resource,
     SystemProperties,
 )
 
@@ -34,6 +37,12 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
 _TRANSACTION = MessageType.TRANSACTION
 _IDENTITY = Encoding.IDENTITY
 _MD5 = DigestType.MD5
+_TYPES = {
+    NORMAL_TYPE: MessageType.NORMAL,
+    FIFO_TYPE: MessageType.FIFO,
+    DELAY_TYPE: MessageType.DELAY,
+    TRANSACTION_TYPE: MessageType.TRANSACTION,
+}
 #: The largest number of the protocol's int32.
 MAX_INT = (1 << 31) - 1
 #: What clients read behind the encoding GZIP, which they tell apart by the first bytes.
@@ -60,8 +69,15 @@ def milliseconds(timestamp: Timestamp) -> int:
 
 def timestamp_of(milliseconds_since_1970: int) -> Timestamp:
     """Returns a time of the protocol."""
+    timestamp = Timestamp()
+    set_time(timestamp, milliseconds_since_1970)
+    return timestamp
+
+
+def set_time(timestamp: Timestamp, milliseconds_since_1970: int) -> None:
+    """Sets a time of the protocol."""
     seconds, rest = divmod(milliseconds_since_1970, 1000)
-    return Timestamp(seconds=seconds, nanos=rest * 1_000_000)
+    timestamp.seconds, timestamp.nanos = seconds, rest * 1_000_000
 
 
 def duration_ms(duration: Duration) -> int:
@@ -125,41 +141,54 @@ def stored_size(stored: StoredMessage) -> int:
 def message_of(
     stored: StoredMessage, properties: Mapping[str, str] | None = None, topic: str | None = None
 ) -> Message:
-    """Returns a message as clients get it.
-
-    `properties` are those of `stored`, with what an answer to a pop adds to them (`POP_CK` is the
-    receipt handle); parsed from it where not given. `topic` is shown in place of the topic that it
-    stands in, as for one that came by a retry topic. A body that unpacks to more than
-    `MOST_UNPACKED` bytes stays packed; `Unpacking` reads those that clients cannot.
-    """
+    """Returns a message as `fill_message` makes it. `properties` are parsed from `stored` where
+    they are not given."""
     if properties is None:
         properties = props.parse_properties(stored.properties)
+    message = Message()
+    fill_message(message, stored, properties, topic)
+    return message
+
+
+def fill_message(
+    message: Message,
+    stored: StoredMessage,
+    properties: Mapping[str, str],
+    topic: str | None = None,
+) -> None:
+    """Makes an empty message, which mostly is a part of a response, one as clients get it: parts
+    that are made by themselves are copied into the whole, which takes longer than all else.
+
+    `properties` are those of `stored`, with what an answer to a pop adds to them (`POP_CK` is the
+    receipt handle). `topic` is shown in place of the topic that it stands in, as for one that came
+    by a retry topic. A body that unpacks to more than `MOST_UNPACKED` bytes stays packed;
+    `Unpacking` reads those that clients cannot. Raises `ValueError` where clients cannot be shown
+    the message.
+    """
+    message.topic.name = topic or stored.topic
     body, encoding = _body(stored)
-    system = SystemProperties(
-        message_id=properties.get(props.UNIQ_KEY)
-        or offset_message_id(*stored.store_host, stored.physical_offset),
-        body_digest=Digest(
-            type=_MD5, checksum=md5(body, usedforsecurity=False).hexdigest().upper()
-        ),
-        body_encoding=encoding,
-        message_type=message_type(properties),
-        born_timestamp=timestamp_of(stored.born_timestamp),
-        born_host=properties.get(props.BORN_HOST) or stored.born_host[0],
-        store_timestamp=timestamp_of(stored.store_timestamp),
-        store_host="{}:{}".format(*stored.store_host),
-        queue_id=stored.queue_id,
-        queue_offset=stored.queue_offset,
-        delivery_attempt=min(stored.reconsume_times, MAX_INT - 1) + 1,
+    message.body = body
+    own = message.user_properties
+    for name, value in properties.items():
+        if name not in props.RESERVED:
+            own[name] = value
+    system = message.system_properties
+    system.message_id = properties.get(props.UNIQ_KEY) or offset_message_id(
+        *stored.store_host, stored.physical_offset
     )
+    digest = system.body_digest
+    digest.type = _MD5
+    digest.checksum = md5(body, usedforsecurity=False).hexdigest().upper()
+    system.body_encoding = encoding
+    system.message_type = _TYPES[message_type(properties)]
+    set_time(system.born_timestamp, stored.born_timestamp)
+    system.born_host = properties.get(props.BORN_HOST) or stored.born_host[0]
+    set_time(system.store_timestamp, stored.store_timestamp)
+    system.store_host = "{}:{}".format(*stored.store_host)
+    system.queue_id = stored.queue_id
+    system.queue_offset = stored.queue_offset
+    system.delivery_attempt = min(stored.reconsume_times, MAX_INT - 1) + 1
     _add_optional(system, stored, properties)
-    return Message(
-        topic=Resource(name=topic or stored.topic),
-        user_properties={
-            name: value for name, value in properties.items() if name not in props.RESERVED
-        },
-        system_properties=system,
-        body=body,
-    )
 
 
 def _add_optional(
@@ -178,14 +207,15 @@ def _add_optional(
         system.trace_context = trace
     delivery = props.deliver_ms(properties, stored.born_timestamp)
     if delivery is not None and 0 <= delivery < 253402300800000:
-        system.delivery_timestamp.CopyFrom(timestamp_of(delivery))
+        set_time(system.delivery_timestamp, delivery)
     dead_topic, dead_id = get(props.DLQ_ORIGIN_TOPIC), get(props.DLQ_ORIGIN_MESSAGE_ID)
     if stored.topic.startswith(DLQ_PREFIX):
         # No broker sets those two by itself.
         dead_topic = dead_topic or get(props.RETRY_TOPIC)
         dead_id = dead_id or get(props.UNIQ_KEY) or get(props.ORIGIN_MESSAGE_ID)
     if dead_topic and dead_id:
-        system.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dead_topic, message_id=dead_id))
+        dead = system.dead_letter_queue
+        dead.topic, dead.message_id = dead_topic, dead_id
 
 
 def _body(stored: StoredMessage) -> tuple[bytes, Encoding]:

@@ -17,7 +17,7 @@ from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import check_broker, check_group, client_id_of
 from rocketmq_tw.proxy.messaging.expressions import Expressions, WantedMessages
-from rocketmq_tw.proxy.messaging.messages import duration_ms, message_of, stored_size
+from rocketmq_tw.proxy.messaging.messages import duration_ms, fill_message, stored_size
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left
 from rocketmq_tw.proxy.messaging.offsets import check_offset, check_queue
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code, ok, status
@@ -150,7 +150,9 @@ class Pulling:
                 call.hold(held + len(stored.body))
             held -= size
             call.hold(held)
-            call.send(PullMessageResponse(message=message_of(stored, properties)))
+            pulled = PullMessageResponse()
+            fill_message(pulled.message, stored, properties)
+            call.send(pulled)
         call.send(PullMessageResponse(next_offset=following))
 
 

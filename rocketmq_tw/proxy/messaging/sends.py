@@ -31,7 +31,6 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
     SendMessageRequest,
     SendMessageResponse,
-    SendResultEntry,
 )
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.permissions import WRITE
@@ -227,20 +226,18 @@ def _may_help(error: BrokerError, queues: Sequence[MessageQueue], failed: str) -
 
 def _response(outgoing: Outgoing, result: SendResult) -> SendMessageResponse:
     """Returns what became of all messages, with an entry for each, in their order."""
-    if result.status is not _STORED:
-        unsafe = status(*_UNSAFE[result.status])
-        entries = [SendResultEntry(status=unsafe, message_id=each) for each in outgoing.ids]
-        return SendMessageResponse(status=unsafe, entries=entries)
-    stored = ok()
-    transaction_id = None if outgoing.prepared.batch else result.transaction_id
-    entries = [
-        SendResultEntry(
-            status=stored,
-            message_id=each,
-            transaction_id=transaction_id,
-            offset=result.queue_offset + number,
-            recall_handle=result.recall_handle,
-        )
-        for number, each in enumerate(outgoing.ids)
-    ]
-    return SendMessageResponse(status=stored, entries=entries)
+    is_safe = result.status is _STORED
+    found = ok() if is_safe else status(*_UNSAFE[result.status])
+    response = SendMessageResponse()
+    # Its parts are filled in their place: those that are made by themselves are copied.
+    response.status.CopyFrom(found)
+    for number, message_id in enumerate(outgoing.ids):
+        entry = response.entries.add()
+        entry.status.CopyFrom(found)
+        entry.message_id = message_id
+        if is_safe:
+            entry.offset = result.queue_offset + number
+            entry.recall_handle = result.recall_handle or ""
+            if not outgoing.prepared.batch:
+                entry.transaction_id = result.transaction_id or ""
+    return response

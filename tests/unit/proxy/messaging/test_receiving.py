@@ -128,14 +128,14 @@ class TestMessages:
         world.send(b"bad"), world.send(b"good")
         from rocketmq_tw.proxy.messaging import delivery
 
-        shown = delivery.message_of
+        fill = delivery.fill_message
 
-        def fails_once(stored: Any, *rest: Any) -> Any:
+        def fails_once(message: Any, stored: Any, *rest: Any) -> None:
             if stored.body == b"bad":
                 raise ValueError("no time")
-            return shown(stored, *rest)
+            fill(message, stored, *rest)
 
-        monkeypatch.setattr(delivery, "message_of", fails_once)
+        monkeypatch.setattr(delivery, "fill_message", fails_once)
         assert world.receive().bodies == [b"good"]
 
 
