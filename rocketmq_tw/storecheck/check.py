@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 
 import attrs
@@ -76,7 +77,7 @@ def check_store(
         findings.add("index-gone", "index", None, "its files are missing", Remedy.REPAIR)
     safe = checkpoint.ours.safe_offset if checkpoint.ours is not None else -1
     at_safe = False
-    for walk in store.walks(findings, advance):
+    for walk in store.walks(findings, advance, lost=known.lost):
         for record in walk:
             summary.records += 1
             if walk.damaged_at is not None:
@@ -99,6 +100,7 @@ def check_store(
                     f"the record at {record.position} can be in no queue: its topic is"
                     f" {record.topic[:300]!r}, its queue {record.queue_id}", Remedy.RESTORE,
                 )  # fmt: skip
+                known.lost.add(record.position, record.position + record.size)
                 continue
             if record.in_queue:
                 if has_place:
@@ -114,15 +116,16 @@ def check_store(
     store.log.check_names(findings)
     if store.member:
         store.entries.check_names(findings)
+    end = summary.log_end
+    at_safe = at_safe or safe == end or safe in known.lost
+    if checkpoint.finish(summary.log_start, end, summary.newest, at_record=at_safe):
+        known.lost.add(end, sys.maxsize)
     queues.finish(tables.topics)
     index.finish()
-    end = summary.log_end
-    checkpoint.finish(summary.log_start, end, summary.newest, at_record=at_safe or safe == end)
     check_epochs(store.root, findings, log_end=end)
     tables.check(queues.queues, summary.passed_over)
-    timers = TimerCheck(
-        store.root, findings, store.entries if store.member else store.log, summary.log_start, end
-    )
+    log = store.entries if store.member else store.log
+    timers = TimerCheck(store.root, findings, log, known, end)
     timers.run()
     summary.queues, summary.index_entries = len(queues.queues), index.entries
     summary.timer_entries, summary.has_further = timers.count, queues.has_further

@@ -182,7 +182,7 @@ class CheckedQueue:
                 if size < 0 and astray < 0:
                     astray, where, count = offset, position, 1
                 continue
-            if size != FILLER_SIZE and position >= self._known.log_start:
+            if size != FILLER_SIZE and self._known.is_astray(position):
                 if not count:
                     astray, where = offset, position
                 count += 1

@@ -139,7 +139,7 @@ class IndexCheck:
             self._report_missing(self._known.tail_remedy)
 
     def _report_astray(self, entry: _Entry) -> None:
-        if entry.offset >= self._known.log_start:
+        if self._known.is_astray(entry.offset):
             self._findings.add(
                 "index-astray", entry.file, entry.at,
                 f"an entry leads to {entry.offset}, where the log has no message with that key",

@@ -10,6 +10,7 @@ import attrs
 from rocketmq_tw.storecheck.dledger import EntryLog
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.long_file import LongFile, directories
+from rocketmq_tw.storecheck.lost import LostParts
 from rocketmq_tw.storecheck.walk import LogWalk, PlainLog
 
 #: Bytes of a queue's file where nothing else is configured.
@@ -41,7 +42,8 @@ class Sizes:
 class Known:
     """What queues and index are to be judged by. The log starts at `log_start`; what is behind
     `confirmed` may be in no queue yet; topics of `deleted` had their messages in front of a log
-    offset removed; queues of the topics `passed_over` are of kinds that are not looked at."""
+    offset removed; of what is `lost` they may know still; queues of the topics `passed_over` are of
+    kinds that are not looked at."""
 
     log_start: int
     #: Returns the file of the log in which a log offset is, and the byte there.
@@ -49,11 +51,17 @@ class Known:
     confirmed: int | None = None
     was_closed: bool = True
     deleted: Mapping[str, int] = attrs.field(factory=dict)
+    lost: LostParts = attrs.field(factory=LostParts)
     passed_over: Sequence[str] = ()
 
     def is_due(self, position: int) -> bool:
         """Returns whether queues and index must have the record at a log offset."""
         return self.confirmed is None or position < self.confirmed
+
+    def is_astray(self, position: int) -> bool:
+        """Returns whether what leads to a log offset, where no record of it is, is wrong: there is
+        none of a record that has expired, or that is to be restored."""
+        return position >= self.log_start and position not in self.lost
 
     @property
     def tail_remedy(self) -> Remedy:
@@ -115,9 +123,10 @@ class Store:
         *,
         check_body: bool = True,
         first: int = 0,
+        lost: LostParts | None = None,
     ) -> list[LogWalk]:
         """Returns what reads the log, part after part, from the file on that has the offset
-        `first`."""
+        `first`; `lost` gets the parts without a whole record that others follow."""
         parts: list[tuple[LongFile, PlainLog]] = []
         if self.log.starts or not self.member:
             parts.append((self.log, PlainLog()))
@@ -131,6 +140,7 @@ class Store:
                 framing=framing,
                 advance=advance,
                 check_body=check_body,
+                lost=lost,
                 from_offset=max(log.min_offset, first - first % max(log.file_size, 1)),
             )
             for log, framing in parts

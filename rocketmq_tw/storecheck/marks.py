@@ -73,16 +73,19 @@ class CheckpointCheck:
         """Whether there was an index."""
         return self.stock is not None and self.stock.index_msg_timestamp > 0
 
-    def finish(self, log_start: int, log_end: int, newest: int, *, at_record: bool) -> None:
+    def finish(self, log_start: int, log_end: int, newest: int, *, at_record: bool) -> bool:
         """Compares it with the log, which goes from `log_start` to `log_end` and has records up to
-        the store time `newest`; `at_record`: a record or the end is at the safe offset."""
+        the store time `newest`; `at_record`: a record or the end is at the safe offset, or was.
+        Returns whether the log has lost its end."""
         if self._is_missing and log_end > log_start:
             self._findings.add(
                 "checkpoint", _CHECKPOINT, None,
                 "it is missing: the start reads the whole log", Remedy.START,
             )  # fmt: skip
         elif self.ours is not None and self.ours.safe_offset > log_end:
-            self._ahead(f"the log is safe up to {self.ours.safe_offset}", f"ends at {log_end}")
+            return self._ahead(
+                f"the log is safe up to {self.ours.safe_offset}", f"ends at {log_end}"
+            )
         elif self.ours is not None and self.ours.safe_offset > log_start and not at_record:
             self._findings.add(
                 "checkpoint", _CHECKPOINT, 68,
@@ -90,13 +93,17 @@ class CheckpointCheck:
             )  # fmt: skip
         elif self.stock is not None and self.stock.physic_msg_timestamp > newest > 0:
             time = self.stock.physic_msg_timestamp
-            self._ahead(f"messages are safe up to the time {time}", f"has none behind {newest}")
+            return self._ahead(
+                f"messages are safe up to the time {time}", f"has none behind {newest}"
+            )
+        return False
 
-    def _ahead(self, said: str, found: str) -> None:
+    def _ahead(self, said: str, found: str) -> bool:
         self._findings.add(
             "checkpoint-ahead", _CHECKPOINT, None,
             f"it says that {said}, and the log {found}: its end is lost", Remedy.RESTORE,
         )  # fmt: skip
+        return True
 
 
 def check_epochs(root: str, findings: Findings, *, log_end: int) -> None:

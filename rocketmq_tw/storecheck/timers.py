@@ -8,6 +8,7 @@ from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.record import MAGIC_V1, MAGIC_V2
 from rocketmq_tw.formats.timer import LOG_BLANK, LOG_ENTRY, PROGRESS, SLOT, SLOTS
 from rocketmq_tw.storecheck.findings import Findings, Remedy
+from rocketmq_tw.storecheck.layout import Known
 from rocketmq_tw.storecheck.long_file import LongFile
 from rocketmq_tw.storecheck.records import BEGIN
 
@@ -21,16 +22,15 @@ _PROGRESS = "config/timercheck"
 
 
 class TimerCheck:
-    """The timer's files below `root`, against the log of which `log_start` and `log_end` are the
-    ends."""
+    """The timer's files below `root`, against the log, which ends at `log_end`."""
 
     def __init__(
-        self, root: str, findings: Findings, log: LongFile, log_start: int, log_end: int
+        self, root: str, findings: Findings, log: LongFile, known: Known, log_end: int
     ) -> None:
         self._root = root
         self._findings = findings
         self._log = log
-        self._log_start = log_start
+        self._known = known
         self._log_end = log_end
         self.entries = LongFile(root, "timerlog", keep_open=True)
         self.count = 0
@@ -70,7 +70,7 @@ class TimerCheck:
         if not 0 <= magic < 16 or not _NOWHERE <= previous < position:
             text = f"an entry cannot have the magic {magic} and {previous} in front of it"
             self._findings.add("timer-entry", file, byte, text, Remedy.START)
-        elif offset >= self._log_start and not self._is_record(offset, record_size):
+        elif self._known.is_astray(offset) and not self._is_record(offset, record_size):
             text = f"an entry leads to {offset}, where the log has no record of {record_size} bytes"
             self._findings.add("timer-astray", file, byte, text, Remedy.START)
         return True

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from rocketmq_tw.formats.record import BLANK_MAGIC, MAGIC_V1, MAGIC_V2
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.long_file import LongFile
+from rocketmq_tw.storecheck.lost import LostParts
 from rocketmq_tw.storecheck.records import BEGIN, LogRecord, is_size, read_record
 
 _WINDOW = 1 << 20
@@ -59,7 +60,8 @@ class _Stretch:
 class LogWalk:
     """Iterates over the whole records of a log; what is between them goes into `findings`.
 
-    `end` is behind the last whole record so far. `advance` is told of the bytes that were read.
+    `end` is behind the last whole record so far. `advance` is told of the bytes that were read,
+    `lost` of the parts that others follow.
     `from_offset` must be where a record starts.
     """
 
@@ -71,6 +73,7 @@ class LogWalk:
         framing: PlainLog | None = None,
         advance: Callable[[int], object] = lambda count: None,
         check_body: bool = True,
+        lost: LostParts | None = None,
         from_offset: int | None = None,
     ) -> None:
         self._log = log
@@ -78,6 +81,7 @@ class LogWalk:
         self._framing = framing or PlainLog()
         self._advance = advance
         self._check_body = check_body
+        self._lost = LostParts() if lost is None else lost
         self._stretch: _Stretch | None = None
         self.start = log.min_offset if from_offset is None else from_offset
         self.end = self.start
@@ -185,6 +189,7 @@ class LogWalk:
             return
         if self.damaged_at is None:
             self.damaged_at = stretch.start
+        self._lost.add(stretch.start, position)
         file, at = self._log.name(stretch.start)
         self._findings.add(
             "log-damage", file, at,

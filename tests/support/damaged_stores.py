@@ -274,7 +274,7 @@ OTHER_DAMAGES = [
         lambda root: (root / "config/topics.json").write_text('{"topicConfigTable":{}}'),
         {"topic-unknown"},
     ),
-    Damage("a record with another topic", _spoil_topic, {"queue-name", "unit-astray"}),
+    Damage("a record with another topic", _spoil_topic, {"queue-name"}),
     Damage(
         "epochs that are damaged",
         lambda root: (root / "epochFileCheckpoint").write_text("1\n17\n1-0\n"),

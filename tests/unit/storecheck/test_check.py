@@ -16,6 +16,8 @@ from tests.support.damaged_stores import (
     FIRST,
     MESSAGES,
     OTHER_DAMAGES,
+    QUEUE,
+    SECOND,
     SIZES,
     Damage,
     change,
@@ -85,6 +87,26 @@ def test_records_behind_a_damage_are_compared_too(root: Path) -> None:
     summary, _ = found_in(root)
     assert (summary.records, summary.damaged_at) == (MESSAGES - 1, 4096)
     assert summary.log_end == log_end(root)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [damage.name for damage in DAMAGES if not damage.repairable] + ["a record with another topic"],
+)
+def test_what_leads_to_a_lost_record_is_right(name: str, root: Path) -> None:
+    """Once the record is restored nothing else is to be done."""
+    next(damage for damage in DAMAGES + OTHER_DAMAGES if damage.name == name).do(root)
+    _, found = found_in(root)
+    assert found
+    assert {finding.remedy for finding in found} == {Remedy.RESTORE}, found
+
+
+def test_what_is_wrong_beside_a_lost_record_is_told(root: Path) -> None:
+    change(root / "commitlog" / SECOND, 90, b"?")
+    change(root / QUEUE, 4, b"\xff")
+    change(root / "consumequeue/Topic/0" / f"{600:020}", 80, (5).to_bytes(8) + b"\0\0\0\x65")
+    kinds = [finding.kind for finding in found_in(root)[1]]
+    assert sorted(kinds) == ["log-damage", "unit-astray", "unit-wrong"]
 
 
 def test_many_of_a_kind_are_counted(root: Path) -> None:
@@ -314,7 +336,7 @@ def test_a_log_whose_only_file_has_another_name_is_told(root: Path) -> None:
         path.unlink()
     (root / "commitlog" / FIRST).rename(root / "commitlog" / f"{7:020}")
     kinds = {finding.kind for finding in found_in(root)[1]}
-    assert {"file-name", "unit-astray"} <= kinds
+    assert kinds == {"file-name", "checkpoint-ahead"}
 
 
 def test_a_retry_topic_of_pops_may_have_a_plus(root: Path) -> None:
