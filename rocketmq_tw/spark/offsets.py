@@ -3,11 +3,12 @@
 In what a user gives, -2 means the earliest offset and -1 the latest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.spark.errors import OffsetError
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
@@ -60,6 +61,31 @@ def to_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
         brokers = nested.setdefault(queue.topic, {})
         brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
     return nested
+
+
+def renamed(offsets: Offsets, queues: Iterable[MessageQueue]) -> Offsets:
+    """Returns the offsets of those of `queues` that are logic ones and stand in `offsets` under the
+    names of brokers, as in checkpoints of before they had a name of their own: the furthest, since
+    each broker that hosted one was asked for all of it."""
+    furthest: dict[tuple[str, int], int] = {}
+    for queue, offset in offsets.items():
+        place = queue.topic, queue.queue_id
+        furthest[place] = max(offset, furthest.get(place, offset))
+    return {
+        queue: furthest[queue.topic, queue.queue_id]
+        for queue in queues
+        if queue.broker_name == LOGIC_BROKER and (queue.topic, queue.queue_id) in furthest
+    }
+
+
+def without_renamed(offsets: Offsets) -> Offsets:
+    """Returns the offsets without those of a static topic's queues under the names of brokers."""
+    static = {queue.topic for queue in offsets if queue.broker_name == LOGIC_BROKER}
+    return {
+        queue: offset
+        for queue, offset in offsets.items()
+        if queue.topic not in static or queue.broker_name == LOGIC_BROKER
+    }
 
 
 def queue_text(queue: MessageQueue) -> str:

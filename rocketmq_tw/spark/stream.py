@@ -1,7 +1,7 @@
 """The offsets of a stream, trigger by trigger: what is new, how much of it, what is done."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql.streaming.datasource import (
@@ -14,10 +14,19 @@ from pyspark.sql.streaming.datasource import (
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.spark.cluster import UNREACHABLE, SourceCluster
 from rocketmq_tw.spark.errors import DataLossError, OptionError
-from rocketmq_tw.spark.offsets import Offsets, OffsetsJson, from_json, queue_text, to_json
+from rocketmq_tw.spark.offsets import (
+    Offsets,
+    OffsetsJson,
+    from_json,
+    queue_text,
+    renamed,
+    to_json,
+    without_renamed,
+)
 from rocketmq_tw.spark.options import SourceOptions
 from rocketmq_tw.spark.planning import starting_offsets
 from rocketmq_tw.spark.ranges import OffsetRange, prorate, ranges_between, split
+from rocketmq_tw.spark.reading import is_passing
 from rocketmq_tw.spark.waiting import Backoff, Overdue
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
@@ -66,10 +75,10 @@ class StreamReader(SupportsTriggerAvailableNow):
         begin = from_json(start) if start is not None else from_json(self.initialOffset())
         newest = self._target if self._target is not None else self._ask_newest(begin)
         self._newest = newest
-        begin |= {queue: self._first(queue) for queue in newest if queue not in begin}
+        begin = self._with_new(begin, newest)
         # Where messages were lost and that is allowed, a queue goes on where it ends now.
         begin = {queue: min(offset, newest.get(queue, offset)) for queue, offset in begin.items()}
-        end = begin | newest
+        end = without_renamed(begin | newest)
         if isinstance(limit, ReadMaxRows):
             end = prorate(begin, end, limit.max_rows)
         return to_json(end)
@@ -79,8 +88,8 @@ class StreamReader(SupportsTriggerAvailableNow):
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
         """Returns the tasks of one batch."""
-        begin, until = from_json(start), from_json(end)
-        begin |= {queue: self._first(queue) for queue in until if queue not in begin}
+        until = from_json(end)
+        begin = self._with_new(from_json(start), until)
         return split(ranges_between(begin, until), self._options.min_partitions)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -107,14 +116,22 @@ class StreamReader(SupportsTriggerAvailableNow):
             self._cluster = SourceCluster(self._options)
         return self._cluster
 
+    def _with_new(self, begin: Offsets, queues: Iterable[MessageQueue]) -> Offsets:
+        """Returns `begin` with those of `queues` that came while the query ran."""
+        came = [queue for queue in queues if queue not in begin]
+        found = renamed(begin, came)
+        return begin | {
+            queue: found[queue] if queue in found else self._first(queue) for queue in came
+        }
+
     def _first(self, queue: MessageQueue) -> int:
         """Returns the earliest offset of a queue that came while the query ran."""
         backoff = Backoff(self._options.broker_down_timeout)
         while True:
             try:
                 return self._connected().earliest(queue)
-            except UNREACHABLE:
-                if not backoff.pause():
+            except ClientError as error:
+                if not is_passing(error) or not backoff.pause():
                     raise
                 self._connected().refresh()
 

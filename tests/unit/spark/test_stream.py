@@ -93,6 +93,26 @@ def test_a_new_queue_is_read_from_its_first_message() -> None:
     assert stream.ranges(start, end) == [OffsetRange("t", "b", 1, 2, 8)]
 
 
+def test_offsets_of_static_topics_under_names_of_brokers_are_carried_over() -> None:
+    """As older checkpoints have them: of each broker that hosted a logic queue, all of it."""
+    logic = {
+        n: MessageQueue(topic="t", broker_name="__syslo__global__", queue_id=n) for n in (0, 1)
+    }
+    queues = Queues()
+    queues.table = {logic[0]: Bounds(0, 10_004), logic[1]: Bounds(3, 9)}
+    stream = reader(queues, group="g")
+    start = {"t": {"a": {"0": 4}, "b": {"0": 2}}}
+    end = stream.latestOffset(start, ReadAllAvailable())
+    assert end == {"t": {"__syslo__global__": {"0": 10_004, "1": 9}}}
+    parts = stream.ranges(start, end)
+    assert [(part.queue, part.start, part.end) for part in parts] == [
+        (logic[0], 4, 10_004),
+        (logic[1], 3, 9),
+    ]
+    stream.commit(end)
+    assert queues.committed == {logic[0]: 10_004, logic[1]: 9}
+
+
 def test_available_now_stops_at_what_was_there() -> None:
     queues = Queues(q0=(0, 10))
     stream = reader(queues)
