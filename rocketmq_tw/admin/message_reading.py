@@ -165,9 +165,11 @@ async def read_each(
     """Yields the messages of the span in one queue after the other, as `read_span`. A broker that
     does not answer is `missing` from then on, and passed over; raises why where it is the only
     one."""
-    is_alone = len({queue.broker_name for queue in queues}) == 1
-    for queue in queues:
-        if queue.broker_name in servers.missing:
+    # Logic queues are at the brokers that lead them.
+    brokers = {queue: reader.session.broker_of(queue) or queue.broker_name for queue in queues}
+    is_alone = len(set(brokers.values())) == 1
+    for queue, broker in brokers.items():
+        if broker in servers.missing:
             continue
         try:
             async for message in read_span(reader, queue, span, expression=expression):
@@ -175,7 +177,7 @@ async def read_each(
         except (ClientError, RemotingError, WireError) as error:
             if is_alone:
                 raise
-            servers.miss(queue.broker_name, error)
+            servers.miss(broker, error)
 
 
 def _short(body: str | None) -> str:

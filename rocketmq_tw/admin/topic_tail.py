@@ -115,7 +115,8 @@ class TopicTail:
             route = await self._reader.session.routes.refresh(self._topic)
             if route is None:
                 return
-            known = {queue.broker_name for queue in self._places}
+            broker_of = self._reader.session.broker_of
+            known = {broker_of(queue) for queue in self._places}
             queues = subscribe_queues(self._topic, route)
             self._queues = chosen(queues, self._broker, self._queue_id)
             for queue in self._queues:
@@ -130,11 +131,12 @@ class TopicTail:
             return _Place(await self._reader.max_offset(queue))
         return await self._since(queue, self._begin_ms or 0)
 
-    async def _first_of_late(self, queue: MessageQueue, known: set[str]) -> _Place:
+    async def _first_of_late(self, queue: MessageQueue, known: set[str | None]) -> _Place:
         """Returns where a queue begins that came later: with all it has where its broker was
         there, else with what was stored since the start, for the broker may only have been
         away."""
-        is_new = self._begin_ms is None and queue.broker_name in known
+        broker = self._reader.session.broker_of(queue)
+        is_new = self._begin_ms is None and broker in known
         return await self._since(queue, 0 if is_new else self._begin_ms or self._started_ms)
 
     async def _since(self, queue: MessageQueue, begin_ms: int) -> _Place:

@@ -81,6 +81,44 @@ def test_it_moves_with_its_offsets(three) -> None:
         assert [item.logic_offset for item in detail.hosted_queues[1]] == [0, 10_000]
 
 
+def test_messages_are_sent_and_shown_across_a_move(three) -> None:
+    made(three, 2)
+    sent = [sent_by_tool(three, number) for number in range(2)]
+    moved(three, "broker-b")
+    sent += [sent_by_tool(three, number) for number in range(2, 6)]
+    logic = "__syslo__global__"
+    assert {each["brokerName"] for each in sent} == {logic}
+    for command in ("consumeMessage -t S", "printMsg -t S -d false"):
+        assert three.rmqadmin(command).status == 0
+    shown = three.rmqadmin("consumeMessage -t S --output json").json["messages"]
+    assert {(each["queueId"], each["queueOffset"]) for each in shown} == {
+        (each["queueId"], each["queueOffset"]) for each in sent
+    }
+    assert len(shown) == 6
+    one = three.rmqadmin(f"consumeMessage -t S -b {logic} -i 1 -o 10000 --output json")
+    assert all(each["queueOffset"] >= 10_000 for each in one.json["messages"])
+
+
+def test_a_leader_that_fails_hides_only_its_queues(three) -> None:
+    made(three, 2, "broker-a,broker-b")
+    for number in range(4):
+        sent_by_tool(three, number)
+
+    def refuse(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(ResponseCode.SYSTEM_BUSY, "no")
+
+    three.let_answer("10.0.0.3:10911", RequestCode.GET_MIN_OFFSET, refuse)
+    shown = three.rmqadmin("consumeMessage -t S --output json")
+    messages = shown.partial["messages"]
+    assert messages and {each["queueId"] for each in messages} == {0}
+    assert "broker-b" in shown.err
+
+
+def sent_by_tool(world, number: int) -> dict[str, Any]:
+    sent: dict[str, Any] = world.rmqadmin(f"sendMessage -t S -p {number} --output json").json
+    return sent
+
+
 def test_as_few_as_possible_move(three) -> None:
     made(three, 4, "broker-a")
     queues = moved(three, "broker-a,broker-b")
