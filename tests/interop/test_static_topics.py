@@ -4,6 +4,10 @@ brokers, on one of ours beside stock's, and on a store that changes hands."""
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +15,15 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.client.blocking import BlockingClient
+from rocketmq_tw.spark.cluster import SourceCluster
+from rocketmq_tw.spark.columns import SCHEMA, arrow_schema
+from rocketmq_tw.spark.filters import QueueFilter
+from rocketmq_tw.spark.options import source_options
+from rocketmq_tw.spark.planning import plan_batch
+from rocketmq_tw.spark.reading import read_range
 from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
+from tests.support.jars import PROJECT
 from tests.support.java_client import JavaClients, Json
 from tests.support.ports import BrokerPorts
 from tests.support.processes import BrokerProcess
@@ -179,6 +191,62 @@ def test_rmqadmin_makes_and_moves_them(java: JavaClients, pair: Cluster, names) 
         )
         with java.consumer(namesrv, names.group, {topic: "*"}) as consumer:
             consumer.wait_bodies({str(n) for n in range(12)})
+
+
+def test_our_clients_go_on_behind_a_move(pair: Cluster, names) -> None:
+    """The producer has no further tries, and knows the route of before the move."""
+    topic, group, namesrv = names.topic, names.group, pair.namesrv
+    first, second = (broker.name for broker in pair.brokers)
+    answer(namesrv, f"updateStaticTopic -t {topic} -b {first} -qn 2")
+    wait_until(lambda: pair.name_servers[0].routes(topic, []), f"the route of {topic}")
+    program = [sys.executable, "-m", "tests.support.moved_clients"]
+    with subprocess.Popen(
+        [*program, namesrv, topic, group, "6"],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as clients:
+        assert clients.stdin is not None and clients.stdout is not None
+        assert clients.stdout.readline() == "0\n"
+        answer(namesrv, f"remappingStaticTopic -t {topic} -b {second}")
+        print(file=clients.stdin, flush=True)
+        assert clients.stdout.readline() == "1\n"
+        print(file=clients.stdin, flush=True)
+        seen = json.loads(clients.stdout.readline())
+    places = {body: tuple(place) for body, place in seen["sent"].items()}
+    assert sorted(places.values()) == [
+        (queue, begin + number) for queue in (0, 1) for begin in (0, BLOCK) for number in range(3)
+    ]
+    first_time = [message for message in seen["came"] if not message[4]]
+    assert {message[1] for message in first_time} == {LOGIC}
+    assert {message[0]: (message[2], message[3]) for message in first_time} == places
+    assert len(first_time) == len(places)
+    assert sorted(message[0] for message in seen["came"] if message[4]) == ["0-0", "1-0"]
+    with BlockingClient([namesrv], group=group, timeout=60) as client:
+        for queue in client.queues(topic):
+            assert client.committed_offset(queue) == client.max_offset(queue) == BLOCK + 3
+            pulled = client.pull(queue, 0)
+            assert [message.queue_offset for message in pulled.messages] == [0, 1, 2]
+    assert spark_reads(namesrv, topic) == set(places.values())
+    shown = answer(namesrv, f"consumeMessage -t {topic}")["messages"]
+    assert {message["body"]: (message["queueId"], message["queueOffset"]) for message in shown} == (
+        places
+    )
+
+
+def spark_reads(namesrv: str, topic: str) -> set[tuple[int, int]]:
+    """The queue ids and offsets that a batch read of Spark's has; raises for lost messages."""
+    options = source_options({"nameServers": namesrv, "topic": topic})
+    with SourceCluster(options) as cluster:
+        parts = plan_batch(options, cluster, QueueFilter())
+    return {
+        (row["queueId"], row["queueOffset"])
+        for part in parts
+        for batch in read_range(options, part, arrow_schema(SCHEMA))
+        for row in batch.to_pylist(maps_as_pydicts="lossy")
+    }
 
 
 @pytest.mark.parametrize("ours_first", [True, False], ids=["ours-first", "stock-first"])
