@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import attrs
@@ -10,7 +9,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Report, number_of
-from rocketmq_tw.admin.store.check import Checked, look_through
+from rocketmq_tw.admin.store.looking import Checked, look_through
 from rocketmq_tw.admin.store.opening import (
     Opened,
     config_option,
@@ -20,18 +19,16 @@ from rocketmq_tw.admin.store.opening import (
     progress,
     refuse_if_open,
 )
-from rocketmq_tw.admin.store.places import held, is_inside, locked, refuse_shared
+from rocketmq_tw.admin.store.places import held, locked
+from rocketmq_tw.admin.store.refusals import refuse_found, refuse_place
 from rocketmq_tw.admin.store.repairing import (
     Loss,
     Rebuilding,
     config_for,
     copy_store,
-    differing_queues,
-    differing_size,
     loss_of_cut,
     rebuild,
     rebuilding_of,
-    stray_files,
 )
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.files.owners import owners_kept
@@ -64,34 +61,15 @@ def repair(
 
     What would lose whole records is refused, unless with --cut."""
     opened = open_store(directory, config_file, log)
-    store, config = opened.store, opened.config
     refuse_if_open(opened)
-    if config is not None and (differing := differing_size(store, config)):
-        raise click.UsageError(f"-c: {config_file} has {differing}")
-    if target is None:
-        refuse_shared(store, opened.place)
-    else:
-        _refuse_target(opened, target)
+    refuse_place(opened, target)
     if tool.dry_run:
         _repair(tool, opened, target, lambda: None, cut=cut, yes=yes)
         return
     # From the first look on: a broker that runs meanwhile would make another store of it.
     keep = locked if target is None else held
-    with keep(store.root, opened.owners) as release:
+    with keep(opened.store.root, opened.owners) as release:
         _repair(tool, opened, target, release, cut=cut, yes=yes)
-
-
-def _refuse_target(opened: Opened, target: str) -> None:
-    """Ends the command where no copy can be made in `target`."""
-    if not opened.store.is_log_inside:
-        raise click.UsageError(
-            f"--to: the log is outside of the store, in {opened.store.log_path}: copy both, or"
-            " repair in place"
-        )
-    if is_inside(target, opened.store.root):
-        raise click.UsageError(f"--to: {target} is inside of the store: name another place")
-    if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
-        raise click.UsageError(f"--to: {target} is there already: name a new directory")
 
 
 def _repair(
@@ -112,10 +90,7 @@ def _repair(
         tool.show(Report({"before": before.data, "after": None, "notes": []}, lines=lines))
         return
     loss = loss_of_cut(store.log, before.summary)
-    _refuse_what_loses(store, before, loss, cut=cut, given=config is not None)
-    differing = "" if config is None else differing_queues(store, config, before.findings)
-    if differing:
-        raise click.UsageError(f"-c has {differing}")
+    refuse_found(opened, before, loss, cut=cut)
     rebuilding = rebuilding_of(store, before.findings, loss)
     if rebuilding is None:
         lines = [opened.log_line, *before.lines, "a repair mends none of it: nothing is changed"]
@@ -208,48 +183,3 @@ def _show_plan(
             lines=[opened.log_line, *before.lines, *plan, "nothing is changed"],
         )
     )
-
-
-def _refuse_what_loses(
-    store: Store, before: Checked, loss: Loss | None, *, cut: bool, given: bool
-) -> None:
-    """Ends the command where a repair would lose records, or spoil what it does not know."""
-    summary, kinds = before.summary, before.findings.kinds
-    if store.member:
-        fail(
-            f"{store.root} belongs to a DLedger group: a member repairs itself when it starts, or"
-            " copies the log from its leader (docs/raft.md)"
-        )
-    if kinds["file-kind"]:
-        told = next((each.line for each in before.told if each.kind == "file-kind"), "")
-        fail(f"{store.root} has something else where a file or a directory belongs: {told}")
-    for kind, whose in (("index-size", "the index"), ("queue-size", "queues")):
-        if kinds[kind] and not given:
-            raise click.UsageError(
-                f"files of {whose} have another size than stock's: give the broker's configuration"
-                " with -c, so that new ones get its size"
-            )
-    if summary.passed_over:
-        fail(f"{store.root} has topics with queues of another kind: {summary.passed_over[0]}")
-    if not store.log.starts:
-        fail(
-            f"{store.root} has no log, from which all else is built: restore it, or say with"
-            " --log where it is"
-        )
-    for start, size in store.log.sizes.items():
-        if size > store.log.file_size:
-            fail(f"{store.log.path(start)} is longer than the others: restore it from a replica")
-    for path in stray_files(store.log, loss)[:1]:
-        fail(f"{path} does not follow the file before it: move it away")
-    if cut:
-        return
-    if loss is not None:
-        fail(
-            f"the log is damaged at {loss.at}, and whole records follow: restore its file from a"
-            f" replica, or give --cut, and {loss.line}"
-        )
-    if kinds["checkpoint-ahead"]:
-        fail(
-            f"the log has lost its end, which was safe: restore its last file from a replica, or"
-            f" give --cut to go on from {summary.log_end}"
-        )

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_tw.admin.main import main
-from rocketmq_tw.admin.store.check import Checked, look_through
+from rocketmq_tw.admin.store.looking import Checked, look_through
 from rocketmq_tw.admin.store.repairing import copy_store, rebuild
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.files.posix import PosixFiles
@@ -234,6 +234,35 @@ def test_a_cut_says_what_it_loses(
     assert (told["lost"]["records"], told["after"]["logEnd"]) == (len(lost), 4096)
     assert line in told["notes"]
     assert not any((log / name).exists() for name in gone)
+
+
+def test_a_check_says_where_a_repair_refuses_for_now(root: Path, run: Run) -> None:
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    assert run("check", root).out.endswith("1 x repair: `rmqadmin store repair` mends it\n")
+    found = json.loads(run("check", root, "--output", "json").out)
+    assert found["repairRefused"] is None
+    change(root / "commitlog" / f"{4096:020}", 90, b"?")
+    refused = run("repair", root, "--yes").err.removeprefix("rmqadmin: ").strip()
+    line = f"1 x repair: `rmqadmin store repair` mends it, and refuses to for now: {refused}"
+    assert line in run("check", root).out.splitlines()
+    found = json.loads(run("check", root, "--output", "json").out)
+    assert found["repairRefused"] == refused
+
+
+def test_a_check_without_the_configuration_says_that_a_repair_wants_it(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["store", "check", str(root)], Tool())
+    assert ended.value.code == 1
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[-1]
+        .endswith(
+            "mends it, and refuses to for now: files of the index have another size than stock's:"
+            " give the broker's configuration with -c, so that new ones get its size"
+        )
+    )
 
 
 def test_a_repair_of_a_copy_leaves_the_store_as_it_is(root: Path, tmp_path: Path, run: Run) -> None:
