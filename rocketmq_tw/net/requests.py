@@ -1,8 +1,8 @@
 """The requests that were sent over one connection and are not answered yet."""
 
 from math import inf
-from typing import NamedTuple
 
+import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
@@ -11,7 +11,7 @@ from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.wire.command import RemotingCommand
 
 
-class _Waiting(NamedTuple):
+class _Waiting(msgspec.Struct, frozen=True):
     code: int
     timeout: float
     deadline: float

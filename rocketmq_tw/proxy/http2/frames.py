@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
+
+import msgspec
 
 #: What each client sends first.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -70,7 +71,7 @@ class FrameType(IntEnum):
 _OF_BLOCKS = (int(FrameType.HEADERS), int(FrameType.CONTINUATION))
 
 
-class Http2Frame(NamedTuple):
+class Http2Frame(msgspec.Struct, frozen=True, gc=False):
     """A whole frame."""
 
     type: int

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import deque
 from functools import lru_cache
 from itertools import starmap
-from typing import NamedTuple
 
+import msgspec
 from hpack import Encoder, NeverIndexedHeaderTuple
 from hpack.exceptions import HPACKError
 from hpack.huffman_table import decode_huffman
@@ -27,7 +27,7 @@ _ENTRY = 32
 _Header = tuple[str, str]
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True, gc=False):
     """A header of a table; sizes are those that its texts have on the wire, in bytes."""
 
     header: _Header
@@ -100,7 +100,7 @@ class HeaderDecoder:
                 if index == 0x7F:
                     index, at = _rest_of_number(block, at, index)
                 known = static[index] if index < _FIRST_OWN else entries[index - _FIRST_OWN]
-                header, _, size = known
+                header, size = known.header, known.size
             elif first == 0x80:
                 raise _broken("a header of the index 0")
             elif first & 0xE0 == 0x20:
@@ -117,7 +117,7 @@ class HeaderDecoder:
                 index, at = _number(block, at, 0x3F if is_kept else 0x0F)
                 if index:
                     known = static[index] if index < _FIRST_OWN else entries[index - _FIRST_OWN]
-                    (name, _), name_size, _ = known
+                    name, name_size = known.header[0], known.name_size
                 else:
                     name, name_size, at = _text(block, at)
                 value, value_size, at = _text(block, at)

@@ -20,7 +20,6 @@ from rocketmq_tw.message.compression import (
 )
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE, message_type
-from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.grpc.interfaces import LARGEST_UNPACKED, RequestLimits
 from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_topic
@@ -92,7 +91,7 @@ class OutgoingMessages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "no message to send: give one at least")
         resource = messages[0].topic
         topic = check_topic(resource)
-        born_host, _ = split_address(client)
+        born_host = host_of(client)
         properties = []
         for message in messages:
             if message.topic != resource and check_topic(message.topic) != topic:
