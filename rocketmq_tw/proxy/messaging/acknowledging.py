@@ -71,18 +71,20 @@ class Acknowledging:
             self._popped, self._claims, self._clients, topic, group, call, self._config
         )
         response = AckMessageResponse()
+        every: list[Status] = []
         for start in range(0, count, work.size):
             if start:
                 await deferLater(self._clock, 0)
             some = request.entries[start : start + work.size]
             statuses = await work.statuses([entry.receipt_handle for entry in some])
+            every += statuses
             for entry, found in zip(some, statuses, strict=True):
                 # Filled in its place: parts that are made by themselves are copied.
                 answer = response.entries.add()
                 answer.message_id = entry.message_id
                 answer.receipt_handle = entry.receipt_handle
                 answer.status.CopyFrom(found)
-        response.status.CopyFrom(overall(entry.status for entry in response.entries))
+        response.status.CopyFrom(overall(every))
         return response
 
 

@@ -234,6 +234,9 @@ class Renewal:
         return message if message is not None and message.is_of(handle) else None
 
     def _find_left(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
+        if not self._left:
+            # As mostly; and each acknowledgement asks twice.
+            return None
         delivery = OneDelivery(place_of(group, topic, handle), handle.info.pop_time)
         return self._left.get(delivery, self._now())
 
