@@ -81,8 +81,9 @@ class QueueLocks:
             body = UnlockBatchRequestBody(
                 consumer_group=self._group, client_id=self._session.client_id, mq_set=of_broker
             )
+            header = UnlockBatchMqRequestHeader(bname=broker_name)
             command = RemotingCommand.request(
-                RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), encode_body(body)
+                RequestCode.UNLOCK_BATCH_MQ, header, encode_body(body)
             )
             try:
                 address = self._session.broker_address(broker_name)
@@ -94,9 +95,8 @@ class QueueLocks:
         body = LockBatchRequestBody(
             consumer_group=self._group, client_id=self._session.client_id, mq_set=queues
         )
-        command = RemotingCommand.request(
-            RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), encode_body(body)
-        )
+        header = LockBatchMqRequestHeader(bname=broker_name)
+        command = RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, header, encode_body(body))
         address = self._session.broker_address(broker_name)
         response = await self._session.remoting.request(address, command, REQUEST_TIMEOUT)
         answer = decode_body(LockBatchResponseBody, check_success(address, response).body)

@@ -126,6 +126,12 @@ def leaders(mappings: Mapping[str, TopicQueueMappingInfo]) -> dict[int, str]:
     return {logic_id: info.bname or "" for logic_id, info in found.items()}
 
 
+def leader_in(mappings: Mapping[str, TopicQueueMappingInfo], logic_id: int) -> str | None:
+    """Returns the broker that leads one logic queue, as `leaders` does; None where none does."""
+    found = [info for info in mappings.values() if logic_id in info.curr_id_map]
+    return max(found, key=lambda info: info.epoch).bname if found else None
+
+
 # Checks
 
 

@@ -6,12 +6,14 @@ here, so that their requests tell the topic and queue only.
 
 from __future__ import annotations
 
+from rocketmq_tw.client.routes import is_static
 from rocketmq_tw.message.extra_info import parse_extra_info
 from rocketmq_tw.message.ids import decode_recall_handle
+from rocketmq_tw.message.logic_queues import LOGIC_BROKER, leader_in
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.pop import BatchAckMessageRequestBody
-from rocketmq_tw.wire.bodies.queues import LockBatchRequestBody
+from rocketmq_tw.wire.bodies.queues import LockBatchRequestBody, MessageQueue
 from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -35,17 +37,18 @@ _GIVE_BACK = int(RequestCode.CONSUMER_SEND_MSG_BACK)
 
 def named_broker(request: RemotingCommand) -> str | None:
     """Returns the broker that a request's header names, or its body or handle; None where it names
-    none. Raises `RequestError` where it names several, `BodyError` where its body cannot be
-    read."""
+    none, as of a logic queue. Raises `RequestError` where it names several, `BodyError` where its
+    body cannot be read."""
     fields = request.ext_fields
     code = request.code
     name = (
         fields.get("n") if code in SHORT_NAMES else fields.get("bname") or fields.get("brokerName")
     )
     if name:
-        return name
+        return None if name == LOGIC_BROKER else name
     if code in _LOCKS:
-        return _locked_broker(request)
+        name = _locked_broker(request)
+        return None if name == LOGIC_BROKER else name
     if code in _POPPED:
         return _popping_broker(fields.get("extraInfo", ""))
     if code == RequestCode.BATCH_ACK_MESSAGE:
@@ -58,14 +61,15 @@ def named_broker(request: RemotingCommand) -> str | None:
 
 
 class Targets:
-    """Finds the broker of a request by the route of its topic."""
+    """Finds the broker of a request by the route of its topic: the only one that has the queue, or
+    the one that leads it."""
 
     def __init__(self, brokers: IBrokers) -> None:
         self._brokers = brokers
 
     async def find(self, request: RemotingCommand) -> str:
-        """Returns the one broker that has the queue of a request. Raises `RequestError` that says
-        what to change where there is none, or more than one."""
+        """Returns the one broker that serves the queue of a request. Raises `RequestError` that
+        says what to change where there is none, or more than one."""
         topic, queue_id = _queue_of(request)
         route = await self._brokers.route(topic)
         if route is None and request.code in _SENDS:
@@ -94,6 +98,13 @@ class Targets:
 
 
 def _brokers_of(route: TopicRouteData, queue_id: int | None, *, is_send: bool) -> list[str]:
+    if is_static(route):
+        mappings = route.topic_queue_mapping_by_broker or {}
+        if queue_id is None or queue_id < 0:
+            return [info.bname or "" for info in mappings.values() if info.curr_id_map]
+        leader = leader_in(mappings, queue_id)
+        return [] if leader is None else [leader]
+
     def count(data: QueueData) -> int:
         return data.write_queue_nums if is_send else data.read_queue_nums
 
@@ -107,6 +118,10 @@ def _brokers_of(route: TopicRouteData, queue_id: int | None, *, is_send: bool) -
 def _queue_of(request: RemotingCommand) -> tuple[str, int | None]:
     """Returns topic and queue of a request; without a queue any one is meant."""
     fields = request.ext_fields
+    if request.code in _LOCKS:
+        # Of the others the client says that the same broker serves them.
+        first = _locked_queues(request)[0]
+        return first.topic, first.queue_id
     if request.code in SHORT_NAMES:
         topic, queue = fields.get("b"), fields.get("e")
     elif request.code == _GIVE_BACK:
@@ -128,21 +143,21 @@ def _queue_of(request: RemotingCommand) -> tuple[str, int | None]:
         ) from None
 
 
-def _locked_broker(request: RemotingCommand) -> str | None:
-    names = {
-        queue.broker_name
-        for queue in decode_request(
-            LockBatchRequestBody, request.body, max_values=_MAX_VALUES
-        ).mq_set
-    }
+def _locked_broker(request: RemotingCommand) -> str:
+    names = {queue.broker_name for queue in _locked_queues(request)}
     if len(names) > 1:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,
             f"queues of {len(names)} brokers: ask for the queues of each broker by themselves",
         )
-    if not names:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, "no queue (mqSet) is named: name one")
     return names.pop()
+
+
+def _locked_queues(request: RemotingCommand) -> list[MessageQueue]:
+    body = decode_request(LockBatchRequestBody, request.body, max_values=_MAX_VALUES)
+    if not body.mq_set:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "no queue (mqSet) is named: name one")
+    return body.mq_set
 
 
 def _popping_broker(extra_info: str) -> str | None:

@@ -7,6 +7,7 @@ from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.pop import BatchAckMessageRequestBody
 from rocketmq_tw.wire.bodies.queues import LockBatchRequestBody, MessageQueue
+from rocketmq_tw.wire.bodies.topics import TopicQueueMappingInfo
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import LanguageCode, RemotingCommand, SerializeType
 from rocketmq_tw.wire.errors import RequestError
@@ -102,6 +103,41 @@ def test_a_queue_that_several_brokers_have_is_refused_with_what_to_change(
         port.ask(request_)
     assert "use a client of 5.0 or later" in caught.value.remark
     assert not port.brokers.asked
+
+
+class TestStaticTopics:
+    """Stock's clients name no broker of a logic queue, but one for all of them."""
+
+    LOGIC = "__syslo__global__"
+
+    @pytest.fixture(autouse=True)
+    def led(self, port: ClassicPort) -> None:
+        """Queue 0 has moved to broker-b, which the mapping of broker-a does not show yet."""
+        port.brokers.routes["T"].topic_queue_mapping_by_broker = {
+            name: TopicQueueMappingInfo(total_queues=2, bname=name, epoch=epoch, curr_id_map=ids)
+            for name, epoch, ids in (("broker-a", 1, {0: 0, 1: 1}), ("broker-b", 2, {0: 0}))
+        }
+
+    @pytest.mark.parametrize("code", QUEUE_REQUESTS)
+    def test_the_leader_is_asked(self, port: ClassicPort, code: int) -> None:
+        for queue_id in (0, 1):
+            port.ask(classic_request(code, topic="T", queueId=queue_id, bname=self.LOGIC))
+        assert port.asked_names() == ["broker-b", "broker-a"]
+
+    @pytest.mark.parametrize("code", [RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ])
+    def test_locks(self, port: ClassicPort, code: int) -> None:
+        for queue_id in (0, 1):
+            queue = MessageQueue(topic="T", broker_name=self.LOGIC, queue_id=queue_id)
+            body = LockBatchRequestBody(consumer_group="G", client_id="c", mq_set=[queue])
+            port.ask(classic_request(code, encode_body(body)))
+        assert port.asked_names() == ["broker-b", "broker-a"]
+
+    def test_a_queue_that_nobody_leads(self, port: ClassicPort) -> None:
+        with refused(ResponseCode.SYSTEM_ERROR) as caught:
+            port.ask(
+                classic_request(RequestCode.PULL_MESSAGE, topic="T", queueId=7, bname=self.LOGIC)
+            )
+        assert "topic T has no queue 7" in caught.value.remark
 
 
 def test_queues_that_one_broker_has_more_of(port: ClassicPort) -> None:
