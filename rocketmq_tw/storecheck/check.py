@@ -115,7 +115,8 @@ def check_store(
             summary.damaged_at = walk.damaged_at
     store.log.check_names(findings)
     if store.member:
-        store.entries.check_names(findings)
+        # A member's start extends its files.
+        store.entries.check_names(findings, short=Remedy.START)
     end = summary.log_end
     at_safe = at_safe or safe == end or safe in known.lost
     if checkpoint.finish(summary.log_start, end, summary.newest, at_record=at_safe):
@@ -125,7 +126,7 @@ def check_store(
     check_epochs(store.root, findings, log_end=end)
     tables.check(queues.queues, summary.passed_over)
     log = store.entries if store.member else store.log
-    timers = TimerCheck(store.root, findings, log, known, end)
+    timers = TimerCheck(store.root, findings, store.sizes.timer_log, log, known, end)
     timers.run()
     summary.queues, summary.index_entries = len(queues.queues), index.entries
     summary.timer_entries, summary.has_further = timers.count, queues.has_further

@@ -29,6 +29,7 @@ class Sizes:
     log: int | None = None
     queue: int | None = None
     extension: int | None = None
+    timer_log: int | None = None
     index_slots: int = 5_000_000
     index_entries: int = 20_000_000
 

@@ -65,8 +65,11 @@ class LongFile:
             total += min(found.st_size, found.st_blocks * 512)
         return total
 
-    def check_names(self, findings: Findings) -> None:
-        """Reports files of a wrong name or size, and missing ones."""
+    def check_names(
+        self, findings: Findings, short: Remedy = Remedy.REPAIR, long: Remedy = Remedy.RESTORE
+    ) -> None:
+        """Reports files of a wrong name or size, and missing ones; `short` mends one that is too
+        short, `long` one that is too long."""
         for name in self.strange:
             if is_offset(name):
                 tell_no_file(f"{self.directory}/{name}", findings)
@@ -90,10 +93,11 @@ class LongFile:
                 )  # fmt: skip
             if size != self.file_size:
                 is_new = size == 0 and start == self.starts[-1]
+                remedy = short if size < self.file_size else long
                 findings.add(
                     "file-size", file, size,
                     f"it has {size} bytes in place of {self.file_size}",
-                    Remedy.START if is_new else Remedy.REPAIR,
+                    Remedy.START if is_new else remedy,
                 )  # fmt: skip
             expected = start + self.file_size
 

@@ -110,7 +110,7 @@ def check_epochs(root: str, findings: Findings, *, log_end: int) -> None:
     """Checks the epoch file, where there is one."""
     name = "epochFileCheckpoint"
     data = _read(f"{root}/{name}")
-    if not data:
+    if data is None:
         return
     try:
         file = EPOCH_FILE.parse(data)

@@ -22,7 +22,15 @@ from rocketmq_tw.storecheck.long_file import (
 from rocketmq_tw.storecheck.records import is_topic
 
 _MAX_QUEUE_ID = 0x7FFFFFFF
-_FILES = ("abort", "checkpoint", "deletedtopics")
+_FILES = (
+    "abort",
+    "checkpoint",
+    "config/timercheck",
+    "deletedtopics",
+    "epochFileCheckpoint",
+    "timerwheel",
+)
+_DIRECTORIES = ("config", "timerlog")
 _QUEUES, _EXTENSIONS = "consumequeue", "consumequeue_ext"
 
 
@@ -63,6 +71,8 @@ def check_kinds(root: str, findings: Findings) -> None:
     repair, would end there."""
     for name in _FILES:
         _check_file(root, name, findings)
+    for name in _DIRECTORIES:
+        _check_directory(root, name, findings)
     for kind in (_QUEUES, _EXTENSIONS):
         _check_directory(root, kind, findings)
         for topic in names_in(f"{root}/{kind}"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.queue import EXTRA_HEAD, FIRST_ADDRESS, UNIT
-from rocketmq_tw.storecheck.findings import Findings
+from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import Sizes
 from rocketmq_tw.storecheck.long_file import LongFile
 
@@ -180,4 +180,4 @@ class StoredQueue:
 
     def check_names(self, findings: Findings) -> None:
         """Reports files of a wrong name or size, and missing ones."""
-        self._units.check_names(findings)
+        self._units.check_names(findings, long=Remedy.REPAIR)

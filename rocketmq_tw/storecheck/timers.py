@@ -22,22 +22,31 @@ _PROGRESS = "config/timercheck"
 
 
 class TimerCheck:
-    """The timer's files below `root`, against the log, which ends at `log_end`."""
+    """The timer's files below `root`, whose log has files of `timer_size` bytes (None: as they
+    show), against the log, which ends at `log_end`."""
 
     def __init__(
-        self, root: str, findings: Findings, log: LongFile, known: Known, log_end: int
+        self,
+        root: str,
+        findings: Findings,
+        timer_size: int | None,
+        log: LongFile,
+        known: Known,
+        log_end: int,
     ) -> None:
         self._root = root
         self._findings = findings
         self._log = log
         self._known = known
         self._log_end = log_end
-        self.entries = LongFile(root, "timerlog", keep_open=True)
+        self.entries = LongFile(root, "timerlog", timer_size, keep_open=True)
         self.count = 0
 
     def run(self) -> None:
         """Reads the timer log, then the wheel."""
-        self.entries.check_names(self._findings)
+        # A start extends a file only where the broker was killed.
+        short = Remedy.RESTORE if self._known.was_closed else Remedy.START
+        self.entries.check_names(self._findings, short=short)
         end = self._read_entries()
         self._read_wheel(end)
         self._read_progress(end)
@@ -87,13 +96,16 @@ class TimerCheck:
     def _read_wheel(self, end: int) -> None:
         path = f"{self._root}/{_WHEEL}"
         if not os.path.isfile(path):
-            if self.count:
+            if self.count and not os.path.lexists(path):
                 text = "it is missing, and the timer log has entries"
                 self._findings.add("wheel", _WHEEL, None, text, Remedy.START)
             return
         size = os.stat(path).st_size
         if size != SLOTS * _SLOT.size:
-            text = f"it has {size} bytes in place of {SLOTS * _SLOT.size}"
+            text = (
+                f"it has {size} bytes in place of {SLOTS * _SLOT.size}: remove it, and the start"
+                " makes it again from the timer log"
+            )
             self._findings.add("wheel", _WHEEL, size, text, Remedy.RESTORE)
             return
         start = self.entries.min_offset

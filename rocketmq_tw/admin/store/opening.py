@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,6 +87,7 @@ def _sizes(config: MessageStoreConfig) -> Sizes:
         log=config.mapped_file_size_commit_log,
         queue=config.mapped_file_size_consume_queue,
         extension=config.mapped_file_size_consume_queue_ext,
+        timer_log=config.mapped_file_size_timer_log,
         index_slots=config.max_hash_slot_num,
         index_entries=config.max_index_num,
     )
@@ -106,11 +108,17 @@ def refuse_if_open(opened: Opened) -> None:
 
 
 def _is_locked(root: str) -> bool:
+    path = f"{root}/lock"
     try:
-        descriptor = os.open(f"{root}/lock", os.O_RDONLY | os.O_CLOEXEC)
+        # A pipe would have to be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        fail(f"{path} cannot be locked: {error.strerror}", error)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            fail(f"{path} is no file, and one belongs there: move it away")
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:

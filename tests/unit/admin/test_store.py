@@ -125,6 +125,15 @@ def test_a_wrong_configuration_is_said(root: Path, tmp_path: Path, run: Run) -> 
 
 
 @pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_lock_that_is_no_file_is_not_waited_for(command: str, root: Path, run: Run) -> None:
+    (root / "lock").unlink()
+    os.mkfifo(root / "lock")
+    outcome = run(command, root)
+    assert (outcome.status, outcome.out) == (1, "")
+    assert f"{root}/lock is no file, and one belongs there: move it away" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
 def test_a_store_in_use_is_left_alone(command: str, root: Path, run: Run) -> None:
     lock = PosixFiles().lock(str(root / "lock"))
     try:

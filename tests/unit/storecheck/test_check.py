@@ -5,6 +5,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rocketmq_tw.formats.record import PLACE_AT
@@ -337,6 +338,54 @@ def test_a_log_whose_only_file_has_another_name_is_told(root: Path) -> None:
     (root / "commitlog" / FIRST).rename(root / "commitlog" / f"{7:020}")
     kinds = {finding.kind for finding in found_in(root)[1]}
     assert kinds == {"file-name", "checkpoint-ahead"}
+
+
+@pytest.mark.parametrize(
+    ("file", "kind", "remedy"),
+    [
+        (f"commitlog/{SECOND}", "shorter", Remedy.REPAIR),
+        (f"commitlog/{SECOND}", "longer", Remedy.RESTORE),
+        (QUEUE, "shorter", Remedy.REPAIR),
+        (QUEUE, "longer", Remedy.REPAIR),
+        (f"timerlog/{FIRST}", "shorter", Remedy.RESTORE),
+        (f"timerlog/{FIRST}", "shorter, after a kill", Remedy.START),
+        (f"timerlog/{FIRST}", "longer", Remedy.RESTORE),
+    ],
+)
+def test_a_file_of_another_size_is_mended_by_what_takes_it(
+    file: str, kind: str, remedy: Remedy, root: Path
+) -> None:
+    (root / "timerlog").mkdir()
+    (root / "timerlog" / FIRST).write_bytes(bytes(1000))
+    if kind.endswith("kill"):
+        (root / "abort").touch()
+    with (root / file).open("r+b") as changed:
+        changed.truncate((root / file).stat().st_size + (7 if kind == "longer" else -7))
+    sizes = attrs.evolve(SIZES, log=4096, timer_log=1000)
+    found: list[Finding] = []
+    check_store(Store(str(root), sizes), found.append)
+    assert [each.remedy for each in found if each.kind == "file-size"] == [remedy]
+
+
+@pytest.mark.parametrize(
+    "place", ["config", "config/timercheck", "epochFileCheckpoint", "timerlog", "timerwheel"]
+)
+def test_what_is_no_file_or_no_directory_is_told(place: str, root: Path) -> None:
+    path = root / place
+    if place in ("config", "timerlog"):
+        shutil.rmtree(path, ignore_errors=True)
+        path.write_text("mine")
+    else:
+        os.mkfifo(path)
+    found = [(each.kind, each.file) for each in found_in(root)[1]]
+    assert ("file-kind", place) in found
+
+
+def test_an_epoch_file_without_anything_is_damaged(root: Path) -> None:
+    """A start refuses it."""
+    (root / "epochFileCheckpoint").touch()
+    (finding,) = found_in(root)[1]
+    assert (finding.kind, finding.remedy) == ("epochs", Remedy.RESTORE)
 
 
 def test_a_retry_topic_of_pops_may_have_a_plus(root: Path) -> None:
