@@ -12,6 +12,7 @@ from rocketmq_tw.client.name_servers import REQUEST_TIMEOUT
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.message.names import check_group
 from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.wire.bodies.clients import ConsumerData
@@ -52,13 +53,15 @@ class QueuePuller:
         keep_damaged: bool = False,
     ) -> PullResult:
         """Returns messages from `offset` on, from the broker that the last answer named; also
-        commits `commit_offset` where that is the master. With `keep_damaged` what is wrong with
-        bodies stands in the result's `problems`; raises `BodyError` for them otherwise. Raises
-        `BrokerError`, `NoRouteError` and the errors of the connection."""
+        commits `commit_offset` where that is the master, of a physical queue. With `keep_damaged`
+        what is wrong with bodies stands in the result's `problems`; raises `BodyError` for them
+        otherwise. Raises `BrokerError`, `NoRouteError` and the errors of the connection."""
         broker_id = self._read_from.get(queue, MASTER_ID)
+        # Only a master keeps offsets, and stock's take that of a logic queue for a physical one.
+        if broker_id != MASTER_ID or queue.broker_name == LOGIC_BROKER:
+            commit_offset = None
 
         def make(there: MessageQueue) -> RemotingCommand:
-            # Only a master keeps offsets.
             return commands.pull_command(
                 self.group,
                 there,
@@ -66,7 +69,7 @@ class QueuePuller:
                 expression=expression,
                 expression_type=expression_type,
                 max_messages=max_messages,
-                commit_offset=commit_offset if broker_id == MASTER_ID else None,
+                commit_offset=commit_offset,
                 suspend_seconds=suspend_seconds,
                 sub_version=sub_version,
             )

@@ -19,6 +19,7 @@ from rocketmq_tw.wire.bodies.queues import (
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.pull import PULL_COMMIT_OFFSET, PullMessageRequestHeader
 from rocketmq_tw.wire.headers.send import SendMessageResponseHeader
 from tests.support.static_topics import TOPIC, hosting, item
 from tests.support.stores import queues_of
@@ -136,6 +137,31 @@ class TestReading:
         assert got == [(b"before", 0), (b"behind", BLOCK)]
         assert [queue for queue in consumer.queues if queue.topic == TOPIC] == [LOGIC_0, LOGIC_1]
         assert consumer.offset(LOGIC_0) == BLOCK + 1
+
+    def test_pulls_commit_nothing(self, world, topic):
+        """Stock's brokers keep what a pull commits as an offset of the physical queue: behind a
+        move that is one far behind its end."""
+        topic.move()
+        topic.send("broker-b", b"x")
+        handlers = world.other.listener.handlers
+        pulls = []
+
+        def keep(request, peer):
+            pulls.append(request.header(PullMessageRequestHeader))
+            return before(request, peer)
+
+        before = handlers[RequestCode.PULL_MESSAGE]
+        handlers[RequestCode.PULL_MESSAGE] = keep
+        consumer = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
+        consumer.subscribe(TOPIC)
+        world.run(consumer.start())
+        world.wait(40)
+        of_topic = [pull for pull in pulls if pull.topic == TOPIC]
+        assert any(pull.queue_offset > BLOCK for pull in of_topic)
+        assert not any(pull.sys_flag & PULL_COMMIT_OFFSET for pull in of_topic)
+        watcher = world.pull_consumer("workers")
+        world.run(watcher.queues(TOPIC))
+        assert world.run(watcher.committed_offset(LOGIC_0)) == BLOCK + 1
 
     def test_an_ordered_consumer_locks_logic_queues_at_their_leader(self, world, topic):
         topic.move()
