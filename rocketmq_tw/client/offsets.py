@@ -10,6 +10,7 @@ from rocketmq_tw.client.settings import ConsumerSettings, StartFrom
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
@@ -50,12 +51,28 @@ class FileOffsets:
             self._offsets = msgspec.json.decode(self._files.read(path), type=dict[str, int])
 
     async def read(self, queue: MessageQueue) -> int | None:
-        return self._offsets.get(_key(queue))
+        offset = self._offsets.get(_key(queue))
+        if offset is None and queue.broker_name == LOGIC_BROKER:
+            return self._kept_under_brokers(queue)
+        return offset
 
     async def write(self, offsets: dict[MessageQueue, int]) -> None:
         self._offsets.update({_key(queue): offset for queue, offset in offsets.items()})
         if self._path is not None:
             write_atomic(self._files, self._path, msgspec.json.encode(self._offsets))
+
+    def _kept_under_brokers(self, queue: MessageQueue) -> int | None:
+        """Returns the offset of a logic queue under the name of a broker, as older versions kept
+        it; the furthest, since each broker that hosted it was asked for all of it."""
+        start, end = f"{queue.topic}@", f"@{queue.queue_id}"
+        return max(
+            (
+                offset
+                for key, offset in self._offsets.items()
+                if key.startswith(start) and key.endswith(end)
+            ),
+            default=None,
+        )
 
 
 async def first_offset(

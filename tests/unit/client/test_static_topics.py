@@ -1,12 +1,17 @@
 """Clients of a static topic, whose queues move from one broker to another."""
 
+import msgspec
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.client.message import Message, PullStatus
+from rocketmq_tw.client.offsets import FileOffsets
 from rocketmq_tw.client.settings import StartFrom
+from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.compression import CompressionType, compression_flag
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import parse_properties
@@ -23,6 +28,7 @@ from rocketmq_tw.wire.headers.pull import PULL_COMMIT_OFFSET, PullMessageRequest
 from rocketmq_tw.wire.headers.send import SendMessageResponseHeader
 from tests.support.static_topics import TOPIC, hosting, item
 from tests.support.stores import queues_of
+from tests.support.wait import result_of
 
 #: Where queues begin on the broker to which they moved.
 BLOCK = 10_000
@@ -268,6 +274,21 @@ def dead_letters(world):
             for unit in broker.store.queue_units("%DLQ%workers", queue_id, 0, 100):
                 found.append(broker.store.message_at(unit.position))
     return found
+
+
+def test_a_broadcast_goes_on_where_older_versions_kept_it():
+    files = MemoryFiles()
+    kept = {"Static@broker-a@0": 7, "Static@broker-b@0": 3, "Static@broker-a@1": 9, "S@a@0": 11}
+    write_atomic(files, "offsets.json", msgspec.json.encode(kept))
+    offsets = FileOffsets("offsets.json", files)
+    assert run_now(offsets.read(LOGIC_0)) == 7
+    run_now(offsets.write({LOGIC_0: BLOCK}))
+    assert run_now(offsets.read(LOGIC_0)) == BLOCK
+    assert run_now(FileOffsets(None).read(LOGIC_0)) is None
+
+
+def run_now(work):
+    return result_of(Clock(), Deferred.fromCoroutine(work))
 
 
 class TestSending:
