@@ -128,6 +128,9 @@ class Store:
     ) -> list[LogWalk]:
         """Returns what reads the log, part after part, from the file on that has the offset
         `first`; `lost` gets the parts without a whole record that others follow."""
+        # A broker that was stopped goes on where it ended, and looks at nothing behind that; a
+        # member of a DLedger group always does.
+        torn = Remedy.REPAIR if self.was_closed and not self.member else Remedy.START
         parts: list[tuple[LongFile, PlainLog]] = []
         if self.log.starts or not self.member:
             parts.append((self.log, PlainLog()))
@@ -142,6 +145,7 @@ class Store:
                 advance=advance,
                 check_body=check_body,
                 lost=lost,
+                torn=torn,
                 from_offset=max(log.min_offset, first - first % max(log.file_size, 1)),
             )
             for log, framing in parts

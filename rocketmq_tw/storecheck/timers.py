@@ -18,6 +18,9 @@ _BLOCK = 512 * _ENTRY.size
 _SLOTS_AT_ONCE = 8192
 _NOWHERE = -1
 _WHEEL = "timerwheel"
+_MADE_AGAIN = (
+    "move timerlog and timerwheel away, and the start makes them again from the commit log"
+)
 _PROGRESS = "config/timercheck"
 
 
@@ -77,12 +80,22 @@ class TimerCheck:
                 self._findings.add("timer-torn", file, byte, text, Remedy.START)
             return False
         if not 0 <= magic < 16 or not _NOWHERE <= previous < position:
+            # A start takes a wrong magic for the log's end.
+            is_end = not 0 <= magic < 16
             text = f"an entry cannot have the magic {magic} and {previous} in front of it"
-            self._findings.add("timer-entry", file, byte, text, Remedy.START)
+            self._tell_entry("timer-entry", file, byte, text, is_mended=is_end)
         elif self._known.is_astray(offset) and not self._is_record(offset, record_size):
             text = f"an entry leads to {offset}, where the log has no record of {record_size} bytes"
-            self._findings.add("timer-astray", file, byte, text, Remedy.START)
+            # A start takes out what is behind the log's end.
+            is_mended = offset >= self._log_end
+            self._tell_entry("timer-astray", file, byte, text, is_mended=is_mended)
         return True
+
+    def _tell_entry(self, kind: str, file: str, byte: int, text: str, *, is_mended: bool) -> None:
+        """Reports an entry that a start mends or leaves."""
+        advice = "" if is_mended else f": {_MADE_AGAIN}"
+        remedy = Remedy.START if is_mended else Remedy.RESTORE
+        self._findings.add(kind, file, byte, text + advice, remedy)
 
     def _is_record(self, offset: int, size: int) -> bool:
         if offset >= self._log_end:
@@ -103,7 +116,7 @@ class TimerCheck:
         size = os.stat(path).st_size
         if size != SLOTS * _SLOT.size:
             text = (
-                f"it has {size} bytes in place of {SLOTS * _SLOT.size}: remove it, and the start"
+                f"it has {size} bytes in place of {SLOTS * _SLOT.size}: move it away, and the start"
                 " makes it again from the timer log"
             )
             self._findings.add("wheel", _WHEEL, size, text, Remedy.RESTORE)

@@ -61,7 +61,7 @@ class LogWalk:
     """Iterates over the whole records of a log; what is between them goes into `findings`.
 
     `end` is behind the last whole record so far. `advance` is told of the bytes that were read,
-    `lost` of the parts that others follow.
+    `lost` of the parts that others follow. `torn` mends a torn end.
     `from_offset` must be where a record starts.
     """
 
@@ -74,6 +74,7 @@ class LogWalk:
         advance: Callable[[int], object] = lambda count: None,
         check_body: bool = True,
         lost: LostParts | None = None,
+        torn: Remedy = Remedy.START,
         from_offset: int | None = None,
     ) -> None:
         self._log = log
@@ -81,6 +82,7 @@ class LogWalk:
         self._framing = framing or PlainLog()
         self._advance = advance
         self._check_body = check_body
+        self._torn = torn
         self._lost = LostParts() if lost is None else lost
         self._stretch: _Stretch | None = None
         self.start = log.min_offset if from_offset is None else from_offset
@@ -99,7 +101,7 @@ class LogWalk:
             self._findings.add(
                 "log-torn", file, at,
                 f"the log ends at {stretch.start}, and what stands behind that is no record:"
-                f" {stretch.why}", Remedy.START,
+                f" {stretch.why}", self._torn,
             )  # fmt: skip
         self._log.close()
 

@@ -121,8 +121,11 @@ class TimerLog:
                 return
 
     def end_at(self, position: int, *, cut: bool) -> None:
-        """Ends the log at `position`; with `cut` what files have behind it is removed, durably."""
-        if cut and position < self._segments.end:
+        """Ends the log at `position`; what files have behind it is removed, durably, with `cut` or
+        where something stands right there, which is no entry."""
+        if position < self._segments.end and (
+            cut or any(self._segments.pread(UNIT_SIZE, position))
+        ):
             self._segments.cut(position, durable=True)
         self._tail = _Tail(position, bytearray())
 

@@ -249,6 +249,18 @@ def test_what_could_not_be_synced_is_written_again(path: str) -> None:
     assert timed.waiting() == waiting | {300: [6000]}
 
 
+def test_what_is_no_entry_behind_the_end_goes_with_a_clean_start_too(timed: Timed) -> None:
+    ends = [timed.add(5, 100 + number) + UNIT_SIZE for number in range(2)]
+    timed.write()
+    path = f"/store/timerlog/{0:020}"
+    whole = timed.disk.read(path)
+    file = timed.disk.open(path)
+    file.pwrite(b"torn", ends[-1] + 7)
+    timed.again(clean=True)
+    assert timed.disk.read(path) == whole
+    assert (timed.notes, timed.timer.log.end) == ([], ends[-1])
+
+
 def test_the_log_of_another_file_size_is_refused(timed: Timed) -> None:
     fill(timed)
     timed.write()
