@@ -60,7 +60,13 @@ _ILLEGAL_TOPIC = Code.ILLEGAL_TOPIC
 _ENCODINGS = frozenset(Encoding.values())
 _TYPES = frozenset(MessageType.values())
 
-_control_character = re.compile("[\x00-\x1f\x7f-\x9f]").search
+_find_control_character = re.compile("[\x00-\x1f\x7f-\x9f]").search
+
+
+def _control_character(text: str) -> bool:
+    """Returns whether a text has one."""
+    # Most are printable, which is told much sooner.
+    return not text.isprintable() and _find_control_character(text) is not None
 
 
 def client_id_of(call: ICall) -> str:

@@ -102,7 +102,10 @@ class OutgoingMessages:
             own = user_properties(message)
             self._checks.check(message, own)
             properties.append(self._properties(message.system_properties, own, topic, born_host))
-        sys_flag, bodies = await self._bodies(messages, client)
+        sys_flag, bodies = 0, [message.body for message in messages]
+        packed = [message.system_properties.body_encoding == _GZIP for message in messages]
+        if True in packed:
+            sys_flag, bodies = await self._zlib_bodies(bodies, packed, client)
         types = frozenset(map(message_type, properties))
         if len(messages) > 1:
             return self._batch(topic, properties, bodies, sys_flag, types)
@@ -175,20 +178,18 @@ class OutgoingMessages:
                 return level
         return len(self._delays)
 
-    async def _bodies(
-        self, messages: Sequence[Message], client: str
-    ) -> tuple[int, Sequence[bytes]]:
-        """Returns the bodies, and the bits of the system flag that say how they are packed."""
-        packed = {each.system_properties.body_encoding == _GZIP for each in messages}
-        if packed == {False}:
-            return 0, [each.body for each in messages]
-        if packed == {True}:
-            bodies = [await self._zlib(each.body, client) for each in messages]
-            return compression_flag(CompressionType.ZLIB), bodies
-        raise StatusError(
-            Code.MESSAGE_CORRUPTED,
-            "the messages of a request have one body encoding: pack all of them or none",
-        )
+    async def _zlib_bodies(
+        self, bodies: Sequence[bytes], packed: Sequence[bool], client: str
+    ) -> tuple[int, list[bytes]]:
+        """Returns packed bodies as consumers read them, and the bits of the system flag that say
+        so."""
+        if False in packed:
+            raise StatusError(
+                Code.MESSAGE_CORRUPTED,
+                "the messages of a request have one body encoding: pack all of them or none",
+            )
+        read = [await self._zlib(body, client) for body in bodies]
+        return compression_flag(CompressionType.ZLIB), read
 
     async def _zlib(self, body: bytes, client: str) -> bytes:
         """Returns a packed body as consumers of all protocols read it."""
