@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import rich_click as click
@@ -9,6 +10,7 @@ import rich_click as click
 from rocketmq_tw.admin.brokers import addresses_of, known_route, only_in
 from rocketmq_tw.admin.each_server import ask_each, told_by_each
 from rocketmq_tw.admin.known_names import group_hint, group_names, topic_hint
+from rocketmq_tw.admin.logic_offsets import logic_progress, logic_queues
 from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import SWITCH, of_cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
@@ -17,7 +19,12 @@ from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection
-from rocketmq_tw.wire.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
+from rocketmq_tw.wire.bodies.queues import (
+    ConsumeStats,
+    MessageQueue,
+    OffsetWrapper,
+    TopicOffset,
+)
 from rocketmq_tw.wire.command import version_name
 
 
@@ -74,6 +81,9 @@ async def _one_group(
     ):
         stats.offset_table.update(part.offset_table)
         stats.consume_tps += part.consume_tps
+    if cluster is None:
+        for each in {queue.topic for queue in stats.offset_table}:
+            stats.offset_table = await _by_logic_queues(servers, each, stats.offset_table)
     clients = await _clients_of_queues(servers, brokers, group) if show_clients else {}
     rows = [
         _queue_row(queue, offsets, clients.get(queue))
@@ -96,6 +106,25 @@ async def _one_group(
             f"Inflight total: {inflight}",
         ],
     )
+
+
+async def _by_logic_queues(
+    servers: Servers, topic: str, offsets: Mapping[MessageQueue, OffsetWrapper]
+) -> dict[MessageQueue, OffsetWrapper]:
+    """Returns a group's offsets, of a static topic those of its logic queues."""
+    route = await servers.admin.topic_route(topic)
+    queues = await logic_queues(servers, topic, route)
+    if route is None or not queues:
+        return dict(offsets)
+    ends: dict[MessageQueue, TopicOffset] = {}
+    for part in await told_by_each(
+        servers,
+        addresses_of(route.broker_datas),
+        lambda address: servers.admin.topic_stats(address, topic),
+    ):
+        ends.update(part.offset_table)
+    others = {queue: done for queue, done in offsets.items() if queue.topic != topic}
+    return others | logic_progress(queues, ends, offsets)
 
 
 async def _brokers_of(

@@ -17,6 +17,7 @@ from rocketmq_tw.admin.brokers import (
     owner_addresses,
 )
 from rocketmq_tw.admin.each_server import on_each, told_by_each, unfinished
+from rocketmq_tw.admin.logic_offsets import logic_ends, logic_queues
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
@@ -168,7 +169,9 @@ def _route_report(route: TopicRouteData) -> Report:
 @of_cluster_option
 @click.pass_obj
 def topic_status(tool: Tool, topic: str, cluster: str | None) -> None:
-    """Shows the offsets of each queue of a topic and when it last changed."""
+    """Shows the offsets of each queue of a topic and when it last changed.
+
+    Of a static topic also those of its logic queues, whose broker is called __syslo__global__."""
 
     async def work(servers: Servers) -> Report:
         stats = TopicStatsTable()
@@ -178,6 +181,8 @@ def topic_status(tool: Tool, topic: str, cluster: str | None) -> None:
         ):
             stats.offset_table.update(part.offset_table)
             stats.topic_put_tps = (stats.topic_put_tps or 0.0) + (part.topic_put_tps or 0.0)
+        queues = await logic_queues(servers, topic, await servers.admin.topic_route(topic))
+        stats.offset_table.update(logic_ends(queues, stats.offset_table))
         return _status_report(topic, stats)
 
     tool.report(work)

@@ -114,6 +114,44 @@ def test_a_leader_that_fails_hides_only_its_queues(three) -> None:
     assert "broker-b" in shown.err
 
 
+def test_offsets_and_progress_are_of_logic_queues(three) -> None:
+    made(three, 2)
+    for number in range(3):
+        sent_by_tool(three, number)
+    three.consume("G", "S")
+    before = {number: end for number, (_, end) in ends(three).items()}
+    assert sum(before.values()) == 3
+    three.wait_for(lambda: consumed(three) == before)
+    moved(three, "broker-b")
+    sent = [sent_by_tool(three, number) for number in range(4)]
+    counts = [sum(each["queueId"] == number for each in sent) for number in (0, 1)]
+    behind = {number: 10_000 + count for number, count in enumerate(counts)}
+    assert ends(three) == {number: (0, end) for number, end in behind.items()}
+    # It has not read on yet.
+    assert consumed(three) == before
+    three.wait_for(lambda: consumed(three) == behind)
+    progress = three.rmqadmin("consumerProgress -g G --output json").json
+    assert progress["diffTotal"] == progress["inflightTotal"] == 0
+
+
+def ends(world) -> dict[int, tuple[int, int]]:
+    """Where the logic queues begin and end."""
+    rows = world.rmqadmin("topicStatus -t S --output json").json["queues"]
+    return {
+        each["queueId"]: (each["minOffset"], each["maxOffset"])
+        for each in rows
+        if each["brokerName"] == "__syslo__global__"
+    }
+
+
+def consumed(world) -> dict[int, int]:
+    """How far the group is in the logic queues; there is nothing of others."""
+    rows = world.rmqadmin("consumerProgress -g G --output json").json["queues"]
+    of_topic = [each for each in rows if each["topic"] == "S"]
+    assert {each["brokerName"] for each in of_topic} <= {"__syslo__global__"}
+    return {each["queueId"]: each["consumerOffset"] for each in of_topic}
+
+
 def sent_by_tool(world, number: int) -> dict[str, Any]:
     sent: dict[str, Any] = world.rmqadmin(f"sendMessage -t S -p {number} --output json").json
     return sent
