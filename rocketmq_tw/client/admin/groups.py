@@ -131,8 +131,10 @@ class GroupAdmin(ServerRequests):
         self, broker: str, topic: str, queue_id: int, timestamp: int
     ) -> Deferred[int]:
         """Fires with the offset of the first message of a queue that was stored at `timestamp` in
-        ms or later."""
-        header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp)
+        ms or later; of a static topic it is a physical queue."""
+        header = SearchOffsetRequestHeader(
+            topic=topic, queue_id=queue_id, timestamp=timestamp, lo=False
+        )
         found = self._header(
             broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, SearchOffsetResponseHeader
         )
@@ -141,9 +143,9 @@ class GroupAdmin(ServerRequests):
     def commit_offset(
         self, broker: str, group: str, topic: str, queue_id: int, offset: int
     ) -> Deferred[None]:
-        """Sets how far a group is in one queue."""
+        """Sets how far a group is in one queue, of a static topic a physical one."""
         header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset, lo=False
         )
         return self._tell(broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 

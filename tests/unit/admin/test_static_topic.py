@@ -134,6 +134,28 @@ def test_offsets_and_progress_are_of_logic_queues(three) -> None:
     assert progress["diffTotal"] == progress["inflightTotal"] == 0
 
 
+def test_offsets_that_the_tool_commits_are_of_physical_queues(three) -> None:
+    """Where a broker leaves a reset to consumers and there are none, as stock's may."""
+    made(three, 1)
+    for number in range(3):
+        sent_by_tool(three, number)
+    three.consume("G", "S")
+    three.wait_for(lambda: consumed(three) == {0: 3})
+    moved(three, "broker-b")
+    three.wait_for(lambda: consumed(three) == {0: 10_000})
+    sent_by_tool(three, 3)
+    three.wait_for(lambda: consumed(three) == {0: 10_001})
+
+    def leave(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(ResponseCode.CONSUMER_NOT_ONLINE, "nobody")
+
+    for address in ("10.0.0.2:10911", "10.0.0.3:10911", "10.0.0.4:10911"):
+        three.let_answer(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, leave)
+    assert three.rmqadmin("resetOffsetByTime -g G -t S -s -1 --yes").status == 0
+    offsets = [three.brokers[f"broker-{name}"].broker[Tables].offsets for name in "ab"]
+    assert [table.query("G", "S", 0) for table in offsets] == [3, 1]
+
+
 def ends(world) -> dict[int, tuple[int, int]]:
     """Where the logic queues begin and end."""
     rows = world.rmqadmin("topicStatus -t S --output json").json["queues"]
