@@ -22,6 +22,7 @@ from rocketmq_tw.storecheck.long_file import (
 from rocketmq_tw.storecheck.records import is_topic
 
 _MAX_QUEUE_ID = 0x7FFFFFFF
+_DELETED = "deletedqueues"
 _FILES = (
     "abort",
     "checkpoint",
@@ -30,7 +31,7 @@ _FILES = (
     "epochFileCheckpoint",
     "timerwheel",
 )
-_DIRECTORIES = ("config", "timerlog")
+_DIRECTORIES = ("config", _DELETED, "timerlog")
 _QUEUES, _EXTENSIONS = "consumequeue", "consumequeue_ext"
 
 
@@ -73,6 +74,8 @@ def check_kinds(root: str, findings: Findings) -> None:
         _check_file(root, name, findings)
     for name in _DIRECTORIES:
         _check_directory(root, name, findings)
+    for name in names_in(f"{root}/{_DELETED}"):
+        _check_directory(root, f"{_DELETED}/{name}", findings)
     for kind in (_QUEUES, _EXTENSIONS):
         _check_directory(root, kind, findings)
         for topic in names_in(f"{root}/{kind}"):

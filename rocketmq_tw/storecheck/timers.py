@@ -108,12 +108,14 @@ class TimerCheck:
 
     def _read_wheel(self, end: int) -> None:
         path = f"{self._root}/{_WHEEL}"
-        if not os.path.isfile(path):
-            if self.count and not os.path.lexists(path):
-                text = "it is missing, and the timer log has entries"
+        if os.path.lexists(path) and not os.path.isfile(path):
+            return
+        size = os.stat(path).st_size if os.path.lexists(path) else 0
+        if not size:
+            if self.count:
+                text = "it is missing or empty, and the timer log has entries"
                 self._findings.add("wheel", _WHEEL, None, text, Remedy.START)
             return
-        size = os.stat(path).st_size
         if size != SLOTS * _SLOT.size:
             text = (
                 f"it has {size} bytes in place of {SLOTS * _SLOT.size}: move it away, and the start"

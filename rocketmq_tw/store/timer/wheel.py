@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from struct import Struct
 from typing import NamedTuple
 
@@ -63,8 +64,11 @@ class TimerWheel:
 
     @property
     def is_there(self) -> bool:
-        """Whether the file is."""
-        return self._files.exists(self._path)
+        """Whether the file has slots: an empty one is as good as none."""
+        if not self._files.exists(self._path):
+            return False
+        with closing(self._files.open(self._path)) as file:
+            return file.size() > 0
 
     def load(self, since_ms: int, *, clean: bool = True) -> None:
         """Opens the file, made where it is missing, and keeps what is for `since_ms` or later;

@@ -108,6 +108,7 @@ STARTS: dict[str, Callable[[Path], object]] = {
     "a torn timer log": _tear_timer_log,
     "a magic of the timer log": _entry(12, b"\x7f"),
     "no wheel": lambda root: (root / "timerwheel").unlink(),
+    "an empty wheel": lambda root: (root / "timerwheel").write_bytes(b""),
     "a slot of the wheel": _spoil_slot,
     "short progress": lambda root: (root / "config/timercheck").write_bytes(b"short"),
     "progress that is ahead": lambda root: change(root / "config/timercheck", 12, b"\x7f"),

@@ -368,11 +368,20 @@ def test_a_file_of_another_size_is_mended_by_what_takes_it(
 
 
 @pytest.mark.parametrize(
-    "place", ["config", "config/timercheck", "epochFileCheckpoint", "timerlog", "timerwheel"]
+    "place",
+    [
+        "config",
+        "config/timercheck",
+        "deletedqueues",
+        "deletedqueues/0",
+        "epochFileCheckpoint",
+        "timerlog",
+        "timerwheel",
+    ],
 )
 def test_what_is_no_file_or_no_directory_is_told(place: str, root: Path) -> None:
     path = root / place
-    if place in ("config", "timerlog"):
+    if not place.endswith(("timercheck", "epochFileCheckpoint", "timerwheel")):
         shutil.rmtree(path, ignore_errors=True)
         path.write_text("mine")
     else:

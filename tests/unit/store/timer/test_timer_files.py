@@ -128,10 +128,14 @@ def test_the_wheel_is_made_good_from_the_log(timed: Timed) -> None:
     assert timed.timer.number(START) == 4
 
 
-def test_a_wheel_that_is_gone_is_made_again(timed: Timed) -> None:
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_wheel_that_is_gone_is_made_again(is_empty: bool, timed: Timed) -> None:
     fill(timed)
     timed.write()
-    timed.disk.remove("/store/timerwheel")
+    if is_empty:
+        timed.disk.open("/store/timerwheel").truncate(0)
+    else:
+        timed.disk.remove("/store/timerwheel")
     timed.again()
     assert timed.waiting() == THREE_SLOTS
     assert timed.notes == ["there is no timer wheel any more: it is made again from the log"]
