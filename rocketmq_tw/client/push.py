@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredSemaphore, TimeoutError, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import ClientError, NoRouteError, check_success
@@ -38,6 +38,7 @@ from rocketmq_tw.message.names import (
 )
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.fairness import SomeAtOnce
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.clients import (
@@ -90,7 +91,7 @@ class PushConsumer(GroupMember):
         self._listener = listener
         self._settings = settings
         self._send_back = SendBack(self.session, group, settings)
-        self._slots = DeferredSemaphore(settings.concurrency)
+        self._slots = SomeAtOnce(settings.concurrency, reactor)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._workers: dict[MessageQueue, QueueWorker] = {}
         #: The workers of queues that are given up, until that is done.

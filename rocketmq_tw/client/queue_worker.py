@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import (
     CancelledError,
     Deferred,
-    DeferredSemaphore,
     maybeDeferred,
     succeed,
 )
@@ -25,6 +24,7 @@ from rocketmq_tw.client.send_back import SendBack
 from rocketmq_tw.client.session import logged
 from rocketmq_tw.client.settings import ConsumerSettings
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.fairness import SomeAtOnce
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.bodies.queues import MessageQueue
@@ -303,7 +303,7 @@ class ConcurrentWorker(QueueWorker):
         listener: MessageListener,
         send_back: SendBack,
         settings: ConsumerSettings,
-        slots: DeferredSemaphore,
+        slots: SomeAtOnce,
     ) -> None:
         super().__init__(reader, assigned, listener, send_back, settings)
         self._slots = slots

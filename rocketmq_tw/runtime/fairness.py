@@ -4,6 +4,7 @@
 class             under way at a time    order
 ================= ====================== =========================================================
 `FairQueue`       a share of each turn   one piece of each source after the other; nothing may wait
+`SomeAtOnce`      `limit`                as it came
 `Serial`          one                    as it came
 `Coalesced`       one                    one call for all requests that came before it
 `SerialQueue`     one of each source     as it came from that source
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -28,6 +30,9 @@ from twisted.python.failure import Failure
 
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S", bound=Hashable)
+
+#: Seconds of one turn of the reactor that work which ends at once may take.
+_LOOP_SECONDS = 0.01
 
 
 def _directly(work: Callable[[], None]) -> None:
@@ -98,56 +103,71 @@ class FairQueue(Generic[K]):
             self.schedule()
 
 
-class Serial:
-    """Does one piece of work after the other, also where it takes its time.
+class SomeAtOnce:
+    """Does `limit` pieces of work at a time, in the order in which they came.
 
-    Pieces that end at once are done in a loop: with `DeferredLock` each one is called by the end of
-    the one before it, and a hundred of them that waited use up the stack.
+    Pieces that end at once are done in a loop: with `DeferredSemaphore` and `DeferredLock` each one
+    is called by the end of the one before it, and a hundred of them that waited use up the stack.
+    With a `clock` the loop goes on in another turn of the reactor after some 10 ms.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int, clock: IReactorTime | None = None) -> None:
+        self._limit = limit
+        self._clock = clock
         self._waiting: deque[tuple[Callable[[], Any], Deferred[Any]]] = deque()
-        self._current: Deferred[Any] | None = None
+        self._under_way: dict[Deferred[Any], Deferred[Any]] = {}
         self._is_looping = False
 
     @property
     def is_busy(self) -> bool:
         """Whether something is under way or waits."""
-        return self._current is not None or bool(self._waiting)
+        return bool(self._under_way or self._waiting)
 
     def run(self, work: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        """Fires with what `work` returns for `args`, called once everything before it is over.
-        Where it is cancelled, work that waits is not called, and work under way is cancelled."""
+        """Fires with what `work` returns for `args`, called once its turn comes. Where it is
+        cancelled, work that waits is not called, and work under way is cancelled."""
         done: Deferred[Any] = Deferred(self._cancel)
         self._waiting.append((partial(work, *args), done))
-        self._go_on()
+        if not self._is_looping:
+            self._go_on()
         return done
 
     def _cancel(self, done: Deferred[Any]) -> None:
+        current = self._under_way.get(done)
+        if current is not None:
+            current.cancel()
+            return
         for entry in self._waiting:
             if entry[1] is done:
                 self._waiting.remove(entry)
                 return
-        if self._current is not None:
-            self._current.cancel()
 
     def _go_on(self) -> None:
-        if self._is_looping:
-            return
         self._is_looping = True
-        try:
-            while self._waiting and self._current is None:
-                work, done = self._waiting.popleft()
-                self._current = current = maybeDeferred(work)
-                current.addBoth(self._ended, done)
-        finally:
-            self._is_looping = False
+        clock = self._clock
+        until = inf if clock is None else clock.seconds() + _LOOP_SECONDS
+        while self._waiting and len(self._under_way) < self._limit:
+            work, done = self._waiting.popleft()
+            self._under_way[done] = current = maybeDeferred(work)
+            current.addBoth(self._ended, done)
+            if clock is not None and self._waiting and clock.seconds() >= until:
+                clock.callLater(0, self._go_on)
+                return
+        self._is_looping = False
 
     def _ended(self, result: Any, done: Deferred[Any]) -> None:
-        self._current = None
+        del self._under_way[done]
         if not done.called:
             done.callback(result)
-        self._go_on()
+        if not self._is_looping:
+            self._go_on()
+
+
+class Serial(SomeAtOnce):
+    """Does one piece of work after the other, also where it takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
 
 
 class Coalesced:

@@ -33,6 +33,14 @@ def send(world, *bodies, queue_id=None, **rest):
         world.run(producer.send(Message("T", body, **rest), queue=target))
 
 
+def fill(world, count):
+    """Sends numbered messages, as many to each queue."""
+    producer = world.producer()
+    for start in range(0, count, 100):
+        batch = [Message("T", b"%d" % number) for number in range(start, start + 100)]
+        world.run(producer.send_batch(batch, queue=queue(start // 100 % 4)))
+
+
 def own(consumer):
     return [taken.queue_id for taken in consumer.queues if taken.topic == "T"]
 
@@ -129,6 +137,37 @@ class TestConcurrently:
         held[0].callback(None)
         world.clock.advance(0)
         assert len(held) == 3
+
+    @pytest.mark.parametrize("ends", ["at once", "given up"])
+    def test_a_backlog_that_waits_for_others_is_gone_through(self, world, ends):
+        held, got = [], []
+
+        def listener(message):
+            got.append(message.body)
+            if len(held) < 20:
+                held.append(Deferred())
+                return held[-1]
+            return None
+
+        fill(world, 4000)
+        first = world.push_consumer(listener, start_from=StartFrom.FIRST)
+        world.run(first.start())
+        world.wait(1)
+        assert len(held) == 20
+        if ends == "given up":
+            # Those of the queues that go to another member end without the listener.
+            second = world.push_consumer(
+                lambda message: got.append(message.body), start_from=StartFrom.FIRST
+            )
+            world.run(second.start())
+        for each in held:
+            each.callback(None)
+        world.wait(1)
+        if ends == "given up":
+            world.run(second.stop())
+            world.wait(1)
+        assert len(set(got)) == 4000
+        assert [first.offset(queue(number)) for number in range(4)] == [1000] * 4
 
     def test_a_failed_message_comes_again_through_the_retry_topic(self, world):
         got = []

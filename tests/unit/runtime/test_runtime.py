@@ -23,6 +23,7 @@ from rocketmq_tw.runtime.fairness import (
     Serial,
     SerialQueue,
     SerialTurns,
+    SomeAtOnce,
 )
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
@@ -450,6 +451,40 @@ def test_work_that_waits_can_be_cancelled_and_so_can_work_under_way() -> None:
     assert ended == [CancelledError] and not last.called
     under_way.cancel()
     assert ended == [CancelledError, "cancelled", CancelledError, "last"] and last.called
+
+
+def test_some_at_once_are_under_way_and_the_others_follow_in_their_order() -> None:
+    some, begun = SomeAtOnce(2), []
+    held = [Deferred[None]() for _ in range(4)]
+    ended = [some.run(lambda n=n: begun.append(n) or held[n]) for n in range(4)]
+    assert begun == [0, 1] and some.is_busy
+    ended[2].addErrback(lambda failure: failure.trap(CancelledError) and None)
+    ended[2].cancel()
+    held[1].callback(None)
+    assert begun == [0, 1, 3] and ended[1].called and not ended[0].called
+    held[0].callback(None)
+    held[3].callback(None)
+    assert not some.is_busy
+
+
+def test_a_clock_lets_others_in_while_very_many_end_at_once() -> None:
+    clock = Clock()
+    some, begun, first = SomeAtOnce(1, clock), [], Deferred[None]()
+    some.run(lambda: first)
+
+    def work(number: int) -> None:
+        begun.append(number)
+        clock.rightNow += 0.003
+
+    for number in range(1000):
+        some.run(work, number)
+    clock.callLater(0, begun.append, "another")
+    first.callback(None)
+    assert begun == [0, 1, 2, 3]
+    some.run(begun.append, "last")
+    assert len(begun) == 4, "it is not done in front of others"
+    clock.advance(0)
+    assert begun == [0, 1, 2, 3, "another", *range(4, 1000), "last"] and not some.is_busy
 
 
 def test_a_source_is_busy_no_more_when_all_of_it_is_done() -> None:
