@@ -24,7 +24,9 @@ class Message(msgspec.Struct):
 
     `keys` find it again (no blanks within one), `tags` is what subscriptions filter by,
     `delay_level` 1-18 delivers it later (0: now), `sharding_key` goes along for ordered topics.
-    `properties` are the application's own; names of `message.properties` mean what stock means.
+    With `wait_store` it is acknowledged only once it is on disk and at slaves as the broker has it.
+    `properties` are the application's own; names of `message.properties` mean what stock means,
+    and a field that is set goes over its property.
     """
 
     topic: str

@@ -11,7 +11,7 @@ from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.ids import UniqueIds
 from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE
-from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_topic
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, check_topic
 from rocketmq_tw.message.properties import (
     DELAY,
     KEY_SEPARATOR,
@@ -23,7 +23,9 @@ from rocketmq_tw.message.properties import (
     TAGS,
     UNIQ_KEY,
     WAIT,
+    is_delayed,
     join_properties,
+    waits_for_store,
 )
 from rocketmq_tw.net.address import host_address
 from rocketmq_tw.runtime.clock import wall_clock_ms
@@ -83,22 +85,26 @@ class Preparer:
         """Returns several messages of one topic in one request."""
         if not messages:
             raise ValueError("a batch needs at least one message")
-        topic = messages[0].topic
+        topic, wait = messages[0].topic, _wait(messages[0])
+        if topic.startswith(RETRY_PREFIX):
+            raise ValueError(f"a batch cannot go to the retry topic {topic}: send one by one")
         parts, ids = [], []
         for message in messages:
             if message.topic != topic:
                 raise ValueError(f"a batch has one topic: {topic} and {message.topic} are two")
-            if message.delay_level:
-                raise ValueError("messages of a batch cannot be delayed: send them one by one")
+            if _wait(message) != wait:
+                # Brokers answer once, as the whole batch asks.
+                raise ValueError("a batch has one wait_store: send two batches")
             _check_type(message.body)
             properties, message_id = self._properties(message)
+            if is_delayed(properties):
+                raise ValueError("messages of a batch cannot be delayed: send them one by one")
             ids.append(message_id)
             parts.append(
                 BatchedMessage(message.flag, message.body, properties_text(properties).encode())
             )
         body = encode_batch(parts)
         _check(topic, body)
-        wait = "true" if messages[0].wait_store else "false"
         # Stock's brokers append these to each message's own, so no id may stand here.
         text = properties_text({WAIT: wait})
         return Prepared(topic, body, text, 0, 0, ",".join(ids), True)
@@ -114,7 +120,7 @@ class Preparer:
             properties[DELAY] = str(message.delay_level)
         if message.sharding_key:
             properties[SHARDING_KEY] = message.sharding_key
-        properties[WAIT] = "true" if message.wait_store else "false"
+        properties[WAIT] = _wait(message)
         message_id = properties.get(UNIQ_KEY)
         if message_id is None:
             message_id = properties[UNIQ_KEY] = self._ids.next()
@@ -179,6 +185,11 @@ def prepare_again(
 def process_unique_ids(series: int) -> UniqueIds:
     """Returns unique ids of this process; `series` tells its clients apart."""
     return UniqueIds(ip_address(host_address()).packed, os.getpid(), series, wall_clock_ms)
+
+
+def _wait(message: Message) -> str:
+    """Returns the property by which a message asks to be acknowledged only once it is safe."""
+    return "true" if message.wait_store and waits_for_store(message.properties) else "false"
 
 
 def _compressed(body: bytes, over: int) -> tuple[bytes, int]:

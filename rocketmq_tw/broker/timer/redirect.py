@@ -43,6 +43,10 @@ class TimerRedirect:
             # point. The revival wants it at once, and its own time in place of that one.
             properties[props.TIMER_DELIVER_MS] = str(now)
             return False
+        if draft.is_batch:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, "a batch may not be delayed: send single messages"
+            )
         if not config.timer_wheel_enable:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,

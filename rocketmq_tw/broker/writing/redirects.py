@@ -60,13 +60,11 @@ class Draft(msgspec.Struct, gc=False):
 
     @property
     def wants_timer(self) -> bool:
-        """Whether it asks for a time of its own instead of a level, and has not waited for it yet.
-        A batch never does."""
+        """Whether it asks for a time of its own instead of a level, and has not waited for it
+        yet."""
         properties = self.properties
-        return (
-            props.TIMER_OUT_MS not in properties
-            and not self.is_batch
-            and any(name in properties for name in props.TIMER_PROPERTIES)
+        return props.TIMER_OUT_MS not in properties and any(
+            name in properties for name in props.TIMER_PROPERTIES
         )
 
     def write_properties(self) -> None:

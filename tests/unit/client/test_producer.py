@@ -91,6 +91,15 @@ def test_a_batch_is_stored_message_by_message(world):
     assert result.message_id == ",".join(ids)
 
 
+def test_the_property_wait_says_the_same_as_the_field(world):
+    producer, asked = world.producer(), {"WAIT": "false"}
+    world.run(producer.send(Message("T", b"x", properties=dict(asked))))
+    world.run(producer.send(Message("T", b"x", wait_store=False)))
+    world.run(producer.send_batch([Message("T", b"x", properties=dict(asked))]))
+    waits = [parse_properties(message.properties)["WAIT"] for message in world.stored("T")]
+    assert waits == ["false"] * 3
+
+
 def test_a_oneway_message_arrives(world):
     world.run(world.producer().send_oneway(Message("T", b"x")))
     assert len(world.stored("T")) == 1
@@ -120,6 +129,11 @@ def test_an_illegal_message_raises_at_once(world, message):
         [],
         [Message("T", b"x"), Message("U", b"x")],
         [Message("T", b"x", delay_level=1)],
+        [Message("T", b"x", properties={"DELAY": "5"})],
+        [Message("T", b"x"), Message("T", b"x", properties={"TIMER_DELAY_SEC": "60"})],
+        [Message("T", b"x", properties={"TIMER_DELIVER_MS": "1"})],
+        [Message("%RETRY%g", b"x")],
+        [Message("T", b"x"), Message("T", b"x", wait_store=False)],
     ],
 )
 def test_an_illegal_batch_raises_at_once(world, messages):

@@ -274,6 +274,8 @@ class TestBatch:
             {"body": b"no batch"},
             {"topic": "%RETRY%G"},
             {"properties": {"DELAY": "1"}},
+            {"properties": {"TIMER_DELAY_SEC": "60"}},
+            {"properties": {"TIMER_DELIVER_MS": "1"}},
             {"sys_flag": 4},
             {"body": encode_batch([BatchedMessage(0, bytes(2000), b"")] * 2)},
         ],

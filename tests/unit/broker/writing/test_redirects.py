@@ -207,11 +207,10 @@ def test_a_feature_of_its_own_changes_where_sends_go() -> None:
     assert [message.body for message in broker.consume("lmq_1")] == [b"e"]
 
 
-def test_a_batch_is_neither_timed_nor_half_a_transaction() -> None:
-    asked = {"TIMER_DELAY_SEC": "5", "TRAN_MSG": "true"}
+def test_a_batch_is_no_half_of_a_transaction() -> None:
+    asked = {"TRAN_MSG": "true"}
     single, batch = (Draft(make_message(), dict(asked), is_batch=each) for each in (False, True))
-    assert single.wants_timer and single.wants_transaction
-    assert not batch.wants_timer and not batch.wants_transaction
+    assert single.wants_transaction and not batch.wants_transaction
 
 
 def test_the_bytes_of_properties_are_written_once_all_is_said() -> None:
