@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pyspark_rocketmq.dstreams import (
     createStream,
     offsetRanges,
 )
+from rocketmq_tw.spark.dstreams import direct
 from rocketmq_tw.spark.errors import OffsetError, OptionError
 from tests.support.spark import SparkReceiver
 from tests.support.wait import wait_until
@@ -84,6 +86,39 @@ def test_direct_stream_goes_on_from_its_checkpoint(topics: Any, spark: Any, tmp_
             lambda: set(read_lines(tmp_path / "out")) == {f"m{n}" for n in range(150)}, "the rest"
         )
     finally:
+        ssc.stop(stopSparkContext=False)
+
+
+def test_direct_stream_keeps_all_batches_that_wait(
+    ours: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first output takes long, more batches wait than are kept of those that are done."""
+    monkeypatch.setattr(direct, "_KEPT_BATCHES", 2)
+    topic, out, go = ours.filled(60), tmp_path / "out", Event()
+    options = {
+        "nameServers": ours.name_servers,
+        "topic": topic,
+        "group": f"g-{topic}",
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": 6,
+    }
+
+    def output(rdd: Any) -> None:
+        go.wait(60)
+        assert sum(part.count for part in offsetRanges(rdd)) == rdd.count()
+        write_lines(out, _bodies(rdd))
+
+    ssc = StreamingContext(spark.sparkContext, BATCH_SECONDS)
+    createDirectStream(ssc, options).foreachRDD(output)
+    ssc.start()
+    try:
+        wait_until(lambda: len(direct._batches_of_rdds) >= 10, "batches that wait")
+        go.set()
+        wait_until(lambda: len(read_lines(out)) >= 60, "all messages")
+        assert set(read_lines(out)) == {f"m{number}" for number in range(60)}
+        wait_until(lambda: len(direct._batches_of_rdds) <= 4, "batches to be forgotten")
+    finally:
+        go.set()
         ssc.stop(stopSparkContext=False)
 
 

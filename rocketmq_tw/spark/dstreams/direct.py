@@ -10,10 +10,12 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.streaming import StreamingContext
 
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.spark.cluster import SourceCluster
@@ -29,9 +31,19 @@ from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 log = logging.getLogger(__name__)
 
-#: Batches whose ranges are kept to be read again.
+#: Batches that are done and whose ranges are kept, for windows that reach back to them.
 _KEPT_BATCHES = 1000
-_ranges_of_rdds: OrderedDict[int, list[OffsetRange]] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What a batch reads; its time is milliseconds since 1970."""
+
+    time: int
+    ranges: list[OffsetRange]
+
+
+_batches_of_rdds: OrderedDict[int, _Batch] = OrderedDict()
 _commits = ThreadPoolExecutor(1, "rocketmq-commit")
 
 
@@ -59,13 +71,13 @@ def create_direct_stream(ssc: Any, options: Mapping[str, object]) -> Any:
 def offset_ranges(rdd: Any) -> list[OffsetRange]:
     """Returns the ranges of a batch; for the RDD that a direct stream hands to `foreachRDD`
     itself."""
-    ranges = _ranges_of_rdds.get(rdd.id())
-    if ranges is None:
+    batch = _batches_of_rdds.get(rdd.id())
+    if batch is None:
         raise OffsetError(
             "this RDD is none of a direct stream itself: call offsetRanges in foreachRDD or"
             " transform on the stream that createDirectStream gave, before any map or filter"
         )
-    return list(ranges)
+    return list(batch.ranges)
 
 
 def commit_async(options: Mapping[str, object], ranges: Sequence[OffsetRange]) -> Future[None]:
@@ -97,23 +109,34 @@ class _Plan:
         self._options = options
         self._reader = StreamReader(options)
         self._next: OffsetsJson | None = None
-        self._batches: OrderedDict[datetime, list[OffsetRange]] = OrderedDict()
+        self._batches: OrderedDict[int, _Batch] = OrderedDict()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # Older checkpoints have ranges by local time.
+        self._batches = OrderedDict(
+            (_milliseconds(key), _Batch(_milliseconds(key), kept))
+            if isinstance(key, datetime)
+            else (key, kept)
+            for key, kept in self._batches.items()
+        )
 
     def batch(self, time: datetime, context: Any) -> Any:
         """Returns the RDD of the batch; a batch that was planned before has the same messages
         again."""
-        ranges = self._batches.get(time)
-        if ranges is None:
-            ranges = self._batches[time] = self._new_ranges()
-            _shorten(self._batches)
-        options = self._options
+        key = _milliseconds(time)
+        batch = self._batches.get(key)
+        if batch is None:
+            batch = self._batches[key] = _Batch(key, self._new_ranges())
+            _forget_done(self._batches)
+        options, ranges = self._options, batch.ranges
 
         def fetch(part: OffsetRange) -> Iterator[Record]:
             return _records(options, part)
 
         rdd = context.parallelize(ranges, max(1, len(ranges))).flatMap(fetch)
-        _ranges_of_rdds[rdd.id()] = ranges
-        _shorten(_ranges_of_rdds)
+        _batches_of_rdds[rdd.id()] = batch
+        _forget_done(_batches_of_rdds)
         return rdd
 
     def _new_ranges(self) -> list[OffsetRange]:
@@ -136,9 +159,37 @@ class _Plan:
         return offsets
 
 
-def _shorten(kept: OrderedDict[Any, Any]) -> None:
-    while len(kept) > _KEPT_BATCHES:
-        kept.popitem(last=False)
+def _milliseconds(time: datetime) -> int:
+    """Returns Spark's own number for a batch's time: the local time that it becomes in Python
+    comes twice where clocks go back, and is another one on a driver elsewhere."""
+    return round(time.timestamp() * 1000)
+
+
+def _forget_done(kept: OrderedDict[int, _Batch]) -> None:
+    """Removes the oldest batches that are done; one that is not is kept however many there are,
+    since after a restart Spark asks for it again."""
+    if len(kept) <= _KEPT_BATCHES:
+        return
+    pending = _pending_times()
+    if pending is None:
+        return
+    done = [key for key, batch in kept.items() if batch.time not in pending]
+    for key in done[:-_KEPT_BATCHES]:
+        del kept[key]
+
+
+def _pending_times() -> set[int] | None:
+    """Returns the times of the batches whose output is not done, as Spark's checkpoint has them.
+
+    None while the context starts: it hands out the pending batches of a checkpoint one by one
+    then, and knows only those it has handed out.
+    """
+    context = StreamingContext.getActive()
+    if context is None:
+        return None
+    # PySpark has no name for it. One text, since each element would be a question of its own.
+    times: str = context._jssc.ssc().scheduler().getPendingTimes().mkString(",")
+    return {int(text.removesuffix(" ms")) for text in times.split(",") if text}
 
 
 def _records(options: SourceOptions, part: OffsetRange) -> Iterator[Record]:
