@@ -64,7 +64,7 @@ RECORD = c.Struct(
     / c.IfThenElse(
         lambda this: this.magic == MAGIC_V2,
         c.Prefixed(c.Int16sb, c.GreedyBytes),
-        c.Prefixed(c.Int8sb, c.GreedyBytes),
+        c.Prefixed(c.Int8ub, c.GreedyBytes),
     ),
     "properties" / c.Prefixed(c.Int16sb, c.GreedyBytes),
 )

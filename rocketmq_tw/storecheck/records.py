@@ -28,6 +28,8 @@ _V4 = _FIXED[0]
 _V6_FLAGS = BORN_HOST_V6 | STORE_HOST_V6
 _CRC_PROPERTY = re.compile(rb"__CRC32#\x01(\d{10})\x02").fullmatch
 _CRC_SIZE = 20
+#: Lengths of two bytes have a sign.
+_MAX_SHORT = 0x7FFF
 _CRC_NAME = b"__CRC32#\x01"
 _properties = re.compile(
     rb"(?:^|\x02)(TAGS|UNIQ_KEY|KEYS|INNER_MULTI_DISPATCH|INNER_MULTI_QUEUE_OFFSET)\x01([^\x02]*)"
@@ -97,13 +99,16 @@ def read_record(
     if check_body and crc32(data[body_at:topic_at]) & 0x7FFFFFFF != crc:
         return "its body does not match its CRC"
     width = 1 if magic == MAGIC_V1 else 2
-    topic_end = topic_at + width
-    topic_end += int.from_bytes(data[topic_at:topic_end], "big")
+    topic_length = int.from_bytes(data[topic_at : topic_at + width], "big")
+    topic_end = topic_at + width + topic_length
     properties_at = topic_end + 2
     if properties_at > end:
         return "its topic is longer than the record"
-    if properties_at + int.from_bytes(data[topic_end:properties_at], "big") != end:
+    properties_length = int.from_bytes(data[topic_end:properties_at], "big")
+    if properties_at + properties_length != end:
         return "its lengths do not make its size"
+    if topic_length > _MAX_SHORT or properties_length > _MAX_SHORT:
+        return "one of its lengths would be negative"
     try:
         topic = str(data[topic_at + width : topic_end], "utf-8")
     except UnicodeDecodeError:

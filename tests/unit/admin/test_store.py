@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -19,6 +20,7 @@ from rocketmq_tw.admin.store.looking import Checked, look_through
 from rocketmq_tw.admin.store.repairing import copy_store, rebuild
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.formats.record import FIXED, MAGIC_V1
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.storecheck.layout import Store
 from tests.support.damaged_stores import (
@@ -1133,6 +1135,39 @@ def test_a_dump_of_the_log_tells_what_it_passes_over(root: Path, run: Run) -> No
     assert "the log has no record from 0 on where it is whole: store check" in outcome.err
     # Counts say it too.
     assert "the log is damaged at 4 places: `store check`" in run("stats", root).out
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "is_taken"),
+    [(b"T" * 200, b"", True), (b"T", b"A\x01" + b"x" * 0x8000 + b"\x02", False)],
+)
+def test_a_record_of_odd_lengths_is_taken_as_by_a_start(
+    topic: bytes, properties: bytes, is_taken: bool, tmp_path: Path, run: Run
+) -> None:
+    body = b"body"
+    size = FIXED[0].sizeof() + len(body) + 1 + len(topic) + 2 + len(properties)
+    fields: dict[str, object] = dict.fromkeys([each.name for each in FIXED[0].subcons], 0)
+    fields |= {"size": size, "magic": MAGIC_V1, "body_crc": crc32(body) & 0x7FFFFFFF}
+    fields |= {"born_ip": bytes(4), "store_ip": bytes(4), "body_length": len(body)}
+    lengths = bytes([len(topic)]) + topic + len(properties).to_bytes(2) + properties
+    log = tmp_path / "odd/commitlog"
+    log.mkdir(parents=True)
+    record = FIXED[0].build(fields) + body + lengths
+    (log / f"{0:020}").write_bytes(record.ljust(1 << 16, b"\0"))
+    config = small_config(
+        store_path_root_dir=str(log.parent),
+        mapped_file_size_commit_log=1 << 16,
+        max_message_size=1 << 16,
+    )
+    store = MessageStore(config, PosixFiles(), ManualClock())
+    store.load()
+    assert store.end_offset == size * is_taken
+    store.close()
+    (log / f"{0:020}").write_bytes(record.ljust(1 << 16, b"\0"))
+    (tmp_path / "broker.conf").write_text("mappedFileSizeCommitLog=65536\n")
+    outcome = run("dump", "log", log.parent)
+    assert outcome.status == (0 if is_taken else 1)
+    assert outcome.out.startswith(f"0 +{size} {topic.decode()}/0" if is_taken else "")
 
 
 @pytest.mark.parametrize("kind", ["missing", "short", "directory"])
