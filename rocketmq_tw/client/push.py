@@ -96,7 +96,6 @@ class PushConsumer(GroupMember):
         self._workers: dict[MessageQueue, QueueWorker] = {}
         #: The workers of queues that are given up, until that is done.
         self._leaving: dict[MessageQueue, QueueWorker] = {}
-        self._committed: dict[MessageQueue, int] = {}
         self._reader = QueuePuller(self.session, group)
         self._offsets: OffsetStore = (
             FileOffsets(settings.offset_file) if settings.broadcast else BrokerOffsets(self._reader)
@@ -247,14 +246,11 @@ class PushConsumer(GroupMember):
         return maybeDeferred(self._consume, message)
 
     async def _reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
-        left = [
-            self._leave(queue, offset)
-            for queue, offset in offsets.items()
-            if queue in self._workers
-        ]
-        for each in left:
-            await each
-        await self.rebalance()
+        for queue, offset in offsets.items():
+            worker = self._workers.get(queue)
+            if worker is not None:
+                worker.go_on_at(offset)
+        await self._persist()
 
     # Dividing the queues
 
@@ -317,22 +313,21 @@ class PushConsumer(GroupMember):
         self._workers[queue] = worker
         worker.start()
 
-    def _leave(self, queue: MessageQueue, reset_to: int | None = None) -> Deferred[None]:
-        """Gives a queue up: for others, or to come back at the offset `reset_to`. What must keep
-        its order stays ours until the listener is done with it."""
+    def _leave(self, queue: MessageQueue) -> Deferred[None]:
+        """Gives a queue up. What must keep its order stays ours until the listener is done with
+        it."""
         worker = self._workers.pop(queue)
         worker.stop()
         self._leaving[queue] = worker
-        return logged(self.log, f"leaving {queue}", self._finish(worker, reset_to))
+        return logged(self.log, f"leaving {queue}", self._finish(worker))
 
-    async def _finish(self, worker: QueueWorker, reset_to: int | None) -> None:
+    async def _finish(self, worker: QueueWorker) -> None:
         queue = worker.queue
         try:
-            if self._settings.orderly or reset_to is not None:
+            if self._settings.orderly:
                 await worker.idle()
-            kept = self._committed.pop(queue, None)
-            offset = worker.messages.commit_offset if reset_to is None else reset_to
-            if offset != kept or reset_to is not None:
+            offset = worker.messages.commit_offset
+            if offset != worker.kept_offset:
                 await logged(self.log, "keeping offsets", self._offsets.write({queue: offset}))
             if self._locks is not None:
                 await self._locks.release([queue])
@@ -361,7 +356,7 @@ class PushConsumer(GroupMember):
     async def _persist(self) -> None:
         for queue, worker in list(self._workers.items()):
             offset = worker.messages.commit_offset
-            if self._workers.get(queue) is not worker or self._committed.get(queue) == offset:
+            if self._workers.get(queue) is not worker or worker.kept_offset == offset:
                 # Somebody else may have it by now, and be further on.
                 continue
             try:
@@ -369,8 +364,7 @@ class PushConsumer(GroupMember):
             except (ClientError, RemotingError) as error:
                 self.log.warn("the offset of {queue}: {error}", queue=queue, error=error)
                 continue
-            if self._workers.get(queue) is worker:
-                self._committed[queue] = offset
+            worker.kept_offset = offset
 
     def _orderly_workers(self) -> dict[MessageQueue, OrderlyWorker]:
         return {

@@ -99,10 +99,22 @@ class ProcessQueue:
             return message
         return None
 
+    def is_open(self, message: ReceivedMessage) -> bool:
+        """Returns whether the message counts: it is neither done nor from before a restart."""
+        return self._open.get(message.queue_offset) is message
+
     def done(self, message: ReceivedMessage) -> None:
         """Notes that the message need not be consumed again."""
-        if self._open.pop(message.queue_offset, None) is not None:
+        if self.is_open(message):
+            del self._open[message.queue_offset]
             self._bytes -= message.store_size
+
+    def restart(self, offset: int) -> None:
+        """Forgets what is open: pulls go on at `offset`, and others may come at the same
+        offsets."""
+        self._open.clear()
+        self._bytes = 0
+        self._last = self.next_offset = offset
 
 
 class AssignedQueue(NamedTuple):
@@ -129,6 +141,8 @@ class QueueWorker:
         self.queue = assigned.queue
         self.messages = ProcessQueue(assigned.offset)
         self.stopped = False
+        #: The offset that was kept last; None where it is not known.
+        self.kept_offset: int | None = None
         self._reader = reader
         self._reactor = reader.session.reactor
         self._subscription = assigned.subscription
@@ -154,6 +168,18 @@ class QueueWorker:
         if self._pause is not None:
             self._pause.cancel()
 
+    def go_on_at(self, offset: int) -> None:
+        """Reads on at `offset`. What is open counts no more: messages that wait are not begun, and
+        what the listener does with others changes nothing."""
+        self._restart(offset)
+        if self._pause is not None:
+            self._pause.cancel()
+
+    def holds(self, message: ReceivedMessage) -> bool:
+        """Returns whether the message is ours to handle: the queue is, and does not go on
+        elsewhere."""
+        return not self.stopped and self.messages.is_open(message)
+
     def idle(self) -> Deferred[None]:
         """Fires when the listener has no message of this queue."""
         return self._idle.wait() if self._busy else succeed(None)
@@ -163,7 +189,8 @@ class QueueWorker:
             try:
                 await self._pull()
             except CancelledError:
-                return
+                # It is stopped, or goes on elsewhere.
+                continue
             except (RemotingError, ClientError, BodyError) as error:
                 self.log.warn("pulling {queue}: {error}", queue=self.queue, error=error)
                 if isinstance(error, RemotingError | BrokerError):
@@ -201,10 +228,18 @@ class QueueWorker:
                 offset=self.messages.next_offset,
                 next=result.next_offset,
             )
+            self._restart(result.next_offset)
+            return
         self._problems.update(result.problems)
         self.messages.add(result.messages, result.next_offset)
         if result.messages:
             self.consume(result.messages)
+
+    def _restart(self, offset: int) -> None:
+        self.messages.restart(offset)
+        self.kept_offset = None
+        self._problems.clear()
+        self._refusals.clear()
 
     def consume(self, messages: list[ReceivedMessage]) -> None:
         """Consumes what was pulled."""
@@ -230,12 +265,15 @@ class QueueWorker:
     async def put_aside(self, message: ReceivedMessage) -> bool:
         """Puts a damaged message aside; whether it is done with. One that the broker keeps
         refusing is passed over, so that it holds up nobody."""
-        if self.stopped:
+        if not self.holds(message):
             return False
         offset = message.queue_offset
+        problem = self._problems[offset]
         try:
             outcome = await self._send_back.put_aside(message)
         except (RemotingError, ClientError) as error:
+            if not self.messages.is_open(message):
+                return False
             if isinstance(error, BrokerError):
                 self._refusals[offset] = self._refusals.get(offset, 0) + 1
             if self._refusals.get(offset, 0) < MAX_REFUSALS:
@@ -252,16 +290,18 @@ class QueueWorker:
             id=message.message_id,
             offset=offset,
             queue=message.queue,
-            problem=self._problems.pop(offset),
+            problem=problem,
             outcome=outcome,
         )
-        self._refusals.pop(offset, None)
+        if self.messages.is_open(message):
+            del self._problems[offset]
+            self._refusals.pop(offset, None)
         return True
 
     async def give_back(self, message: ReceivedMessage) -> bool:
         """Gives the message back to the broker; whether that worked."""
-        if self.stopped:
-            # The consumer that has the queue now gets it from the broker.
+        if not self.holds(message):
+            # It comes again from the broker: to the consumer that has the queue now, or here.
             return False
         try:
             await self._send_back.retry_later(message)
@@ -286,8 +326,8 @@ class QueueWorker:
         try:
             await self._pause
         except CancelledError:
-            if not self.stopped:
-                raise
+            # It is stopped, or goes on elsewhere.
+            pass
         finally:
             self._pause = None
 
@@ -316,7 +356,7 @@ class ConcurrentWorker(QueueWorker):
         return logged(self.log, f"consuming {self.queue}", self._consume(message))
 
     async def _consume(self, message: ReceivedMessage) -> None:
-        while not self.stopped:
+        while self.holds(message):
             with self.busy():
                 if self.is_damaged(message):
                     done = await self.put_aside(message)

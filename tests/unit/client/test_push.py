@@ -19,6 +19,7 @@ from rocketmq_tw.wire.headers.offsets import (
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
+from rocketmq_tw.wire.headers.pull import PullMessageResponseHeader
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 
@@ -417,6 +418,116 @@ class TestOrderly:
         (header,) = (request.header(ConsumerSendMsgBackRequestHeader) for request in sent_back)
         assert header.max_reconsume_times == 2
         assert consumer.offset(queue(0)) == 1
+
+
+class TestGoingOnElsewhere:
+    """Queue 0 has three messages, the listener holds the second one as it comes first, and the
+    queue goes on at another offset: as the broker's answer to a pull says, or a request of its."""
+
+    @pytest.fixture(params=["pull", "request"])
+    def move(self, world, request):
+        def by_pull(offset):
+            def moved(command, peer):
+                if int(command.ext_fields["queueId"]) or command.ext_fields["topic"] != "T":
+                    return answer(command, peer)
+                world.answer(RequestCode.PULL_MESSAGE, answer)
+                header = PullMessageResponseHeader(
+                    suggest_which_broker_id=0, next_begin_offset=offset, min_offset=0, max_offset=9
+                )
+                return command.response(ResponseCode.PULL_OFFSET_MOVED, header=header)
+
+            answer = world.answer(RequestCode.PULL_MESSAGE, moved)
+            # The pull that waits at the broker ends.
+            world.wait(16)
+
+        def by_request(offset):
+            body = encode_body(ResetOffsetBody(offset_table={queue(0): offset}))
+            header = ResetOffsetRequestHeader(topic="T", group="workers", timestamp=0)
+            code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+            command = RemotingCommand.request(code, header, body)
+            (client_id,) = world.members("workers")
+            peer = world.member("workers", client_id).peer
+            assert world.run(peer.request(command, 3)).code == 0
+
+        return by_pull if request.param == "pull" else by_request
+
+    def started(self, world, **options):
+        got, held = [], []
+
+        def listener(message):
+            got.append(message.body)
+            if message.body == b"2" and len(held) < 2:
+                held.append(Deferred())
+                return held[-1]
+            return None
+
+        send(world, b"1", b"2", b"3", queue_id=0)
+        consumer = world.push_consumer(listener, start_from=StartFrom.FIRST, **options)
+        world.run(consumer.start())
+        world.wait(1)
+        return consumer, got, held
+
+    def kept(self, world):
+        return world.broker.offsets.query("workers", "T", 0)
+
+    def test_what_was_open_counts_no_more(self, world, move):
+        consumer, got, held = self.started(world)
+        with capturedLogs():
+            move(0)
+        world.wait(1)
+        assert got == [b"1", b"2", b"3"] * 2
+        assert consumer.offset(queue(0)) == 1
+        held[0].callback(None)
+        world.wait(6)
+        assert (consumer.offset(queue(0)), self.kept(world)) == (1, 1)
+        held[1].callback(None)
+        world.wait(6)
+        assert (consumer.offset(queue(0)), self.kept(world)) == (3, 3)
+        assert consumer.running_info().mq_table[queue(0)].cached_msg_count == 0
+
+    def test_what_fails_afterwards_is_not_given_back(self, world, move):
+        sent_back = world.record(RequestCode.CONSUMER_SEND_MSG_BACK)
+        _, got, held = self.started(world)
+        with capturedLogs():
+            move(0)
+            held[0].errback(RuntimeError("failed"))
+            world.wait(30)
+        assert (got, sent_back) == ([b"1", b"2", b"3"] * 2, [])
+
+    def test_the_end_is_kept_although_a_message_is_open(self, world, move):
+        consumer, got, held = self.started(world)
+        with capturedLogs():
+            move(3)
+        send(world, b"4", queue_id=0)
+        world.wait(6)
+        assert got == [b"1", b"2", b"3", b"4"]
+        assert (consumer.offset(queue(0)), self.kept(world)) == (4, 4)
+        held[0].callback(None)
+        assert consumer.offset(queue(0)) == 4
+
+    def test_the_order_begins_anew_behind_the_open_message(self, world, move):
+        consumer, got, held = self.started(world, orderly=True)
+        with capturedLogs():
+            move(0)
+        assert (got, consumer.offset(queue(0))) == ([b"1", b"2"], 0)
+        held[0].callback(None)
+        world.wait(1)
+        assert got == [b"1", b"2", b"1", b"2"]
+        held[1].callback(None)
+        world.wait(1)
+        assert got == [b"1", b"2", b"1", b"2", b"3"]
+        assert consumer.offset(queue(0)) == 3
+
+    def test_the_start_is_kept_where_pulls_had_committed_more(self, world, move):
+        _, _, held = self.started(world)
+        held[0].callback(None)
+        send(world, b"4", queue_id=0)
+        world.wait(1)
+        with capturedLogs():
+            move(0)
+        world.wait(6)
+        assert len(held) == 2
+        assert self.kept(world) == 1
 
 
 class TestBroadcast:
