@@ -1,9 +1,11 @@
 """A blocking client for worker processes: no reactor, no threads, one socket for each address.
 
 It is for one thread at a time, and never travels: workers make their own from the name servers'
-addresses. It shares the codec with the other clients.
+addresses. In a process that was forked it makes connections of its own. It shares the codec with
+the other clients.
 """
 
+import os
 import socket
 import ssl
 import time
@@ -54,7 +56,6 @@ from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, Frame
 T = TypeVar("T")
 
 ROUTE_SECONDS = 30.0
-_series = count(1 << 16).__next__
 
 
 class ConnectionFailed(ClientError):
@@ -157,7 +158,8 @@ class BlockingClient:
         self._send_retries = send_retries
         self._credentials = credentials
         self._tls = tls
-        self._preparer = Preparer(process_unique_ids(_series()))
+        self._preparer = Preparer(process_unique_ids())
+        self._process_id = os.getpid()
         self._connections: dict[str, _Connection] = {}
         self._routes: dict[str, tuple[float, TopicRouteData]] = {}
         self._brokers: dict[str, BrokerData] = {}
@@ -332,12 +334,14 @@ class BlockingClient:
     def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Sends to `queue`, or to each in turn with further tries on other brokers; returns once
         it is acknowledged."""
+        self._begin_in_child()
         return self._send(self._preparer.prepare(message), queue)
 
     def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None
     ) -> SendResult:
         """Sends messages of one topic in one request; all are stored or none."""
+        self._begin_in_child()
         return self._send(self._preparer.prepare_batch(messages), queue)
 
     def _send(self, prepared: Prepared, queue: MessageQueue | None) -> SendResult:
@@ -445,6 +449,7 @@ class BlockingClient:
     def _request(
         self, address: str, command: RemotingCommand, timeout: float, *, again: bool = True
     ) -> RemotingCommand:
+        self._begin_in_child()
         if self._credentials is not None:
             self._credentials.sign(command)
         connection = self._connections.get(address)
@@ -465,6 +470,15 @@ class BlockingClient:
             self._connections.pop(address, None)
             self.forget_routes()
             raise
+
+    def _begin_in_child(self) -> None:
+        """Gives a client that came into this process by a fork connections and unique ids of its
+        own: those that it has are its parent's."""
+        process_id = os.getpid()
+        if process_id != self._process_id:
+            self._process_id = process_id
+            self._preparer = Preparer(process_unique_ids())
+            self.close()
 
     def _ask_names(self, topic: str) -> TopicRouteData | None:
         return name_server_commands.read_route(

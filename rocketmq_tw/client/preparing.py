@@ -1,6 +1,7 @@
 """From messages to the requests that send them: properties, unique ids, compression, batches."""
 
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -182,8 +183,10 @@ def prepare_again(
     )
 
 
-def process_unique_ids(series: int) -> UniqueIds:
-    """Returns unique ids of this process; `series` tells its clients apart."""
+def process_unique_ids() -> UniqueIds:
+    """Returns unique ids of a series of its own. It is told by chance from the others of this
+    process, and from those of other containers, which may have the same address and process id."""
+    series = secrets.randbits(32)
     return UniqueIds(ip_address(host_address()).packed, os.getpid(), series, wall_clock_ms)
 
 

@@ -57,9 +57,7 @@ class Producer:
         self.group = group
         self.session = session or Session(reactor, name_servers, tls=tls)
         self._settings = settings
-        self._preparer = Preparer(
-            process_unique_ids(self.session.series), compress_over=settings.compress_over
-        )
+        self._preparer = Preparer(process_unique_ids(), compress_over=settings.compress_over)
         self._turn = count(settings.first_turn).__next__
         self._queues: dict[str, list[MessageQueue]] = {}
         self._forget_routes: Callable[[], None] = lambda: None

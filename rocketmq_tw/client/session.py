@@ -70,10 +70,7 @@ class Session:
     ) -> None:
         self.reactor = reactor
         self.now_ms = now_ms
-        self.series = _series()
-        self.client_id = (
-            client_id or f"{host_address()}@{os.getpid()}#{time.time_ns()}#{self.series}"
-        )
+        self.client_id = client_id or f"{host_address()}@{os.getpid()}#{time.time_ns()}#{_series()}"
         self.remoting: IRemotingClient = remoting or RemotingClient(reactor, tls=tls)
         self.names = NameServers(self.remoting, name_servers)
         self.routes = Routes(reactor, self.names)

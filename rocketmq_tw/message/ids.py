@@ -56,10 +56,11 @@ def parse_offset_message_id(text: str) -> OffsetId:
 
 
 class UniqueIds:
-    """Makes unique message ids of stock's shape, one series for each process.
+    """Makes unique message ids of stock's shape.
 
     Upper-case hex of the IP address, the process id (2 bytes), a number that tells this series
-    from others of the process (4), the milliseconds since the month began (4) and a counter (2).
+    from all others (4; random, as stock's hash code is), the milliseconds since the month began
+    (4) and a counter (2).
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class UniqueIds:
         self._counter = 0
 
     def next(self) -> str:
-        """Returns an id that this process has not made within this millisecond's 65,536."""
+        """Returns an id that this series has not had within this millisecond's 65,536."""
         now = self._now_ms()
         if not self._month_start_ms <= now < self._month_end_ms:
             self._set_month(now)

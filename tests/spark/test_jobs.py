@@ -159,7 +159,7 @@ def test_a_mistake_is_one_line(
 def _send_unpackable(topics: Any, topic: str) -> None:
     """A message that says its body is packed, which it is not."""
     queue = topics.queues(topic)[0]
-    prepared = Preparer(process_unique_ids(0)).prepare(Message(topic, b"not packed"))
+    prepared = Preparer(process_unique_ids()).prepare(Message(topic, b"not packed"))
     prepared = prepared._replace(sys_flag=compression_flag(CompressionType.ZLIB))
     command = send_command(prepared, "test", queue, int(time.time() * 1000))
     answer = ask(topics.cluster.broker.address, command)

@@ -1,5 +1,6 @@
 """The blocking client against a server in a thread: real sockets on ports of the kernel."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -190,6 +191,16 @@ def test_one_connection_serves_all_calls(client, cluster):
     for _ in range(10):
         client.send(Message("T", b"x"))
     assert (cluster.names_server.accepted, cluster.broker_server.accepted) == (1, 1)
+
+
+def test_a_forked_process_shares_neither_connections_nor_ids(client, cluster, monkeypatch):
+    sent = [client.send(Message("T", b"x")) for _ in range(2)]
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent ^ 1)
+    sent += [client.send(Message("T", b"x")) for _ in range(2)]
+    assert cluster.broker_server.accepted == 2
+    series = [result.message_id[:-12] for result in sent]
+    assert series[0] == series[1] != series[2] == series[3]
 
 
 def test_a_read_goes_on_over_a_new_connection(client, cluster):

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.client.decoding import decode_messages
+from rocketmq_tw.client.preparing import process_unique_ids
 from rocketmq_tw.client.queue_worker import ProcessQueue
 from rocketmq_tw.client.routes import (
     address_of,
@@ -162,3 +163,10 @@ def test_a_queue_is_full_by_count_size_and_span():
     by_span = ProcessQueue(0)
     by_span.add(decoded(message(0), message(2001)), 2002)
     assert by_span.full
+
+
+def test_unique_ids_of_the_same_address_and_process_id_differ():
+    """As in two containers, each of which has its client as process 1."""
+    ids = {process_unique_ids().next()[:-12] for _ in range(8)}
+    assert len(ids) == 8
+    assert len({text[:-8] for text in ids}) == 1
