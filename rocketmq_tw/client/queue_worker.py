@@ -16,6 +16,7 @@ from twisted.internet.defer import (
 )
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.client.message import PullStatus, ReceivedMessage
@@ -28,7 +29,7 @@ from rocketmq_tw.runtime.fairness import SomeAtOnce
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.bodies.queues import MessageQueue
-from rocketmq_tw.wire.errors import BodyError
+from rocketmq_tw.wire.errors import WireError
 
 #: Consumes one message: returns (or fires) when it is done, raises (or fails) to get it again.
 MessageListener = Callable[[ReceivedMessage], Any]
@@ -191,10 +192,14 @@ class QueueWorker:
             except CancelledError:
                 # It is stopped, or goes on elsewhere.
                 continue
-            except (RemotingError, ClientError, BodyError) as error:
+            except (RemotingError, ClientError, WireError) as error:
                 self.log.warn("pulling {queue}: {error}", queue=self.queue, error=error)
                 if isinstance(error, RemotingError | BrokerError):
                     self._reader.session.suspect(error.address)
+                await self._sleep(RETRY_PULL_SECONDS)
+            except Exception:
+                # Nobody else would read the queue as long as it is ours.
+                self.log.failure("pulling {queue}", queue=self.queue)
                 await self._sleep(RETRY_PULL_SECONDS)
 
     async def _pull(self) -> None:
@@ -247,16 +252,18 @@ class QueueWorker:
 
     async def listen(self, message: ReceivedMessage) -> bool:
         """Gives the message to the listener; whether it is done with."""
-        try:
-            await maybeDeferred(self._listener, message)
-        except Exception:
+
+        def failed(failure: Failure) -> bool:
             self.log.failure(
                 "the listener failed on {id} of {queue}",
+                failure=failure,
                 id=message.message_id,
                 queue=self.queue,
             )
             return False
-        return True
+
+        # A failure may be any: asyncio's cancellation is no `Exception`.
+        return await maybeDeferred(self._listener, message).addCallbacks(lambda _: True, failed)
 
     def is_damaged(self, message: ReceivedMessage) -> bool:
         """Returns whether the message's body is not what its producer sent; no listener gets it."""
@@ -271,7 +278,7 @@ class QueueWorker:
         problem = self._problems[offset]
         try:
             outcome = await self._send_back.put_aside(message)
-        except (RemotingError, ClientError) as error:
+        except (RemotingError, ClientError, WireError) as error:
             if not self.messages.is_open(message):
                 return False
             if isinstance(error, BrokerError):
@@ -305,7 +312,7 @@ class QueueWorker:
             return False
         try:
             await self._send_back.retry_later(message)
-        except (RemotingError, ClientError) as error:
+        except (RemotingError, ClientError, WireError) as error:
             self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
             return False
         return True

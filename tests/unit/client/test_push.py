@@ -1,5 +1,7 @@
+import asyncio
+
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.client.message import Message
@@ -220,6 +222,40 @@ class TestConcurrently:
         world.wait(1)
         info = consumer.running_info().mq_table[queue(0)]
         assert 1000 < info.cached_msg_count <= 1000 + 32
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("error", [asyncio.CancelledError, CancelledError, SystemExit])
+def test_a_listener_that_was_cancelled_gets_the_message_again(world, orderly, error):
+    got = []
+
+    def listener(message):
+        got.append(message.body)
+        if got == [b"1"]:
+            raise error()
+
+    send(world, b"1", b"2", queue_id=0)
+    consumer = world.push_consumer(listener, orderly=orderly, start_from=StartFrom.FIRST)
+    with capturedLogs():
+        world.run(consumer.start())
+        world.wait(15)
+    assert got == ([b"1", b"1", b"2"] if orderly else [b"1", b"2", b"1"])
+    assert consumer.offset(queue(0)) == 2
+
+
+def test_pulls_go_on_behind_an_answer_that_makes_no_sense(world):
+    got = []
+    send(world, b"1", queue_id=0)
+    consumer = world.push_consumer(
+        lambda message: got.append(message.body), start_from=StartFrom.FIRST
+    )
+    before = world.answer(RequestCode.PULL_MESSAGE, lambda request, peer: request.response())
+    with capturedLogs():
+        world.run(consumer.start())
+        world.wait(1)
+        world.answer(RequestCode.PULL_MESSAGE, before)
+        world.wait(4)
+    assert got == [b"1"]
 
 
 class TestSharing:
