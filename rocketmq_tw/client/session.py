@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
@@ -75,7 +76,12 @@ class Session:
         self.names = NameServers(self.remoting, name_servers)
         self.routes = Routes(reactor, self.names)
         self.routes.on_change(self._route_changed)
+        #: The brokers that stand in a route.
         self.brokers: dict[str, BrokerData] = {}
+        #: Topic -> the names of the brokers in its route.
+        self._brokers_of: dict[str, frozenset[str]] = {}
+        #: Broker name -> how many routes have it.
+        self._routes_with: Counter[str] = Counter()
         #: Static topic -> logic queue -> the broker that leads it.
         self._leaders: dict[str, Mapping[int, str]] = {}
         self._producers: dict[str, int] = {}
@@ -288,10 +294,24 @@ class Session:
             self._leaders[topic] = leaders
         else:
             self._leaders.pop(topic, None)
-        new = False
-        for data in route.broker_datas:
-            if self.brokers.get(data.broker_name) != data:
-                self.brokers[data.broker_name] = data
-                new = True
-        if new and self._users:
+        brokers = {data.broker_name: data for data in route.broker_datas}
+        is_new = any(self.brokers.get(name) != data for name, data in brokers.items())
+        self.brokers.update(brokers)
+        self._forget_brokers(topic, frozenset(brokers))
+        if is_new and self._users:
             self.heartbeat()
+
+    def _forget_brokers(self, topic: str, brokers: frozenset[str]) -> None:
+        """Forgets the brokers that were in the route of `topic` only, where it has `brokers` now,
+        and former addresses of brokers: heartbeats to them would fail again and again."""
+        before = self._brokers_of.get(topic, frozenset())
+        self._brokers_of[topic] = brokers
+        self._routes_with.update(brokers - before)
+        self._routes_with.subtract(before - brokers)
+        for name in before - brokers:
+            if not self._routes_with[name]:
+                self.log.info("no route has the broker {name} any more", name=name)
+                del self._routes_with[name], self.brokers[name]
+        self._greeted.intersection_update(
+            address for data in self.brokers.values() for address in data.broker_addrs.values()
+        )

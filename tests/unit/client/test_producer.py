@@ -1,6 +1,7 @@
 import pytest
 from msgspec import structs
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.client.message import Message, SendStatus
@@ -245,6 +246,52 @@ def test_brokers_hear_of_the_group_until_it_stops(world):
     world.run(producer.stop())
     assert registry.producers("producers") == []
     assert world.client_clock.getDelayedCalls() == []
+
+
+class TestBrokersThatLeave:
+    def without_broker_b(self, route):
+        left = [data for data in route.broker_datas if data.broker_name != "broker-b"]
+        return structs.replace(route, broker_datas=left)
+
+    def test_one_that_is_in_no_route_any_more_hears_nothing(self, world):
+        world.add_other()
+        producer = world.producer()
+        world.run(producer.start())
+        world.run(producer.send(Message("T", b"x")))
+        with capturedLogs() as events:
+            world.other.stop()
+            world.wait(31)
+            del events[:]
+            world.wait(62)
+        assert [formatEvent(event) for event in events] == []
+        assert list(producer.session.brokers) == ["broker-a"]
+        world.run(producer.stop())
+
+    def test_one_that_comes_back_hears_of_the_group(self, world):
+        world.names.register(world.other_address, "broker-b", "T", 4)
+        producer = world.producer()
+        world.run(producer.start())
+        world.run(producer.queues("T"))
+        routes = producer.session.routes
+        routes.put("T", self.without_broker_b(routes.known()["T"]))
+        assert list(producer.session.brokers) == ["broker-a"]
+        world.add_other()
+        world.wait(31)
+        assert len(world.other.clients.producers("producers")) == 1
+
+    def test_one_stays_as_long_as_another_topic_has_it(self, world):
+        world.add_other()
+        world.other.add_topic("U")
+        world.wait(0.1)
+        producer = world.producer()
+        for topic in ("T", "U"):
+            world.run(producer.queues(topic))
+        routes = producer.session.routes
+        route = routes.known()["T"]
+        for _ in range(2):
+            routes.put("T", self.without_broker_b(route))
+            assert sorted(producer.session.brokers) == ["broker-a", "broker-b"]
+            routes.put("T", route)
 
 
 class TestNameServers:
