@@ -1,7 +1,7 @@
 """The offsets of a stream, trigger by trigger: what is new, how much of it, what is done."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyspark.sql.streaming.datasource import (
@@ -66,18 +66,20 @@ class StreamReader(SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        cluster = self._connected()
-        self._target = {queue: cluster.latest(queue) for queue in cluster.queues()}
+        latest = self._connected().latest
+        queues = self._connected().queues()
+        self._target = {queue: self._patiently(latest, queue) for queue in queues}
 
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> OffsetsJson:
         begin = from_json(start) if start is not None else from_json(self.initialOffset())
-        newest = self._target if self._target is not None else self._ask_newest(begin)
+        if self._target is not None:
+            newest = self._target = self._reached(begin, self._target)
+        else:
+            newest = self._ask_newest(begin)
         self._newest = newest
-        begin = self._with_new(begin, newest)
-        # Where messages were lost and that is allowed, a queue goes on where it ends now.
-        begin = {queue: min(offset, newest.get(queue, offset)) for queue, offset in begin.items()}
+        begin = self._begun_anew(self._with_new(begin, newest), newest)
         end = without_renamed(begin | newest)
         if isinstance(limit, ReadMaxRows):
             end = prorate(begin, end, limit.max_rows)
@@ -89,7 +91,7 @@ class StreamReader(SupportsTriggerAvailableNow):
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
         """Returns the tasks of one batch."""
         until = from_json(end)
-        begin = self._with_new(from_json(start), until)
+        begin = self._begun_anew(self._with_new(from_json(start), until), until)
         return split(ranges_between(begin, until), self._options.min_partitions)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -126,14 +128,48 @@ class StreamReader(SupportsTriggerAvailableNow):
 
     def _first(self, queue: MessageQueue) -> int:
         """Returns the earliest offset of a queue that came while the query ran."""
+        return self._patiently(self._connected().earliest, queue)
+
+    def _patiently(self, ask: Callable[[MessageQueue], int], queue: MessageQueue) -> int:
+        """Returns the answer about a queue, asked for until the broker answers, or is away for too
+        long."""
         backoff = Backoff(self._options.broker_down_timeout)
         while True:
             try:
-                return self._connected().earliest(queue)
+                return ask(queue)
             except ClientError as error:
                 if not is_passing(error) or not backoff.pause():
                     raise
                 self._connected().refresh()
+
+    def _reached(self, begin: Offsets, target: Offsets) -> Offsets:
+        """Returns the target of a query that ends by itself once no queue of it is behind `begin`,
+        as one of a replica that took over is for a while."""
+        reached = dict(target)
+        backoff = Backoff(self._options.broker_down_timeout)
+        for queue in begin.keys() & target.keys():
+            while reached[queue] < begin[queue]:
+                if not backoff.pause():
+                    self._lost(queue, begin[queue], reached[queue])
+                    break
+                self._connected().refresh()
+                reached[queue] = self._patiently(self._connected().latest, queue)
+        return reached
+
+    def _begun_anew(self, begin: Offsets, end: Offsets) -> Offsets:
+        """Returns `begin` with other offsets for queues that lost messages, where that is allowed:
+        they end before it.
+
+        One that still has its first message may be a new one, of a topic that was made anew, so
+        all of it is read; where that is removed, the queue is old and was read to its end.
+        """
+        if self._options.fail_on_data_loss:
+            return begin
+        return begin | {
+            queue: 0 if self._first(queue) == 0 else end[queue]
+            for queue, offset in begin.items()
+            if end.get(queue, offset) < offset
+        }
 
     def _ask_newest(self, begin: Offsets) -> Offsets:
         """Returns the newest offset of each queue that answers; others keep their place."""
@@ -186,8 +222,10 @@ class StreamReader(SupportsTriggerAvailableNow):
     def _lost(self, queue: MessageQueue, expected: int, latest: int) -> None:
         """Raises `DataLossError` where `failOnDataLoss`: a replica that took over may be behind for
         a while; one that stays behind has lost messages."""
+        what = f"{queue_text(queue)} ends at {latest} and was read up to {expected} before"
         if self._options.fail_on_data_loss:
             raise DataLossError(
-                f"{queue_text(queue)} ends at {latest} and was read up to {expected} before: was"
-                " the topic created anew? Start with a new checkpoint, or set failOnDataLoss=false"
+                f"{what}: was the topic created anew? Start with a new checkpoint, or set"
+                " failOnDataLoss=false to go on with what is there"
             )
+        log.warning("%s: it goes on with what is there", what)

@@ -1,17 +1,19 @@
 """A stream's offsets from trigger to trigger, over a cluster of plain values."""
 
 import pickle
+from collections.abc import Callable
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rocketmq_tw.client.blocking import ConnectionFailed
+from rocketmq_tw.spark import stream as stream_module
 from rocketmq_tw.spark.cluster import Bounds
 from rocketmq_tw.spark.errors import DataLossError, OptionError
 from rocketmq_tw.spark.options import source_options
 from rocketmq_tw.spark.ranges import OffsetRange
 from rocketmq_tw.spark.stream import StreamReader
-from rocketmq_tw.spark.waiting import Overdue
+from rocketmq_tw.spark.waiting import Backoff, Overdue
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 
@@ -125,6 +127,68 @@ def test_available_now_stops_at_what_was_there() -> None:
     assert stream.latestOffset(second, ReadMaxRows(6)) == second
 
 
+class Waiting:
+    """Pauses of no time; `on_pause` happens in each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.on_pause: Callable[[], None] = lambda: None
+        self.now = 0.0
+        monkeypatch.setattr(
+            stream_module, "Backoff", lambda limit: Backoff(limit, lambda: self.now, self._sleep)
+        )
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.on_pause()
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
+    return Waiting(monkeypatch)
+
+
+def test_available_now_takes_a_queue_that_shrank_for_a_loss(waiting: Waiting) -> None:
+    stream = reader(Queues(q0=(0, 20)))
+    stream.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match="ends at 20 and was read up to 50 before"):
+        stream.latestOffset(offsets(q0=50), ReadAllAvailable())
+    assert 50 < waiting.now <= 60
+
+
+def test_available_now_waits_for_a_replica_that_is_behind(waiting: Waiting) -> None:
+    queues = Queues(q0=(0, 900), q1=(0, 7))
+    stream = reader(queues)
+    stream.prepareForTriggerAvailableNow()
+
+    def catch_up() -> None:
+        queues.table = {_queue("q0"): Bounds(0, 1010), _queue("q1"): Bounds(0, 99)}
+
+    waiting.on_pause = catch_up
+    start = offsets(q0=1000, q1=2)
+    end = stream.latestOffset(start, ReadMaxRows(4))
+    assert stream.ranges(start, end) == [
+        OffsetRange("t", "b", 0, 1000, 1003),
+        OffsetRange("t", "b", 1, 2, 3),
+    ]
+    assert stream.latestOffset(end, ReadAllAvailable()) == offsets(q0=1010, q1=7)
+
+
+def test_available_now_reads_a_topic_made_anew_where_that_is_allowed(waiting: Waiting) -> None:
+    stream = reader(Queues(q0=(0, 20)), failOnDataLoss=False)
+    stream.prepareForTriggerAvailableNow()
+    end = stream.latestOffset(offsets(q0=50), ReadAllAvailable())
+    assert stream.ranges(offsets(q0=50), end) == [OffsetRange("t", "b", 0, 0, 20)]
+
+
+def test_available_now_waits_for_a_broker_that_starts(waiting: Waiting) -> None:
+    queues = Queues(q0=(0, 10))
+    queues.silent.add(_queue("q0"))
+    waiting.on_pause = queues.silent.clear
+    stream = reader(queues)
+    stream.prepareForTriggerAvailableNow()
+    assert stream.latestOffset(offsets(q0=4), ReadAllAvailable()) == offsets(q0=10)
+
+
 def test_a_silent_queue_keeps_its_place_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     queues = Queues(q0=(0, 10), q1=(0, 10))
     queues.silent.add(_queue("q1"))
@@ -163,11 +227,32 @@ def test_a_queue_that_shrank_is_a_loss_once_it_stays_so() -> None:
         stream.latestOffset(offsets(q0=12), ReadAllAvailable())
 
 
-def test_a_loss_that_is_allowed_goes_on_where_the_queue_ends() -> None:
+@pytest.mark.parametrize(
+    ("first", "begins"),
+    [(0, 0), (3, 10)],
+    ids=["the topic was made anew", "what is there was read before"],
+)
+def test_a_loss_that_is_allowed_goes_on_with_what_is_there(
+    first: int, begins: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = reader(Queues(q0=(first, 10), q1=(0, 5)), failOnDataLoss=False)
+    stream._overdue = Overdue(-1)
+    start = offsets(q0=12, q1=5)
+    end = stream.latestOffset(start, ReadAllAvailable())
+    assert end == offsets(q0=10, q1=5)
+    expected = [OffsetRange("t", "b", 0, begins, 10)] if begins < 10 else []
+    assert stream.ranges(start, end) == expected
+    assert "ends at 10 and was read up to 12" in caplog.text
+
+
+def test_a_topic_made_anew_is_read_within_the_limit() -> None:
     stream = reader(Queues(q0=(0, 10)), failOnDataLoss=False)
     stream._overdue = Overdue(-1)
-    assert stream.latestOffset(offsets(q0=12), ReadAllAvailable()) == offsets(q0=10)
-    assert stream.ranges(offsets(q0=12), offsets(q0=10)) == []
+    start = offsets(q0=12)
+    middle = stream.latestOffset(start, ReadMaxRows(4))
+    assert stream.ranges(start, middle) == [OffsetRange("t", "b", 0, 0, 4)]
+    end = stream.latestOffset(middle, ReadMaxRows(9))
+    assert stream.ranges(middle, end) == [OffsetRange("t", "b", 0, 4, 10)]
 
 
 @pytest.mark.parametrize(("group", "told"), [({"group": "g"}, 7), ({}, None)])
