@@ -14,6 +14,7 @@ from twisted.internet.defer import (
     maybeDeferred,
     succeed,
 )
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -29,7 +30,7 @@ from rocketmq_tw.runtime.fairness import SomeAtOnce
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.bodies.queues import MessageQueue
-from rocketmq_tw.wire.errors import WireError
+from rocketmq_tw.wire.errors import RequestError, WireError
 
 #: Consumes one message: returns (or fires) when it is done, raises (or fails) to get it again.
 MessageListener = Callable[[ReceivedMessage], Any]
@@ -192,7 +193,7 @@ class QueueWorker:
             except CancelledError:
                 # It is stopped, or goes on elsewhere.
                 continue
-            except (RemotingError, ClientError, WireError) as error:
+            except (RemotingError, ClientError, RequestError, WireError) as error:
                 self.log.warn("pulling {queue}: {error}", queue=self.queue, error=error)
                 if isinstance(error, RemotingError | BrokerError):
                     self._reader.session.suspect(error.address)
@@ -278,7 +279,7 @@ class QueueWorker:
         problem = self._problems[offset]
         try:
             outcome = await self._send_back.put_aside(message)
-        except (RemotingError, ClientError, WireError) as error:
+        except (RemotingError, ClientError, RequestError, WireError) as error:
             if not self.messages.is_open(message):
                 return False
             if isinstance(error, BrokerError):
@@ -312,7 +313,7 @@ class QueueWorker:
             return False
         try:
             await self._send_back.retry_later(message)
-        except (RemotingError, ClientError, WireError) as error:
+        except (RemotingError, ClientError, RequestError, WireError) as error:
             self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
             return False
         return True
@@ -341,7 +342,8 @@ class QueueWorker:
 
 class ConcurrentWorker(QueueWorker):
     """Messages are consumed beside each other, as many as `slots` of the consumer allow. One that
-    fails is given back to the broker, which brings it again later through the retry topic."""
+    fails is given back to the broker, which brings it again later through the retry topic. It has
+    its slot only while it is with the listener: a broker that is gone holds up no others."""
 
     def __init__(
         self,
@@ -354,26 +356,52 @@ class ConcurrentWorker(QueueWorker):
     ) -> None:
         super().__init__(reader, assigned, listener, send_back, settings)
         self._slots = slots
+        #: The next tries of messages that could not be given back, by queue offset.
+        self._retries: dict[int, IDelayedCall] = {}
+
+    def stop(self) -> None:
+        super().stop()
+        self._forget_retries()
 
     def consume(self, messages: list[ReceivedMessage]) -> None:
         for message in messages:
             self._slots.run(self._start_consuming, message)
 
-    def _start_consuming(self, message: ReceivedMessage) -> Deferred[None]:
+    def _restart(self, offset: int) -> None:
+        super()._restart(offset)
+        self._forget_retries()
+
+    def _forget_retries(self) -> None:
+        for call in self._retries.values():
+            call.cancel()
+        self._retries.clear()
+
+    def _start_consuming(self, message: ReceivedMessage) -> Deferred[None] | None:
+        if not self.holds(message):
+            return None
         return logged(self.log, f"consuming {self.queue}", self._consume(message))
 
     async def _consume(self, message: ReceivedMessage) -> None:
-        while self.holds(message):
-            with self.busy():
-                if self.is_damaged(message):
-                    done = await self.put_aside(message)
-                else:
-                    done = await self.listen(message) or await self.give_back(message)
-                if done:
-                    self.messages.done(message)
-                    return
-                message.reconsume_times += 1
-            await deferLater(self._reactor, LOCAL_RETRY_SECONDS)
+        with self.busy():
+            if self.is_damaged(message) or not await self.listen(message):
+                logged(self.log, f"giving back of {self.queue}", self._return(message))
+            else:
+                self.messages.done(message)
+
+    async def _return(self, message: ReceivedMessage) -> None:
+        with self.busy():
+            damaged = self.is_damaged(message)
+            if await (self.put_aside(message) if damaged else self.give_back(message)):
+                self.messages.done(message)
+        if self.holds(message):
+            message.reconsume_times += 1
+            self._retries[message.queue_offset] = self._reactor.callLater(
+                LOCAL_RETRY_SECONDS, self._retry, message
+            )
+
+    def _retry(self, message: ReceivedMessage) -> None:
+        del self._retries[message.queue_offset]
+        self.consume([message])
 
 
 class OrderlyWorker(QueueWorker):

@@ -17,6 +17,7 @@ from rocketmq_tw.message.properties import (
     TRAN_MSG,
     WAIT,
 )
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
@@ -50,11 +51,18 @@ class SendBack:
 
     async def retry_later(self, message: ReceivedMessage) -> None:
         """Has the broker bring the message again later, or put it in the dead-letter queue where it
-        came too often."""
+        came too often. Where the message's own broker does not, another one is sent it. Raises what
+        that send does."""
         if self._broadcast:
             self.log.warn("dropping {id}: broadcast messages come once", id=message.message_id)
             return
-        await self._give_back(message, _LATER)
+        try:
+            await self._give_back(message, _LATER)
+        except (RemotingError, ClientError) as error:
+            if message.queue.broker_name == LOGIC_BROKER:
+                raise
+            self.log.info("sending {id} again: {error}", id=message.message_id, error=error)
+            await self._send_again(message, _LATER)
 
     async def put_aside(self, message: ReceivedMessage) -> str:
         """Gives a damaged message to the dead-letter queue, and says where it is now: no later try
@@ -85,8 +93,8 @@ class SendBack:
         await self._session.ask(address, command, check_success, SEND_BACK_TIMEOUT)
 
     async def _send_again(self, message: ReceivedMessage, delay_level: int) -> None:
-        """Sends a message of a logic queue to the retry topic, as stock's consumers do: which of
-        the topic's brokers has it in its log is not known. Raises what the send does."""
+        """Sends a message to the retry topic, as stock's consumers do with one of a logic queue,
+        where it is not known which broker has it in its log. Raises what the send does."""
         properties = dict(message.properties)
         properties.pop(TRAN_MSG, None)
         properties.setdefault(RETRY_TOPIC, message.topic)

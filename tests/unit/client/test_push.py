@@ -16,6 +16,7 @@ from rocketmq_tw.wire.bodies.clients import ConsumerRunningInfo
 from rocketmq_tw.wire.bodies.queues import ConsumerStatusBody, MessageQueue, ResetOffsetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.clients import GetConsumerRunningInfoRequestHeader
 from rocketmq_tw.wire.headers.offsets import (
     GetConsumerStatusRequestHeader,
@@ -42,6 +43,18 @@ def fill(world, count):
     for start in range(0, count, 100):
         batch = [Message("T", b"%d" % number) for number in range(start, start + 100)]
         world.run(producer.send_batch(batch, queue=queue(start // 100 % 4)))
+
+
+def refuse(request, peer):
+    raise RequestError(ResponseCode.SYSTEM_ERROR, "no")
+
+
+def hang(request, peer):
+    return Deferred()
+
+
+def fail(message):
+    raise RuntimeError("never")
 
 
 def own(consumer):
@@ -194,7 +207,9 @@ class TestConcurrently:
         assert consumer.offset(queue(0)) == 1
 
     def test_a_message_that_cannot_be_given_back_is_tried_again_here(self, world):
-        del world.broker.listener.handlers[RequestCode.CONSUMER_SEND_MSG_BACK]
+        send(world, b"x", queue_id=0)
+        for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
+            world.answer(code, refuse)
         tries = []
 
         async def listener(message):
@@ -203,14 +218,67 @@ class TestConcurrently:
                 raise RuntimeError("not yet")
 
         consumer = world.push_consumer(listener, start_from=StartFrom.FIRST)
-        world.run(consumer.start())
         with capturedLogs():
-            send(world, b"x", queue_id=0)
+            world.run(consumer.start())
             world.clock.advance(0)
             assert consumer.offset(queue(0)) == 0
             world.wait(5.1)
         assert tries == [0, 1]
         assert consumer.offset(queue(0)) == 1
+
+    def test_nothing_is_left_of_a_message_that_waits_for_its_next_try(self, world):
+        world.put(StoredMessage(topic="T", queue_id=0, body=b"x"))
+        for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
+            world.answer(code, refuse)
+        consumer = world.push_consumer(fail, start_from=StartFrom.FIRST)
+        with capturedLogs():
+            world.run(consumer.start())
+            world.wait(1)
+            world.run(consumer.stop())
+        world.wait(1)
+        assert world.client_clock.getDelayedCalls() == []
+
+    def test_a_message_of_a_broker_that_is_gone_comes_again_by_another(self, world):
+        world.add_other()
+        send(world, b"x", queue_id=0)
+        got, held = [], Deferred()
+
+        def listener(message):
+            got.append((message.queue.broker_name, message.topic, message.reconsume_times))
+            return None if message.reconsume_times else held
+
+        consumer = world.push_consumer(listener, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        world.wait(1)
+        with capturedLogs():
+            world.network.stop(world.address)
+            held.errback(RuntimeError("not yet"))
+            world.wait(15)
+        assert got == [("broker-a", "T", 0), ("broker-b", "T", 1)]
+
+    @pytest.mark.parametrize("broker", ["refuses", "hangs"])
+    def test_what_cannot_be_given_back_holds_up_no_others(self, world, broker):
+        world.add_other()
+        send(world, *[b"poison"] * 20, queue_id=0)
+        other = MessageQueue(topic="T", broker_name="broker-b", queue_id=0)
+        world.run(world.producer().send_batch([Message("T", b"fine")] * 100, queue=other))
+        handler = refuse if broker == "refuses" else hang
+        world.answer(RequestCode.CONSUMER_SEND_MSG_BACK, handler)
+        for each in (world.broker, world.other):
+            each.listener.handlers[RequestCode.SEND_MESSAGE_V2] = handler
+        fine = []
+
+        def listener(message):
+            if message.body == b"poison":
+                raise RuntimeError("never")
+            fine.append(message)
+
+        consumer = world.push_consumer(listener, concurrency=5, start_from=StartFrom.FIRST)
+        with capturedLogs():
+            world.run(consumer.start())
+            world.wait(2)
+        assert len(fine) == 100
+        assert consumer.offset(queue(0)) == 0
 
     def test_pulling_waits_while_a_thousand_messages_are_open(self, world):
         consumer = world.push_consumer(lambda message: Deferred(), start_from=StartFrom.FIRST)
