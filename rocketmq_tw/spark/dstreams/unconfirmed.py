@@ -6,22 +6,27 @@ from rocketmq_tw.spark.dstreams.records import Record
 from rocketmq_tw.spark.ranges import OffsetRange
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
-#: Called once a job has confirmed the message.
-OnConfirmed = Callable[[], None]
+#: Called once nothing waits for this coming of the message any more.
+OnDone = Callable[[], None]
 
 
 class Unconfirmed:
     """The messages that wait for a confirmation, in the order in which they came. One that comes
-    again takes the place of the first."""
+    again, since its queue left and came back or was reset, takes the place of the first."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[MessageQueue, int], tuple[Record, OnConfirmed]] = {}
+        self._open: dict[tuple[MessageQueue, int], tuple[Record, OnDone]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, queue: MessageQueue, record: Record, done: OnConfirmed) -> None:
-        self._open[queue, record.queue_offset] = record, done
+    def add(self, queue: MessageQueue, record: Record, done: OnDone) -> None:
+        key = queue, record.queue_offset
+        before = self._open.get(key)
+        self._open[key] = record, done
+        if before is not None:
+            # Its reader has given the queue up, so this confirms nothing. But it holds a slot.
+            before[1]()
 
     def records(self) -> list[Record]:
         """Returns all of them: what a new receiver has to get."""

@@ -96,6 +96,33 @@ def test_a_new_receiver_gets_all_that_is_open(service: SparkReceiverService, clo
     assert offsets(second) == [1, 2]
 
 
+def test_a_message_that_comes_again_has_one_confirmation(service: SparkReceiverService) -> None:
+    first, again = service._received(message(0)), service._received(message(0))
+    assert (first.called, again.called) == (True, False)
+    assert confirm(service, OffsetRange("t", "b", 0, 0, 1)) == {"confirmed": 1}
+    assert again.called
+
+
+def test_a_queue_that_goes_on_elsewhere_keeps_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, service = started(monkeypatch, "-m", "3")
+    producer = world.producer()
+    for _ in range(2):
+        world.run(producer.send(Message("T", b"x")))
+    world.wait(1)
+    assert len(service.unconfirmed) == 2
+    queues = service._consumer.queues
+    world.run(service._consumer.reset_offsets(dict.fromkeys(queues, 0)))
+    world.wait(1)
+    everything = [OffsetRange(q.topic, q.broker_name, q.queue_id, 0, 99) for q in queues]
+    assert service.unconfirmed.confirm(everything) == 2
+    for _ in range(3):
+        world.run(producer.send(Message("T", b"x")))
+    world.wait(1)
+    assert len(service.unconfirmed) == 3
+    service.stopService()
+    world.wait(2)
+
+
 def test_a_wrong_secret_confirms_nothing(service: SparkReceiverService) -> None:
     done = service._received(message(0))
     answer = confirm(service, OffsetRange("t", "b", 0, 0, 1), secret="guess")
@@ -103,13 +130,19 @@ def test_a_wrong_secret_confirms_nothing(service: SparkReceiverService) -> None:
     assert not done.called
 
 
-def test_a_stop_waits_a_second_for_confirmations(monkeypatch: pytest.MonkeyPatch) -> None:
+def started(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[World, SparkReceiverService]:
+    """The service of the topic T in a world of doubles."""
     world = World()
     with_session = partial(PushConsumer, session=world.session())
     monkeypatch.setattr(spark_receiver, "PushConsumer", with_session)
-    service = SparkReceiverService(world.clock, options("-t", "T"))
+    service = SparkReceiverService(world.clock, options("-t", "T", *arguments))
     service.startService()
     world.run(service.started)
+    return world, service
+
+
+def test_a_stop_waits_a_second_for_confirmations(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, service = started(monkeypatch)
     world.run(world.producer().send(Message("T", b"x")))
     world.clock.advance(0)
     assert len(service.unconfirmed.records()) == 1
