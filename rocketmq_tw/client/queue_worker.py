@@ -4,7 +4,7 @@ what is done, and gives back what was refused or cannot be read.
 A worker lives from the rebalance that gives its queue to this consumer to the one that takes it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -307,12 +307,21 @@ class QueueWorker:
         return True
 
     async def give_back(self, message: ReceivedMessage) -> bool:
-        """Gives the message back to the broker; whether that worked."""
+        """Gives the message back for a later try; whether that worked."""
+        return await self._sent_off(message, self._send_back.retry_later)
+
+    async def give_up(self, message: ReceivedMessage) -> bool:
+        """Gives the message to the dead-letter queue; whether that worked."""
+        return await self._sent_off(message, self._send_back.give_up)
+
+    async def _sent_off(
+        self, message: ReceivedMessage, send: Callable[[ReceivedMessage], Awaitable[None]]
+    ) -> bool:
         if not self.holds(message):
             # It comes again from the broker: to the consumer that has the queue now, or here.
             return False
         try:
-            await self._send_back.retry_later(message)
+            await send(message)
         except (RemotingError, ClientError, RequestError, WireError) as error:
             self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
             return False
@@ -406,7 +415,8 @@ class ConcurrentWorker(QueueWorker):
 
 class OrderlyWorker(QueueWorker):
     """Messages are consumed one after the other, and only while the queue is locked for us. One
-    that fails is tried again until it is done, or given back after `max_reconsume_times`."""
+    that fails is tried again until it is done, or goes to the dead-letter queue after
+    `max_reconsume_times`."""
 
     def __init__(
         self,
@@ -446,9 +456,10 @@ class OrderlyWorker(QueueWorker):
             damaged = self.is_damaged(message)
             done = await (self.put_aside(message) if damaged else self.listen(message))
             if not done and not damaged:
-                message.reconsume_times += 1
-                last = 0 <= self._settings.max_reconsume_times < message.reconsume_times
-                done = last and await self.give_back(message)
+                last = 0 <= self._settings.max_reconsume_times <= message.reconsume_times
+                done = last and await self.give_up(message)
             if done:
                 self.messages.done(message)
+            else:
+                message.reconsume_times += 1
         return done

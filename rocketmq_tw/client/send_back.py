@@ -53,8 +53,7 @@ class SendBack:
         """Has the broker bring the message again later, or put it in the dead-letter queue where it
         came too often. Where the message's own broker does not, another one is sent it. Raises what
         that send does."""
-        if self._broadcast:
-            self.log.warn("dropping {id}: broadcast messages come once", id=message.message_id)
+        if self._is_dropped(message):
             return
         try:
             await self._give_back(message, _LATER)
@@ -64,6 +63,12 @@ class SendBack:
             self.log.info("sending {id} again: {error}", id=message.message_id, error=error)
             await self._send_again(message, _LATER)
 
+    async def give_up(self, message: ReceivedMessage) -> None:
+        """Gives a message that was tried often enough to the dead-letter queue. It is sent, since
+        brokers go by how often it came from them. Raises what the send does."""
+        if not self._is_dropped(message):
+            await self._send_again(message, _NEVER)
+
     async def put_aside(self, message: ReceivedMessage) -> str:
         """Gives a damaged message to the dead-letter queue, and says where it is now: no later try
         could read it, and the copy in a retry topic would get a CRC that fits the damaged body."""
@@ -72,12 +77,19 @@ class SendBack:
             return "it is left out: broadcast messages come once"
         if message.queue.topic == dead_letters:
             return "it is left out, and stays there"
-        await self._give_back(message, _NEVER)
+        await self._give_back(message, _NEVER, is_damaged=True)
         return f"it is in {dead_letters} now"
 
-    async def _give_back(self, message: ReceivedMessage, delay_level: int) -> None:
+    def _is_dropped(self, message: ReceivedMessage) -> bool:
+        if self._broadcast:
+            self.log.warn("dropping {id}: broadcast messages come once", id=message.message_id)
+        return self._broadcast
+
+    async def _give_back(
+        self, message: ReceivedMessage, delay_level: int, *, is_damaged: bool = False
+    ) -> None:
         if message.queue.broker_name == LOGIC_BROKER:
-            await self._send_again(message, delay_level)
+            await self._send_again(message, delay_level, is_damaged=is_damaged)
             return
         address = self._session.broker_address(message.queue.broker_name)
         header = ConsumerSendMsgBackRequestHeader(
@@ -92,7 +104,9 @@ class SendBack:
         command = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
         await self._session.ask(address, command, check_success, SEND_BACK_TIMEOUT)
 
-    async def _send_again(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def _send_again(
+        self, message: ReceivedMessage, delay_level: int, *, is_damaged: bool = False
+    ) -> None:
         """Sends a message to the retry topic, as stock's consumers do with one of a logic queue,
         where it is not known which broker has it in its log. Raises what the send does."""
         properties = dict(message.properties)
@@ -101,12 +115,11 @@ class SendBack:
         properties.setdefault(ORIGIN_MESSAGE_ID, message.message_id)
         properties[DELAY] = str(delay_level or _FIRST_RETRY_LEVEL + message.reconsume_times)
         properties[WAIT] = "true"
-        is_damaged = delay_level == _NEVER
         again = prepare_again(
             message,
             retry_topic(self._group),
             properties,
-            0 if is_damaged else self._max_reconsume_times,
+            0 if delay_level == _NEVER else self._max_reconsume_times,
             is_damaged=is_damaged,
         )
         result = await self._producer.send_prepared(again, timeout=SEND_BACK_TIMEOUT)

@@ -11,6 +11,7 @@ from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.client.settings import StartFrom
 from rocketmq_tw.message.compression import CompressionType, compression_flag
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import ConsumerRunningInfo
 from rocketmq_tw.wire.bodies.queues import ConsumerStatusBody, MessageQueue, ResetOffsetBody
@@ -506,22 +507,53 @@ class TestOrderly:
         assert own(first) == [0, 1, 2, 3]
         assert world.broker.offsets.query("workers", "T", 3) == 1
 
-    def test_after_the_last_try_a_message_is_given_back(self, world):
-        sent_back = world.record(RequestCode.CONSUMER_SEND_MSG_BACK)
+    @pytest.mark.parametrize("tries", [0, 1, 2])
+    def test_after_the_last_try_a_message_is_a_dead_letter(self, world, tries):
+        got = []
 
         def listener(message):
+            got.append(message.body)
             raise RuntimeError("never")
 
         consumer = world.push_consumer(
-            listener, orderly=True, max_reconsume_times=2, start_from=StartFrom.FIRST
+            listener, orderly=True, max_reconsume_times=tries, start_from=StartFrom.FIRST
         )
         world.run(consumer.start())
+        # As at a broker that has forgotten the locks by which it knows ordered groups.
+        world.broker.locks.unlock("workers", [queue(each) for each in range(4)], "client-1")
         with capturedLogs():
             send(world, b"x", queue_id=0)
-            world.wait(4)
-        (header,) = (request.header(ConsumerSendMsgBackRequestHeader) for request in sent_back)
-        assert header.max_reconsume_times == 2
+            world.wait(60)
+        assert len(got) == 1 + tries
         assert consumer.offset(queue(0)) == 1
+        (dead,) = world.stored("%DLQ%workers")
+        assert (dead.body, dead.reconsume_times) == (b"x", 1 + tries)
+        assert parse_properties(dead.properties)["RETRY_TOPIC"] == "T"
+
+    def test_a_message_of_which_nobody_makes_a_dead_letter_keeps_its_place(self, world):
+        def send_it(request, peer):
+            return before(request, peer) if may_send else refuse(request, peer)
+
+        got, may_send = [], []
+
+        def listener(message):
+            got.append(message.body)
+            if message.body == b"1":
+                raise RuntimeError("never")
+
+        send(world, b"1", b"2", queue_id=0)
+        before = world.answer(RequestCode.SEND_MESSAGE_V2, send_it)
+        consumer = world.push_consumer(
+            listener, orderly=True, max_reconsume_times=0, start_from=StartFrom.FIRST
+        )
+        with capturedLogs():
+            world.run(consumer.start())
+            world.wait(3)
+            assert set(got) == {b"1"}
+            may_send.append(True)
+            world.wait(2)
+        assert got[-1] == b"2"
+        assert [dead.body for dead in world.stored("%DLQ%workers")] == [b"1"]
 
 
 class TestGoingOnElsewhere:
