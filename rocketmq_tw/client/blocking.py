@@ -228,6 +228,11 @@ class BlockingClient:
             raise NoRouteError(f"no broker with a master takes messages of {topic}")
         return queues
 
+    def serving_broker(self, queue: MessageQueue) -> str:
+        """Returns the name of the broker that serves a queue: of a logic queue the one that leads
+        it, by the route; raises `NoRouteError` where nobody does."""
+        return self._at_broker(queue).broker_name
+
     # Reading
 
     def pull(

@@ -1,8 +1,8 @@
 """What planning asks the cluster: which queues there are and which offsets they have."""
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
 from rocketmq_tw.client.errors import BrokerError, NoRouteError, UnknownTopicError
@@ -16,6 +16,8 @@ from rocketmq_tw.spark.errors import OptionError
 from rocketmq_tw.spark.options import SQL92, SourceOptions
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
+T = TypeVar("T")
+
 #: How a broker can fail to answer.
 UNREACHABLE = (ConnectionFailed, NoRouteError)
 
@@ -28,7 +30,11 @@ class Bounds(NamedTuple):
 
 
 class SourceCluster:
-    """What the driver asks brokers and name servers for a read: queues, their bounds, offsets."""
+    """What the driver asks brokers and name servers for a read: queues, their bounds, offsets.
+
+    A broker that could not be reached is asked again only after a `refresh`: until then each
+    question about one of its queues fails at once, as one that hangs would take a timeout for each.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -36,6 +42,8 @@ class SourceCluster:
         self._client: BlockingClient = options.connection.client(
             options.group, options.pull_timeout
         )
+        #: Why brokers, by name, could not be reached since the last refresh.
+        self._silent: dict[str, ConnectionFailed] = {}
 
     def __enter__(self) -> "SourceCluster":
         return self
@@ -47,8 +55,10 @@ class SourceCluster:
         self._client.close()
 
     def refresh(self) -> None:
-        """Has the next question ask for routes anew: new queues and brokers are seen at once."""
+        """Has the next question ask for routes anew: new queues and brokers are seen at once, and
+        brokers that could not be reached are tried again."""
         self._client.forget_routes()
+        self._silent.clear()
 
     def queues(self) -> list[MessageQueue]:
         """Returns the queues of all topics asked for; raises as `queues_of` does."""
@@ -76,13 +86,13 @@ class SourceCluster:
         return queues
 
     def bounds(self, queue: MessageQueue) -> Bounds:
-        return Bounds(self._client.min_offset(queue), self._client.max_offset(queue))
+        return Bounds(self.earliest(queue), self.latest(queue))
 
     def earliest(self, queue: MessageQueue) -> int:
-        return self._client.min_offset(queue)
+        return self._ask(self._client.min_offset, queue)
 
     def latest(self, queue: MessageQueue) -> int:
-        return self._client.max_offset(queue)
+        return self._ask(self._client.max_offset, queue)
 
     def first_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Returns the first offset stored at or after a time; the latest where none was."""
@@ -100,10 +110,10 @@ class SourceCluster:
         return bounds.latest
 
     def committed(self, queue: MessageQueue) -> int | None:
-        return self._client.committed_offset(queue)
+        return self._ask(self._client.committed_offset, queue)
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
-        self._client.commit_offset(queue, offset)
+        self._ask(self._client.commit_offset, queue, offset)
 
     def check_expression(self, queue: MessageQueue) -> None:
         """Raises `OptionError` where the broker does not take the expression."""
@@ -123,6 +133,17 @@ class SourceCluster:
                 f"the broker does not take the SQL92 expression {subscription.expression!r}"
                 f" ({error}): correct it, or set enablePropertyFilter=true at the broker"
             ) from error
+
+    def _ask(self, question: Callable[..., T], queue: MessageQueue, *args: Any) -> T:
+        broker = self._client.serving_broker(queue)
+        silent = self._silent.get(broker)
+        if silent is not None:
+            raise ConnectionFailed(silent.address, f"{broker} did not answer a moment ago")
+        try:
+            return question(queue, *args)
+        except ConnectionFailed as error:
+            self._silent[broker] = error
+            raise
 
     def _matching(self, pattern: str) -> list[str]:
         try:

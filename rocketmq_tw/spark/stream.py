@@ -1,7 +1,7 @@
 """The offsets of a stream, trigger by trigger: what is new, how much of it, what is done."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from typing import Any
 
 from pyspark.sql.streaming.datasource import (
@@ -32,6 +32,9 @@ from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 log = logging.getLogger(__name__)
 
+#: What fails where no name server gives the topics of a pattern; no topic has blanks in its name.
+_PATTERN = "the topics of the pattern"
+
 
 class StreamReader(SupportsTriggerAvailableNow):
     """Lives on the driver for as long as a query runs; its client is made when first needed, so
@@ -40,6 +43,9 @@ class StreamReader(SupportsTriggerAvailableNow):
     Routes are asked for anew at each trigger: a new queue or broker is read from its earliest
     offset on, and one that does not answer keeps its place until it does.
     """
+
+    #: Queues that are read and that no route names now. Plans in older checkpoints have none.
+    _missing: Set[MessageQueue] = frozenset()
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -75,6 +81,7 @@ class StreamReader(SupportsTriggerAvailableNow):
     ) -> OffsetsJson:
         begin = from_json(start) if start is not None else from_json(self.initialOffset())
         if self._target is not None:
+            self._note_missing(begin, self._target)
             newest = self._target = self._reached(begin, self._target)
         else:
             newest = self._ask_newest(begin)
@@ -176,7 +183,9 @@ class StreamReader(SupportsTriggerAvailableNow):
         cluster = self._connected()
         cluster.refresh()
         newest = dict(begin)
-        for queue in self._known_queues(cluster):
+        known = list(self._known_queues(cluster))
+        self._note_missing(begin, known)
+        for queue in known:
             try:
                 latest = cluster.latest(queue)
             except (*UNREACHABLE, BrokerError) as error:
@@ -196,8 +205,9 @@ class StreamReader(SupportsTriggerAvailableNow):
         try:
             topics = cluster.topics()
         except OptionError as error:
-            self._missed("topics", error)
+            self._missed(_PATTERN, error)
             return
+        self._overdue.answered(_PATTERN)
         for topic in topics:
             try:
                 yield from cluster.queues_of(topic)
@@ -205,6 +215,22 @@ class StreamReader(SupportsTriggerAvailableNow):
                 self._missed(topic, error)
             else:
                 self._overdue.answered(topic)
+
+    def _note_missing(self, begin: Offsets, known: Collection[MessageQueue]) -> None:
+        """Logs once which queues no route names any more. That is no error: their broker may be
+        gone for good, with all of it read."""
+        if not self._overdue.works(_PATTERN):
+            return
+        read = without_renamed(begin | dict.fromkeys(known, 0))
+        missing = {queue for queue in read.keys() - set(known) if self._overdue.works(queue.topic)}
+        for queue in sorted(missing - self._missing):
+            self._overdue.answered(queue)
+            log.warning(
+                "%s: no route names it; it keeps its place, and what it has is not read until"
+                " one does",
+                queue_text(queue),
+            )
+        self._missing = missing
 
     def _missed(self, what: MessageQueue | str, error: Exception) -> None:
         """Raises `error` once it is one for too long. Spark asks a hundred times a second where

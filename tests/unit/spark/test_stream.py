@@ -24,6 +24,7 @@ class Queues:
         self.table = {_queue(name): Bounds(*pair) for name, pair in bounds.items()}
         self.silent: set[MessageQueue] = set()
         self.routes = True
+        self.pattern_known = True
         self.committed: dict[MessageQueue, int] = {}
 
     def refresh(self) -> None:
@@ -33,6 +34,8 @@ class Queues:
         return sorted(self.table)
 
     def topics(self) -> list[str]:
+        if not self.pattern_known:
+            raise OptionError("no name server answers")
         return ["t"]
 
     def queues_of(self, topic: str) -> list[MessageQueue]:
@@ -215,6 +218,44 @@ def test_a_topic_without_a_route_keeps_its_place_for_a_while() -> None:
         stream.latestOffset(offsets(q0=4), ReadAllAvailable())
     queues.routes = True
     assert stream.latestOffset(offsets(q0=4), ReadAllAvailable()) == offsets(q0=10)
+
+
+def test_a_queue_that_no_route_names_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    queues = Queues(q0=(0, 10), q1=(0, 10))
+    stream = reader(queues)
+    start = offsets(q0=10, q1=4)
+    gone = queues.table.pop(_queue("q1"))
+    for _ in range(2):
+        assert stream.latestOffset(start, ReadAllAvailable()) == start
+    assert [record.getMessage()[:36] for record in caplog.records] == [
+        "queue 1 of t on b: no route names it"
+    ]
+    queues.table[_queue("q1")] = gone
+    assert stream.latestOffset(start, ReadAllAvailable()) == offsets(q0=10, q1=10)
+    del queues.table[_queue("q1")]
+    stream.prepareForTriggerAvailableNow()
+    assert stream.latestOffset(start, ReadAllAvailable()) == start
+    assert len(caplog.records) == 2
+
+
+def test_a_topic_without_a_route_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    queues = Queues(q0=(0, 10))
+    queues.routes = False
+    stream = reader(queues)
+    assert stream.latestOffset(offsets(q0=4), ReadAllAvailable()) == offsets(q0=4)
+    assert [record.getMessage()[:21] for record in caplog.records] == ["t keeps its place for"]
+
+
+def test_a_pattern_without_an_answer_counts_from_its_last_one() -> None:
+    queues = Queues(q0=(0, 10))
+    stream = reader(queues)
+    now = [0.0]
+    stream._overdue = Overdue(60, lambda: now[0])
+    for now[0] in (0.0, 1000.0):
+        queues.pattern_known = False
+        assert stream.latestOffset(offsets(q0=4), ReadAllAvailable()) == offsets(q0=4)
+        queues.pattern_known = True
+        assert stream.latestOffset(offsets(q0=4), ReadAllAvailable()) == offsets(q0=10)
 
 
 def test_a_queue_that_shrank_is_a_loss_once_it_stays_so() -> None:
