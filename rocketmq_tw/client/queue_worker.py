@@ -44,7 +44,7 @@ LOCAL_RETRY_SECONDS = 5.0
 MAX_REFUSALS = 10
 _FULL_SECONDS = 0.05
 #: What is pulled ahead of a queue at most, as in stock's push consumer: messages, bytes of their
-#: records, and between the offsets of the first and the last one.
+#: bodies, unpacked, and between the offsets of the first and the last one.
 MAX_MESSAGES = 1000
 MAX_BYTES = 100 * 1024 * 1024
 MAX_SPAN = 2000
@@ -57,7 +57,8 @@ class ProcessQueue:
     def __init__(self, offset: int) -> None:
         #: Where to pull next.
         self.next_offset = offset
-        self._open: dict[int, ReceivedMessage] = {}
+        #: By offset; the size stands beside it, as a listener may change the message's body.
+        self._open: dict[int, tuple[ReceivedMessage, int]] = {}
         self._bytes = 0
         self._last = offset
 
@@ -66,7 +67,7 @@ class ProcessQueue:
 
     @property
     def size(self) -> int:
-        """Bytes of the stored records that are held."""
+        """Bytes of the bodies that are held, unpacked."""
         return self._bytes
 
     @property
@@ -90,26 +91,28 @@ class ProcessQueue:
     def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
         """Takes what a pull brought, in the order of the queue; pulls go on at `next_offset`."""
         for message in messages:
-            self._open[message.queue_offset] = message
-            self._bytes += message.store_size
+            size = len(message.body)
+            self._open[message.queue_offset] = message, size
+            self._bytes += size
             self._last = message.queue_offset
         self.next_offset = next_offset
 
     def first(self) -> ReceivedMessage | None:
         """Returns the first message that is not done."""
-        for message in self._open.values():
+        for message, _ in self._open.values():
             return message
         return None
 
     def is_open(self, message: ReceivedMessage) -> bool:
         """Returns whether the message counts: it is neither done nor from before a restart."""
-        return self._open.get(message.queue_offset) is message
+        found = self._open.get(message.queue_offset)
+        return found is not None and found[0] is message
 
     def done(self, message: ReceivedMessage) -> None:
         """Notes that the message need not be consumed again."""
         if self.is_open(message):
-            del self._open[message.queue_offset]
-            self._bytes -= message.store_size
+            _, size = self._open.pop(message.queue_offset)
+            self._bytes -= size
 
     def restart(self, offset: int) -> None:
         """Forgets what is open: pulls go on at `offset`, and others may come at the same

@@ -157,7 +157,7 @@ def test_a_queue_is_full_by_count_size_and_span():
     by_size = ProcessQueue(0)
     for number, large in enumerate(decoded(message(0), message(1))):
         assert not by_size.full
-        large.store_size = 60 * 1024 * 1024
+        large.body = bytes(60 * 1024 * 1024)
         by_size.add([large], number + 1)
     assert by_size.full
     by_span = ProcessQueue(0)

@@ -4,6 +4,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
+from rocketmq_tw.client import queue_worker
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import by_key
 from rocketmq_tw.client.pull import QueuePuller
@@ -325,6 +326,34 @@ def test_pulls_go_on_behind_an_answer_that_makes_no_sense(world):
         world.answer(RequestCode.PULL_MESSAGE, before)
         world.wait(4)
     assert got == [b"1"]
+
+
+def test_pulling_waits_for_bodies_as_large_as_they_are_unpacked(world, monkeypatch):
+    monkeypatch.setattr(queue_worker, "MAX_BYTES", 5 << 20)
+    held = []
+
+    def listener(message):
+        message.body = b""
+        held.append(Deferred())
+        return held[-1]
+
+    def cached():
+        info = consumer.running_info().mq_table[queue(0)]
+        return info.cached_msg_count, info.cached_msg_size_in_mib
+
+    send(world, *[bytes(3 << 20)] * 4, queue_id=0)
+    consumer = world.push_consumer(listener, batch_size=1, start_from=StartFrom.FIRST)
+    world.run(consumer.start())
+    world.wait(1)
+    assert cached() == (2, 6)
+    for each in held:
+        each.callback(None)
+    world.wait(1)
+    assert cached() == (2, 6)
+    for each in held[2:]:
+        each.callback(None)
+    world.wait(1)
+    assert cached() == (0, 0)
 
 
 class TestSharing:
