@@ -4,6 +4,7 @@ pages to itself (`tests/support/terminal.py`)."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -220,10 +221,11 @@ def test_the_containers_of_compose(terminal: Terminal) -> None:
 
 @pytest.mark.more
 @pytest.mark.skipif(shutil.which("systemctl") is None, reason="no systemctl here")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a user")
 def test_the_units_of_systemd(tmp_path: Path) -> None:
     """They are installed and enabled as the page says; what systemd would start is started here,
     since nobody but a machine's first process can be systemd."""
-    with Terminal(tmp_path / "home", alone=False) as terminal:
+    with Terminal(tmp_path / "home", alone=False, as_root=True) as terminal:
         if not terminal.has_namespaces:
             pytest.skip("this machine lets nobody have an /etc of his own")
         etc = terminal.own("/etc", copied=True)

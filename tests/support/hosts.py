@@ -47,10 +47,15 @@ def enter_own_network(module: str, arguments: Sequence[str]) -> None:
     os.execvpe(own[0], own, os.environ | {_INSIDE: "1"})
 
 
-def in_own_network(command: Sequence[str], *, alone: bool = True) -> list[str]:
+def in_own_network(
+    command: Sequence[str], *, alone: bool = True, as_root: bool = False
+) -> list[str]:
     """The command with mounts, processes and, where it is `alone`, a network of its own; all that
-    it starts ends with it."""
-    names = ["user", "map-root-user", "mount", "pid", "fork", "kill-child", "mount-proc"]
+    it starts ends with it. It has no user but its own, unless it runs `as_root`, which only root
+    may."""
+    names = ["mount", "pid", "fork", "kill-child", "mount-proc"]
+    if not as_root:
+        names += ["user", "map-root-user"]
     if alone:
         names.append("net")
     return ["unshare", *(f"--{name}" for name in names), *command]

@@ -56,12 +56,14 @@ class Terminal(Running):
     it has the ports of the machine, one terminal at a time.
     """
 
-    def __init__(self, home: Path, *, alone: bool = True) -> None:
-        """Without `alone` it is on the network of the machine in any case."""
+    def __init__(self, home: Path, *, alone: bool = True, as_root: bool = False) -> None:
+        """Without `alone` it is on the network of the machine in any case; `as_root`, which only
+        root may, it has all users."""
         self.home = home
         self.checkout = home / "checkout"
         self.has_namespaces = can_enter_own_network()
         self.is_alone = alone and self.has_namespaces
+        self._as_root = as_root
         self._said = home / "typed"
         self._number = 0
         self._shell: subprocess.Popen[str] | None = None
@@ -77,8 +79,10 @@ class Terminal(Running):
         # Not the leader of its session, whose own the terminal of a question would become.
         # And one that Ctrl-C reaches, though tests that run in the background are deaf to it.
         shell = ["env", "--default-signal=INT", "sh", "-c", "bash -s; exit"]
+        if self.has_namespaces:
+            shell = in_own_network(shell, alone=self.is_alone, as_root=self._as_root)
         self._shell = subprocess.Popen(
-            in_own_network(shell, alone=self.is_alone) if self.has_namespaces else shell,
+            shell,
             cwd=self.checkout,
             env=self._environment(),
             stdin=subprocess.PIPE,
