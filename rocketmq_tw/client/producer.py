@@ -17,12 +17,16 @@ from rocketmq_tw.client.preparing import (
     process_unique_ids,
     send_command,
 )
-from rocketmq_tw.client.routes import default_topic_route, next_queue, publish_queues
+from rocketmq_tw.client.routes import (
+    default_topic_route,
+    next_queue,
+    publish_queues,
+    queue_of_key,
+)
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.client.settings import DEFAULT_PRODUCER, ProducerSettings
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
-from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
@@ -220,9 +224,8 @@ class Producer:
 def by_key(key: str | int) -> Selector:
     """Returns a selector for ordered messages: the same key goes to the same queue, as long as the
     topic has the same queues."""
-    number = key if isinstance(key, int) else java_hash_code(key)
 
     def select(queues: Sequence[MessageQueue], _: Message) -> MessageQueue:
-        return queues[abs(number) % len(queues)]
+        return queue_of_key(queues, key)
 
     return select

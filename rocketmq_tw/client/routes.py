@@ -9,6 +9,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from rocketmq_tw.message.logic_queues import LOGIC_BROKER, leaders
+from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import (
     MASTER_ID,
@@ -100,6 +101,12 @@ def subscribe_queues(
         if data.perm & READ
         for queue_id in range(data.read_queue_nums)
     )
+
+
+def queue_of_key(queues: Sequence[T], key: str | int) -> T:
+    """Returns the queue that the messages of a key go to, as stock's SelectMessageQueueByHash."""
+    number = key if isinstance(key, int) else java_hash_code(key)
+    return queues[abs(number) % len(queues)]
 
 
 def is_static(route: TopicRouteData) -> bool:

@@ -30,15 +30,17 @@ _PASSING = frozenset(
     }
 )
 
-_clients: dict[tuple[ConnectionOptions, str, float], BlockingClient] = {}
+_clients: dict[tuple[ConnectionOptions, str, float, int], BlockingClient] = {}
 
 
-def worker_client(connection: ConnectionOptions, group: str, timeout: float) -> BlockingClient:
+def worker_client(
+    connection: ConnectionOptions, group: str, timeout: float, send_retries: int = 2
+) -> BlockingClient:
     """Returns the client of this worker process, kept from task to task."""
-    key = (connection, group, timeout)
+    key = (connection, group, timeout, send_retries)
     client = _clients.get(key)
     if client is None:
-        client = _clients[key] = connection.client(group, timeout)
+        client = _clients[key] = connection.client(group, timeout, send_retries)
     return client
 
 

@@ -63,6 +63,21 @@ _NOT_COPIED = frozenset(
 )
 
 
+#: What made a delivered message wait, and what its broker noted of that: a copy would wait anew.
+_OF_A_WAIT = frozenset(
+    {
+        names.DELAY,
+        *names.TIMER_PROPERTIES,
+        names.TIMER_ENQUEUE_MS,
+        names.TIMER_DEQUEUE_MS,
+        names.TIMER_ROLL_TIMES,
+        names.TIMER_OUT_MS,
+        names.TIMER_DELAY_LEVEL,
+        names.TIMER_DEL_UNIQKEY,
+    }
+)
+
+
 class BadRow(SparkSourceError):
     """A row that cannot become a message; the text says why."""
 
@@ -157,8 +172,10 @@ def _keys(value: str | Sequence[str] | None) -> str | Sequence[str]:
 def _properties(row: Mapping[str, Any]) -> dict[str, str]:
     given = row.get("properties") or {}
     properties = {}
+    # Where a message was to go, before its broker had it wait elsewhere.
+    has_waited = names.REAL_TOPIC in given
     for name, value in given.items():
-        if name in _NOT_COPIED:
+        if name in _NOT_COPIED or (has_waited and name in _OF_A_WAIT):
             continue
         if not name or not value:
             raise BadRow(f"properties has {name!r} = {value!r}: neither may be empty")

@@ -3,6 +3,7 @@
 At least once: a task that fails in the middle is run again by Spark, and sends again.
 """
 
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError, UnknownTopicError
 from rocketmq_tw.client.message import Message, SendStatus
+from rocketmq_tw.client.routes import queue_of_key
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
-from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.spark.errors import OptionError, SparkSourceError
 from rocketmq_tw.spark.options import SinkOptions
 from rocketmq_tw.spark.reading import is_passing, worker_client
@@ -29,8 +30,12 @@ from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.permissions import WRITE
 
+log = logging.getLogger(__name__)
+
 #: A request stays well under the broker's limit of 4 MiB.
 _REQUEST_BYTES = 512 * 1024
+#: What a message takes in a request besides its body and texts.
+_MESSAGE_BYTES = 512
 #: Larger bodies go alone, where the client compresses them.
 _BATCHED_BODY = 4096
 
@@ -87,11 +92,15 @@ class Sender:
             # A slow rate is kept by small requests, not by rare ones.
             share = int(options.max_messages_per_second / _REQUESTS_A_SECOND)
             self._batch_size = min(options.batch_size, max(1, share))
-        self._client = worker_client(options.connection, options.group, options.timeout)
+        self._client = worker_client(
+            options.connection, options.group, options.timeout, options.retries
+        )
         self._waiting: dict[Lane, list[Message]] = {}
         self._sizes: dict[Lane, int] = {}
         self._rows = 0
         self._sent = 0
+        #: What brokers answered that stored messages not quite as they are configured to.
+        self._told: set[tuple[str, SendStatus]] = set()
         #: With a rate, when the next request may go.
         self._due = 0.0
 
@@ -109,7 +118,7 @@ class Sender:
             return
         held = self._waiting.setdefault(lane, [])
         held.append(message)
-        self._sizes[lane] = self._sizes.get(lane, 0) + len(message.body) + 512
+        self._sizes[lane] = self._sizes.get(lane, 0) + _size(message)
         if len(held) >= self._batch_size or self._sizes[lane] >= _REQUEST_BYTES:
             self._flush(lane)
 
@@ -135,11 +144,9 @@ class Sender:
                     result = self._client.send(messages[0], queue=queue)
                 else:
                     result = self._client.send_batch(messages, queue=queue)
-                if result.status is SendStatus.SEND_OK:
-                    self._sent += len(messages)
-                    return
-                reason = f"the broker stored it and answered {result.status.name}"
-                again = True
+                self._note(topic, result.status)
+                self._sent += len(messages)
+                return
             except (ClientError, RequestError, ValueError) as error:
                 reason = str(error)
                 again = isinstance(error, ClientError) and is_passing(error)
@@ -150,6 +157,18 @@ class Sender:
                 )
             self._client.forget_routes()
 
+    def _note(self, topic: str, status: SendStatus) -> None:
+        """Logs once what else than SEND_OK a broker answers. It has stored the messages, so sending
+        them again would store them twice; stock's producers do not either."""
+        if status is SendStatus.SEND_OK or (topic, status) in self._told:
+            return
+        self._told.add((topic, status))
+        log.warning(
+            "messages of %s are stored, but %s: they are on the master only, or not on its disk",
+            topic,
+            status.name,
+        )
+
     def _queue(self, message: Message) -> MessageQueue | None:
         """Returns the queue that all messages of a sharding key go to."""
         if message.sharding_key is None:
@@ -158,7 +177,7 @@ class Sender:
             queues = self._client.write_queues(message.topic)
         except (NoRouteError, BrokerError) as error:
             raise WriteError(f"row {self._rows} of the task: {error}") from error
-        return queues[java_hash_code(message.sharding_key) % len(queues)]
+        return queue_of_key(queues, message.sharding_key)
 
     def _keep_rate(self, count: int) -> None:
         """Waits until `count` more messages are within the rate; time in which there was nothing
@@ -170,6 +189,15 @@ class Sender:
         if delay > 0:
             time.sleep(delay)
         self._due = time.monotonic() + count / rate
+
+
+def _size(message: Message) -> int:
+    """Returns about how many bytes a message takes in a request; characters stand for bytes, which
+    are four times as many at most."""
+    keys = [message.keys] if isinstance(message.keys, str) else message.keys
+    own = (message.tags or "", message.sharding_key or "")
+    texts = (*message.properties, *message.properties.values(), *keys, *own)
+    return _MESSAGE_BYTES + len(message.body) + sum(map(len, texts))
 
 
 def check_target(options: SinkOptions) -> None:

@@ -33,6 +33,24 @@ def test_all_columns() -> None:
 
 
 @pytest.mark.parametrize(
+    "waited",
+    [
+        {"DELAY": "3"},
+        {"TIMER_DELAY_MS": "5000", "TIMER_OUT_MS": "1700000005000", "TIMER_ENQUEUE_MS": "1"},
+        {"TIMER_DELIVER_MS": "1700000000000", "TIMER_ROLL_TIMES": "1", "TIMER_DEQUEUE_MS": "2"},
+    ],
+)
+def test_a_copy_of_a_message_that_has_waited_does_not_wait(waited: dict[str, str]) -> None:
+    delivered = waited | {"a": "b", "REAL_TOPIC": "t", "REAL_QID": "0"}
+    message = row_message({"body": b"x", "properties": delivered}, "t")
+    assert message.properties == {"a": "b"}
+    assert not is_kept_back(message)
+    asked = row_message({"body": b"x", "properties": delivered, "delaySeconds": 5}, "t")
+    assert asked.properties == {"a": "b", "TIMER_DELAY_SEC": "5"}
+    assert is_kept_back(row_message({"body": b"x", "properties": waited}, "t"))
+
+
+@pytest.mark.parametrize(
     ("column", "value", "name", "text"),
     [
         ("delaySeconds", 5, "TIMER_DELAY_SEC", "5"),
