@@ -92,14 +92,17 @@ def ingest(
     with job.session() as spark:
         queries = []
         for name in places:
-            only_damaged = name == "bad" and body_format == "raw"
+            wanted = name == "good"
+            only_damaged = not wanted and body_format == "raw"
             source = job.reader(
                 spark.readStream,
                 topic,
                 maxOffsetsPerTrigger=max_per_batch,
                 damagedMessages=Damaged.ONLY if only_damaged else Damaged.KEEP,
+                # A group is as far as what is written to OUTPUT.
+                commitOffsets=None if wanted else False,
             )
-            rows = _parsed(source.load(), body_format, schema, wanted=name == "good")
+            rows = _parsed(source.load(), body_format, schema, wanted=wanted)
             query = Ingestion(rows, name, *places[name], by, every, counts_all=not only_damaged)
             queries.append(query)
         _watch(spark, queries)
