@@ -21,6 +21,7 @@ from rocketmq_tw.wire.bodies.queues import (
 )
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.clients import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
 
 RENEW_SECONDS = 20.0
@@ -57,39 +58,46 @@ class QueueLocks:
 
     async def acquire(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         """Locks as many of `queues` as brokers allow; returns those that are ours now."""
-        granted: list[MessageQueue] = []
-        for broker_name, of_broker in self._by_broker(queues).items():
-            asked_at = self._session.reactor.seconds()
-            try:
-                ours = await self._lock(broker_name, of_broker)
-            except (ClientError, RemotingError) as error:
-                self.log.warn("locking: {error}", error=error)
-                continue
-            for queue in of_broker:
-                if queue in ours:
-                    self._until[queue] = asked_at + TRUST_SECONDS
-                    granted.append(queue)
-                else:
-                    self._until.pop(queue, None)
-        return granted
+        # At once, as in `release`: a broker that hangs would hold up the others.
+        asked = [
+            Deferred.fromCoroutine(self._acquire_at(broker_name, of_broker))
+            for broker_name, of_broker in self._by_broker(queues).items()
+        ]
+        return [queue for each in asked for queue in await each]
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
         """Gives the locks back."""
-        for broker_name, of_broker in self._by_broker(queues).items():
-            for queue in of_broker:
+        told = [
+            logged(self.log, "unlocking", self._release_at(broker_name, of_broker))
+            for broker_name, of_broker in self._by_broker(queues).items()
+        ]
+        for each in told:
+            await each
+
+    async def _acquire_at(self, broker_name: str, queues: list[MessageQueue]) -> list[MessageQueue]:
+        asked_at = self._session.reactor.seconds()
+        try:
+            ours = await self._lock(broker_name, queues)
+        except (ClientError, RemotingError, RequestError) as error:
+            self.log.warn("locking: {error}", error=error)
+            return []
+        for queue in queues:
+            if queue in ours:
+                self._until[queue] = asked_at + TRUST_SECONDS
+            else:
                 self._until.pop(queue, None)
-            body = UnlockBatchRequestBody(
-                consumer_group=self._group, client_id=self._session.client_id, mq_set=of_broker
-            )
-            header = UnlockBatchMqRequestHeader(bname=broker_name)
-            command = RemotingCommand.request(
-                RequestCode.UNLOCK_BATCH_MQ, header, encode_body(body)
-            )
-            try:
-                address = self._session.broker_address(broker_name)
-                await self._session.ask(address, command, check_success, REQUEST_TIMEOUT)
-            except (ClientError, RemotingError) as error:
-                self.log.warn("unlocking: {error}", error=error)
+        return [queue for queue in queues if queue in ours]
+
+    async def _release_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
+        for queue in queues:
+            self._until.pop(queue, None)
+        body = UnlockBatchRequestBody(
+            consumer_group=self._group, client_id=self._session.client_id, mq_set=queues
+        )
+        header = UnlockBatchMqRequestHeader(bname=broker_name)
+        command = RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ, header, encode_body(body))
+        address = self._session.broker_address(broker_name)
+        await self._session.ask(address, command, check_success, REQUEST_TIMEOUT)
 
     async def _lock(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
         body = LockBatchRequestBody(

@@ -51,7 +51,7 @@ from rocketmq_tw.wire.bodies.clients import (
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.errors import WireError
+from rocketmq_tw.wire.errors import RequestError, WireError
 from rocketmq_tw.wire.headers.clients import GetConsumerListByGroupRequestHeader
 
 REBALANCE_SECONDS = 20.0
@@ -270,21 +270,23 @@ class PushConsumer(GroupMember):
         try:
             queues = await self._reader.queues(topic)
             mine = queues if self._settings.broadcast else await self._my_share(topic, queues)
-        except (ClientError, RemotingError) as error:
+        except (ClientError, RemotingError, RequestError) as error:
             if not (isinstance(error, NoRouteError) and topic.startswith(RETRY_PREFIX)):
                 self.log.warn("rebalancing {topic}: {error}", topic=topic, error=error)
             return
         if self._stopped:
             return
-        for queue in [q for q in self._workers if q.topic == topic and q not in mine]:
-            left = self._leave(queue)
-            if not self._settings.orderly:
-                await left
+        given_up = [q for q in self._workers if q.topic == topic and q not in mine]
+        left = [self._leave(queue) for queue in given_up]
+        if not self._settings.orderly:
+            for each in left:
+                await each
         wanted = [q for q in mine if q not in self._workers and q not in self._leaving]
         if self._locks is not None and wanted:
             wanted = await self._locks.acquire(wanted)
-        for queue in wanted:
-            await self._take(queue)
+        taken = [logged(self.log, f"the offset of {queue}", self._take(queue)) for queue in wanted]
+        for each in taken:
+            await each
 
     async def _my_share(self, topic: str, queues: list[MessageQueue]) -> list[MessageQueue]:
         address = any_address(await self.session.route(topic))
@@ -302,11 +304,7 @@ class PushConsumer(GroupMember):
         return allocate_averagely(queues, sorted(members), self.session.client_id)
 
     async def _take(self, queue: MessageQueue) -> None:
-        try:
-            offset = await first_offset(queue, self._offsets, self._reader, self._settings)
-        except (ClientError, RemotingError) as error:
-            self.log.warn("the offset of {queue}: {error}", queue=queue, error=error)
-            return
+        offset = await first_offset(queue, self._offsets, self._reader, self._settings)
         if self._stopped or queue in self._workers or queue in self._leaving:
             return
         worker = self._make_worker(queue, offset)
@@ -326,9 +324,8 @@ class PushConsumer(GroupMember):
         try:
             if self._settings.orderly:
                 await worker.idle()
-            offset = worker.messages.commit_offset
-            if offset != worker.kept_offset:
-                await logged(self.log, "keeping offsets", self._offsets.write({queue: offset}))
+            if worker.kept_offset != worker.messages.commit_offset:
+                await logged(self.log, f"the offset of {queue}", self._keep(worker))
             if self._locks is not None:
                 await self._locks.release([queue])
         finally:
@@ -354,17 +351,23 @@ class PushConsumer(GroupMember):
         return logged(self.log, "keeping offsets", self._persist())
 
     async def _persist(self) -> None:
-        for queue, worker in list(self._workers.items()):
-            offset = worker.messages.commit_offset
-            if self._workers.get(queue) is not worker or worker.kept_offset == offset:
-                # Somebody else may have it by now, and be further on.
-                continue
-            try:
-                await self._offsets.write({queue: offset})
-            except (ClientError, RemotingError) as error:
-                self.log.warn("the offset of {queue}: {error}", queue=queue, error=error)
-                continue
-            worker.kept_offset = offset
+        # At once: a broker that hangs would hold up the offsets of others.
+        kept = [
+            logged(self.log, f"the offset of {queue}", self._keep(worker))
+            for queue, worker in self._workers.items()
+            if worker.kept_offset != worker.messages.commit_offset
+        ]
+        for each in kept:
+            await each
+
+    async def _keep(self, worker: QueueWorker) -> None:
+        offset = worker.messages.commit_offset
+        try:
+            await self._offsets.write({worker.queue: offset})
+        except RemotingError as error:
+            self.session.suspect(error.address)
+            raise
+        worker.kept_offset = offset
 
     def _orderly_workers(self) -> dict[MessageQueue, OrderlyWorker]:
         return {

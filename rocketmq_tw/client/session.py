@@ -271,10 +271,18 @@ class Session:
         header = UnregisterClientRequestHeader(
             client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
         )
-        for address in list(self._greeted):
-            command = RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header)
+        # At once: brokers that hang would add up.
+        told = [
+            self.remoting.request(
+                address,
+                RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header),
+                REQUEST_TIMEOUT,
+            )
+            for address in list(self._greeted)
+        ]
+        for each in told:
             try:
-                await self.remoting.request(address, command, REQUEST_TIMEOUT)
+                await each
             except RemotingError as error:
                 self.log.info("unregistering: {error}", error=error)
 

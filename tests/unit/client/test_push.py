@@ -420,6 +420,36 @@ class TestSharing:
         world.wait(1.5)
         assert stopped == [None]
 
+    @pytest.mark.parametrize("orderly", [False, True])
+    def test_a_stop_waits_for_a_broker_that_hangs_once(self, world, orderly):
+        world.add_topic("T", 16)
+        consumer = world.push_consumer(fail, orderly=orderly, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        assert len(own(consumer)) == 16
+        for code in world.broker.listener.handlers:
+            world.answer(code, hang)
+        stopped = []
+        with capturedLogs():
+            consumer.stop().addCallback(stopped.append)
+            world.wait(6.1 if orderly else 3.1)
+        assert stopped == [None]
+
+    def test_a_broker_that_hangs_holds_up_no_queues_and_offsets_of_others(self, world):
+        world.add_other()
+        for code in (RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET):
+            world.answer(code, hang)
+        consumer = world.push_consumer(lambda message: None)
+        there = MessageQueue(topic="T", broker_name="broker-b", queue_id=0)
+        with capturedLogs():
+            consumer.start()
+            world.wait(1)
+            assert [each.broker_name for each in consumer.queues if each.topic == "T"] == (
+                ["broker-b"] * 4
+            )
+            world.run(world.producer().send(Message("T", b"x"), queue=there))
+            world.wait(8)
+        assert world.other.offsets.query("workers", "T", 0) == 1
+
     def test_a_stop_leaves_nothing_behind(self, world):
         consumer = world.push_consumer(lambda message: None)
         world.run(consumer.start())
@@ -583,6 +613,16 @@ class TestOrderly:
             world.wait(2)
         assert got[-1] == b"2"
         assert [dead.body for dead in world.stored("%DLQ%workers")] == [b"1"]
+
+    def test_a_broker_that_hangs_holds_up_no_locks_of_others(self, world):
+        world.add_other()
+        world.answer(RequestCode.LOCK_BATCH_MQ, hang)
+        consumer = world.push_consumer(lambda message: None, orderly=True)
+        with capturedLogs():
+            consumer.start()
+            world.wait(1)
+        there = MessageQueue(topic="T", broker_name="broker-b", queue_id=0)
+        assert world.other.locks.owner("workers", there) == "client-1"
 
 
 class TestGoingOnElsewhere:
