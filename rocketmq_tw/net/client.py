@@ -138,6 +138,13 @@ class _Link:
         self.last_error = ""
         self.last_used = 0.0
 
+    @property
+    def open_peer(self) -> RemotingProtocol | None:
+        """The connection, if there is one. One that was just lost is none: the requests that fail
+        with it may be tried again at once."""
+        peer = self.peer
+        return peer if peer is not None and peer.connected else None
+
 
 @implementer(IRemotingClient)
 class RemotingClient:
@@ -191,9 +198,9 @@ class RemotingClient:
         for sign in self._before_send:
             sign(command, address)
         link = self._links.get(address)
-        if link is not None and link.peer is not None:
+        if link is not None and (peer := link.open_peer) is not None:
             link.last_used = self._clock.seconds()
-            return link.peer.request(command, timeout)
+            return peer.request(command, timeout)
         deadline = self._clock.seconds() + timeout
         connected = self._connect(address)
         connected.addTimeout(
@@ -233,8 +240,8 @@ class RemotingClient:
         now = link.last_used = self._clock.seconds()
         if self._closed:
             return fail(ConnectError(address, "the client is closed"))
-        if link.peer is not None:
-            return succeed(link.peer)
+        if (peer := link.open_peer) is not None:
+            return succeed(peer)
         if link.attempt is None and now < link.retry_at:
             return fail(ConnectError(address, link.last_error))
         caller = link.waiting.wait()

@@ -67,6 +67,26 @@ def test_a_lost_connection_is_made_again_by_the_next_request(world):
     assert world.network.made == 2
 
 
+def test_a_request_that_fails_with_its_connection_may_be_repeated_at_once(world):
+    repeated = []
+
+    def drop(request, peer):
+        peer.lose_connection()
+        return Deferred()
+
+    def again(failure):
+        failure.trap(ConnectionLost)
+        return world.client.request(ADDRESS, RemotingCommand.request(1), 3.0)
+
+    world.network.stop(ADDRESS)
+    world.network.serve(ADDRESS, {1: lambda request, peer: request.response(), 2: drop})
+    asked = world.client.request(ADDRESS, RemotingCommand.request(2), 3.0)
+    asked.addErrback(again).addBoth(repeated.append)
+    world.clock.advance(0)
+    assert repeated[0].code == 0
+    assert world.network.made == 2
+
+
 def test_after_a_failed_attempt_the_next_waits_for_the_back_off(world):
     world.network.stop(ADDRESS)
     assert world.request()[0].check(ConnectError)
