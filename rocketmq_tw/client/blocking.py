@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import count
 from typing import TypeVar
 
@@ -29,6 +29,7 @@ from rocketmq_tw.client.preparing import (
     DEFAULT_TOPIC_QUEUES,
     Prepared,
     Preparer,
+    check_queue,
     process_unique_ids,
     send_command,
 )
@@ -350,15 +351,16 @@ class BlockingClient:
         return self._send(self._preparer.prepare_batch(messages), queue)
 
     def _send(self, prepared: Prepared, queue: MessageQueue | None) -> SendResult:
-        avoid: str | None = None
+        check_queue(queue, prepared.topic)
+        failed: set[str | None] = set()
         tries = 1 if queue is not None else 1 + self._send_retries
         while True:
             tries -= 1
-            target = queue or self._next_queue(prepared.topic, avoid)
+            target = queue or self._next_queue(prepared.topic, failed)
             if self._broker_of(target) not in self._brokers:
                 # Also of a topic that its first message makes.
                 self.write_queues(target.topic)
-            failed = self._broker_of(target)
+            failed.add(self._broker_of(target))
             try:
                 return self._send_to(target, prepared)
             except (BrokerError, ConnectionFailed) as error:
@@ -366,7 +368,6 @@ class BlockingClient:
                     raise
                 if tries <= 0:
                     raise
-                avoid = failed
 
     def _send_to(self, queue: MessageQueue, prepared: Prepared) -> SendResult:
         return self._ask(
@@ -376,9 +377,8 @@ class BlockingClient:
             again=False,
         )
 
-    def _next_queue(self, topic: str, avoid: str | None) -> MessageQueue:
-        queues = self.write_queues(topic)
-        return next_queue(queues, self._turn, () if avoid is None else (avoid,), self._broker_of)
+    def _next_queue(self, topic: str, avoid: Container[str | None]) -> MessageQueue:
+        return next_queue(self.write_queues(topic), self._turn, avoid, self._broker_of)
 
     # Connections
 

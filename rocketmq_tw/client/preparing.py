@@ -128,6 +128,14 @@ class Preparer:
         return properties, message_id
 
 
+def check_queue(queue: MessageQueue | None, topic: str) -> None:
+    """Raises `ValueError` where a queue that was chosen is none of the topic's."""
+    if queue is not None and queue.topic != topic:
+        raise ValueError(
+            f"a queue of {queue.topic} for a message of {topic}: choose one of {topic}"
+        )
+
+
 def send_command(
     prepared: Prepared,
     group: str,
@@ -197,9 +205,12 @@ def _wait(message: Message) -> str:
 
 def _compressed(body: bytes, over: int) -> tuple[bytes, int]:
     """Returns what is sent of a body, and the flags that say so."""
-    if len(body) < over:
-        return body, 0
-    return compress(body, CompressionType.ZLIB), compression_flag(CompressionType.ZLIB)
+    if len(body) >= over:
+        compressed = compress(body, CompressionType.ZLIB)
+        # What cannot be compressed would get longer, also than brokers take.
+        if len(compressed) < len(body):
+            return compressed, compression_flag(CompressionType.ZLIB)
+    return body, 0
 
 
 def _check_type(body: object) -> None:

@@ -14,6 +14,7 @@ from rocketmq_tw.client.preparing import (
     DEFAULT_TOPIC_QUEUES,
     Prepared,
     Preparer,
+    check_queue,
     process_unique_ids,
     send_command,
 )
@@ -27,7 +28,7 @@ from rocketmq_tw.client.session import Session
 from rocketmq_tw.client.settings import DEFAULT_PRODUCER, ProducerSettings
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
-from rocketmq_tw.net.errors import RemotingError, RequestTimeout
+from rocketmq_tw.net.errors import ConnectionLost, RemotingError, RequestTimeout
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 
@@ -41,7 +42,8 @@ class Producer:
     Every method returns a Deferred and may be awaited in `async def`. A send fires with a
     `SendResult` once the broker acknowledged; it fails with `BrokerError`, `NoRouteError`, or the
     error of the connection: `RequestTimeout` and `ConnectionLost` leave open whether the message
-    was stored. A message that is illegal raises at once, from the call itself.
+    was stored, so the first such one is what several tries fail with. A message that is illegal
+    raises at once, from the call itself.
     """
 
     log = Logger()
@@ -90,6 +92,7 @@ class Producer:
         Only in the last case another broker is tried where one fails. `timeout` bounds all tries
         together.
         """
+        check_queue(queue, message.topic)
         prepared = self._preparer.prepare(message)
         return Deferred.fromCoroutine(self._send(prepared, message, queue, selector, timeout))
 
@@ -109,6 +112,7 @@ class Producer:
     ) -> Deferred[SendResult]:
         """Sends several messages of one topic in one request; all are stored or none."""
         prepared = self._preparer.prepare_batch(messages)
+        check_queue(queue, prepared.topic)
         return Deferred.fromCoroutine(self._send(prepared, messages[0], queue, None, timeout))
 
     def send_oneway(
@@ -119,6 +123,7 @@ class Producer:
         selector: Selector | None = None,
     ) -> Deferred[None]:
         """Sends without an acknowledgement; fires once it is handed to the connection."""
+        check_queue(queue, message.topic)
         prepared = self._preparer.prepare(message)
         return Deferred.fromCoroutine(self._send_oneway(prepared, message, queue, selector))
 
@@ -149,16 +154,22 @@ class Producer:
         deadline = seconds() + limit
         target = await self._choose(message, queue, selector)
         tries = 1 if queue is not None or selector is not None else 1 + self._settings.retries
+        broker_of = self.session.broker_of
+        failed: set[str | None] = set()
+        unsure: RemotingError | None = None
         while True:
             tries -= 1
-            failed = self.session.broker_of(target)
+            failed.add(broker_of(target))
             try:
                 return await self._send_to(target, prepared, deadline - seconds())
-            except (RemotingError, BrokerError) as error:
-                if isinstance(error, BrokerError) and error.code not in RETRY_ELSEWHERE:
+            except (RemotingError, BrokerError, NoRouteError) as error:
+                is_final = isinstance(error, BrokerError) and error.code not in RETRY_ELSEWHERE
+                if is_final or tries <= 0 or seconds() >= deadline:
+                    if unsure is not None:
+                        raise unsure from error
                     raise
-                if tries <= 0 or seconds() >= deadline:
-                    raise
+                if isinstance(error, RequestTimeout | ConnectionLost):
+                    unsure = unsure or error
                 self.log.info(
                     "a message to {topic} is sent again: {error}",
                     topic=prepared.topic,
@@ -166,8 +177,7 @@ class Producer:
                 )
                 # The route may be another one by now.
                 queues = await self._queues_for(prepared.topic)
-                broker_of = self.session.broker_of
-                target = next_queue(queues, self._turn, (failed,), broker_of)
+                target = next_queue(queues, self._turn, failed, broker_of)
 
     async def _send_to(self, queue: MessageQueue, prepared: Prepared, timeout: float) -> SendResult:
         if timeout <= 0:

@@ -1,3 +1,5 @@
+from random import Random
+
 import pytest
 from msgspec import structs
 from twisted.internet.defer import Deferred
@@ -10,7 +12,7 @@ from rocketmq_tw.client.pull import PullConsumer
 from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.message.compression import CompressionType, compression_type, decompress
 from rocketmq_tw.message.properties import parse_properties
-from rocketmq_tw.net.errors import RemotingError, RequestTimeout
+from rocketmq_tw.net.errors import ConnectionLost, RemotingError, RequestTimeout
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -80,6 +82,26 @@ def test_large_bodies_are_compressed(world):
     assert compression_type(large.sys_flag) is CompressionType.ZLIB
     assert decompress(large.body, CompressionType.ZLIB) == b"x" * 4096
     assert compression_type(small.sys_flag) is None
+
+
+def test_a_largest_body_that_cannot_be_compressed_goes_as_it_is(world):
+    sent = world.record(RequestCode.SEND_MESSAGE_V2)
+    body = Random(1).randbytes(4 * 1024 * 1024)
+    with pytest.raises(BrokerError, match="mappedFileSizeCommitLog"):
+        # Files of these tests are small; that the body is too long would be told first.
+        world.run(world.producer().send(Message("T", body)))
+    assert sent[0].body == body
+    assert not sent[0].header(SendMessageRequestHeaderV2).sys_flag
+
+
+def test_a_queue_of_another_topic_is_refused(world):
+    producer, queue = world.producer(), MessageQueue(topic="U", broker_name="broker-a", queue_id=0)
+    with pytest.raises(ValueError, match="a queue of U for a message of T"):
+        producer.send(Message("T", b"x"), queue=queue)
+    with pytest.raises(ValueError, match="a queue of U for a message of T"):
+        producer.send_batch([Message("T", b"x")], queue=queue)
+    with pytest.raises(ValueError, match="a queue of U for a message of T"):
+        producer.send_oneway(Message("T", b"x"), queue=queue)
 
 
 def test_a_batch_is_stored_message_by_message(world):
@@ -161,6 +183,58 @@ def test_another_broker_takes_what_a_dead_one_cannot(world):
     world.network.stop(world.address)
     for _ in range(4):
         assert world.run(producer.send(Message("T", b"x"))).queue.broker_name == "broker-b"
+
+
+def test_a_third_broker_takes_what_two_dead_ones_cannot(world):
+    for name, address in (("broker-b", "10.0.0.3:10911"), ("broker-c", "10.0.0.4:10911")):
+        world.names.register(address, name, "T", 4)
+    producer = world.producer()
+    world.run(producer.queues("T"))
+    sent = [producer.send(Message("T", b"x")) for _ in range(12)]
+    assert {world.run(each).queue.broker_name for each in sent} == {"broker-a"}
+
+
+def test_another_broker_takes_what_one_without_an_address_cannot(world):
+    producer = world.producer()
+    world.run(producer.start())
+    world.run(producer.queues("T"))
+    routes = producer.session.routes
+    order = "broker-gone:2;broker-a:2"
+    routes.put("T", structs.replace(routes.known()["T"], order_topic_conf=order))
+    for _ in range(4):
+        assert world.run(producer.send(Message("T", b"x"))).queue.broker_name == "broker-a"
+
+
+def test_a_broken_connection_is_made_anew_for_the_next_try(world):
+    def drop(request, peer):
+        world.answer(RequestCode.SEND_MESSAGE_V2, before)
+        peer.lose_connection()
+        return Deferred()
+
+    before = world.answer(RequestCode.SEND_MESSAGE_V2, drop)
+    assert world.run(world.producer().send(Message("T", b"x"))).status is SendStatus.SEND_OK
+    assert len(world.stored("T")) == 1
+
+
+def test_a_message_that_may_be_stored_is_told_so_whatever_further_tries_say(world):
+    world.answer(RequestCode.SEND_MESSAGE_V2, lambda request, peer: Deferred())
+    sent = world.producer().send(Message("T", b"x"))
+    world.clock.advance(0)
+    world.network.stop(world.address)
+    with pytest.raises(ConnectionLost, match=world.address):
+        world.run(sent)
+
+
+def test_a_stop_tells_of_an_open_send_that_it_may_be_stored(world):
+    world.answer(RequestCode.SEND_MESSAGE_V2, lambda request, peer: Deferred())
+    producer = world.producer()
+    world.run(producer.start())
+    sent = producer.send(Message("T", b"x"))
+    world.clock.advance(0)
+    world.run(producer.stop())
+    with pytest.raises(ConnectionLost, match=world.address):
+        world.run(sent)
+    assert world.client_clock.getDelayedCalls() == []
 
 
 def test_a_route_that_changes_between_two_tries_is_no_reason_to_fail(world):
