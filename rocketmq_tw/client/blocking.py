@@ -486,9 +486,25 @@ class BlockingClient:
             self.close()
 
     def _ask_names(self, topic: str) -> TopicRouteData | None:
-        return name_server_commands.read_route(
-            *self._ask_name_servers(lambda: name_server_commands.route_command(topic))
+        for _ in self._name_servers[1:]:
+            try:
+                return self._next_route(topic)
+            except (BrokerError, WireError):
+                # Another one may have it.
+                continue
+        return self._next_route(topic)
+
+    def _next_route(self, topic: str) -> TopicRouteData | None:
+        """Returns the route as a name server has it; one that answers with an error is asked last
+        from now on."""
+        address, response = self._ask_name_servers(
+            lambda: name_server_commands.route_command(topic)
         )
+        try:
+            return name_server_commands.read_route(address, response)
+        except (BrokerError, WireError):
+            self._ask_last(address)
+            raise
 
     def _ask_name_servers(self, make: Callable[[], RemotingCommand]) -> tuple[str, RemotingCommand]:
         """Returns the first name server that answers, and its answer."""
@@ -498,7 +514,10 @@ class BlockingClient:
                 return address, self._request(address, make(), self._timeout)
             except ConnectionFailed as error:
                 reasons.append(str(error))
-                # The ones that answer come first from now on.
-                self._name_servers.remove(address)
-                self._name_servers.append(address)
+                self._ask_last(address)
         raise NoRouteError("no name server answers: " + "; ".join(reasons))
+
+    def _ask_last(self, address: str) -> None:
+        """Has the name servers that answer come first from now on."""
+        self._name_servers.remove(address)
+        self._name_servers.append(address)

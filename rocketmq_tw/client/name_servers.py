@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from rocketmq_tw.client.errors import ClientError, NoRouteError
+from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.name_server_commands import read_route, route_command
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.errors import RemotingError
@@ -63,8 +63,23 @@ class NameServers:
         raise NoRouteError("no name server answers: " + "; ".join(reasons))
 
     async def _route(self, topic: str) -> TopicRouteData | None:
+        for _ in self.addresses[1:]:
+            try:
+                return await self._next_route(topic)
+            except (BrokerError, WireError):
+                # Another one may have it.
+                continue
+        return await self._next_route(topic)
+
+    async def _next_route(self, topic: str) -> TopicRouteData | None:
+        """Returns the route as a name server has it; one that answers with an error is passed over
+        from now on."""
         address, response = await self.ask(lambda: route_command(topic))
-        return read_route(address, response)
+        try:
+            return read_route(address, response)
+        except (BrokerError, WireError):
+            self.pass_over(address)
+            raise
 
 
 class Routes:

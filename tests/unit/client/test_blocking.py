@@ -265,6 +265,16 @@ def test_a_name_server_that_is_down_is_passed_over(cluster, dead):
         BlockingClient(dead).queues("T")
 
 
+def test_a_name_server_that_answers_with_an_error_is_passed_over(cluster):
+    refusing = ThreadedServer()
+    refusing.ask = lambda request, peer: request.response(ResponseCode.SYSTEM_ERROR, "not ready")
+    with BlockingClient(f"{refusing.address};{cluster.names_server.address}") as client:
+        assert len(client.queues("T")) == 2
+    with BlockingClient(refusing.address) as client, pytest.raises(BrokerError, match="not ready"):
+        client.queues("T")
+    refusing.close()
+
+
 def test_an_illegal_group_is_told_at_once(cluster):
     with pytest.raises(RequestError, match="the group 'x y' has an illegal character"):
         BlockingClient(cluster.names_server.address, group="x y")

@@ -15,7 +15,7 @@ from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import ConnectionLost, RemotingError, RequestTimeout
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.errors import RequestError, WireError
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
 
 #: What a broker adds to the properties of a message.
@@ -425,6 +425,23 @@ class TestNameServers:
         assert not bad
         world.wait(30)
         assert len(world.run(producer.queues("T"))) == 6
+
+    @pytest.mark.parametrize("answer", [{"code": 1, "remark": "not ready"}, {"body": b"[no route"}])
+    def test_one_that_answers_with_an_error_is_passed_over(self, world, answer):
+        asked = []
+
+        def refuse(request, peer):
+            asked.append(request)
+            return request.response(**answer)
+
+        world.network.serve("10.9.9.5:9876", {RequestCode.GET_ROUTEINFO_BY_TOPIC: refuse})
+        producer = world.producer(f"10.9.9.5:9876;{world.names_address}")
+        world.add_topic("U", 4)
+        for topic in ("T", "U"):
+            assert world.run(producer.send(Message(topic, b"x"))).status is SendStatus.SEND_OK
+        assert len(asked) == 1
+        with pytest.raises((BrokerError, WireError)):
+            world.run(world.producer("10.9.9.5:9876").send(Message("T", b"x")))
 
     def test_those_who_ask_at_once_share_a_request(self, world):
         producer = world.producer()
