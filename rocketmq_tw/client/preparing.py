@@ -22,9 +22,11 @@ from rocketmq_tw.message.properties import (
     PROPERTY_SEPARATOR,
     SHARDING_KEY,
     TAGS,
+    TRAN_MSG,
     UNIQ_KEY,
     WAIT,
     is_delayed,
+    is_true,
     join_properties,
     waits_for_store,
 )
@@ -112,6 +114,9 @@ class Preparer:
 
     def _properties(self, message: Message) -> tuple[dict[str, str], str]:
         properties = dict(message.properties)
+        if is_true(properties.get(TRAN_MSG)):
+            # A half message, which no consumer would see: nothing here can commit it.
+            raise ValueError(f"the property {TRAN_MSG}: these producers send no transactions")
         keys = message.keys
         if keys:
             properties[KEYS] = keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)

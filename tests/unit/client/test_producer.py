@@ -136,6 +136,7 @@ def test_a_oneway_message_arrives(world):
         Message("T", b"", tags="a\x02"),
         Message("T", b"", properties={"empty": ""}),
         Message("T", b"", properties={"long": "x" * 40000}),
+        Message("T", b"x", properties={"TRAN_MSG": "true"}),
         Message("no/slash", b""),
         Message("", b""),
         Message("t" * 128, b""),
