@@ -8,6 +8,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import all_addresses
 from rocketmq_tw.admin.each_server import ask_each
+from rocketmq_tw.admin.logic_offsets import physical_progress
 from rocketmq_tw.admin.options import (
     SWITCH,
     broker_option,
@@ -84,14 +85,14 @@ def consume_stats(tool: Tool, broker: str, timeout_ms: int, level: int, ordered:
                 "queueId": queue.queue_id,
                 "brokerOffset": offset.broker_offset,
                 "consumerOffset": offset.consumer_offset,
-                "diff": offset.broker_offset - offset.consumer_offset,
+                "diff": physical_progress(offset).behind,
                 "lastTimestamp": offset.last_timestamp,
             }
             for entry in told.consume_stats_list
             for group, parts in sorted(entry.items())
             for part in parts
             for queue, offset in sorted(part.offset_table.items())
-            if offset.broker_offset - offset.consumer_offset >= level
+            if physical_progress(offset).behind >= level
         ]
         value = {"address": broker, "queues": rows, "diffTotal": told.total_diff}
         return Report(value, [Listing(_GROUPS, rows)], ["", f"Diff total: {told.total_diff}"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import rich_click as click
@@ -10,7 +9,7 @@ import rich_click as click
 from rocketmq_tw.admin.brokers import addresses_of, known_route, only_in
 from rocketmq_tw.admin.each_server import ask_each, told_by_each
 from rocketmq_tw.admin.known_names import group_hint, group_names, topic_hint
-from rocketmq_tw.admin.logic_offsets import logic_progress, logic_queues
+from rocketmq_tw.admin.logic_offsets import Progress, group_progress, physical_progress
 from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import SWITCH, of_cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
@@ -19,12 +18,7 @@ from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection
-from rocketmq_tw.wire.bodies.queues import (
-    ConsumeStats,
-    MessageQueue,
-    OffsetWrapper,
-    TopicOffset,
-)
+from rocketmq_tw.wire.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
 from rocketmq_tw.wire.command import version_name
 
 
@@ -82,13 +76,12 @@ async def _one_group(
         stats.offset_table.update(part.offset_table)
         stats.consume_tps += part.consume_tps
     if cluster is None:
-        for each in {queue.topic for queue in stats.offset_table}:
-            stats.offset_table = await _by_logic_queues(servers, each, stats.offset_table)
+        progress = await group_progress(servers, group, stats.offset_table)
+    else:
+        # Logic queues of static topics may lie in several clusters.
+        progress = {queue: physical_progress(done) for queue, done in stats.offset_table.items()}
     clients = await _clients_of_queues(servers, brokers, group) if show_clients else {}
-    rows = [
-        _queue_row(queue, offsets, clients.get(queue))
-        for queue, offsets in sorted(stats.offset_table.items())
-    ]
+    rows = [_queue_row(queue, done, clients.get(queue)) for queue, done in sorted(progress.items())]
     diff, inflight = (sum(row[key] for row in rows) for key in ("diff", "inflight"))
     return Report(
         {
@@ -106,25 +99,6 @@ async def _one_group(
             f"Inflight total: {inflight}",
         ],
     )
-
-
-async def _by_logic_queues(
-    servers: Servers, topic: str, offsets: Mapping[MessageQueue, OffsetWrapper]
-) -> dict[MessageQueue, OffsetWrapper]:
-    """Returns a group's offsets, of a static topic those of its logic queues."""
-    route = await servers.admin.topic_route(topic)
-    queues = await logic_queues(servers, topic, route)
-    if route is None or not queues:
-        return dict(offsets)
-    ends: dict[MessageQueue, TopicOffset] = {}
-    for part in await told_by_each(
-        servers,
-        addresses_of(route.broker_datas),
-        lambda address: servers.admin.topic_stats(address, topic),
-    ):
-        ends.update(part.offset_table)
-    others = {queue: done for queue, done in offsets.items() if queue.topic != topic}
-    return others | logic_progress(queues, ends, offsets)
 
 
 async def _brokers_of(
@@ -159,18 +133,16 @@ async def _brokers_of(
     raise UnknownTopicError(servers.conclusion(unknown))
 
 
-def _queue_row(queue: MessageQueue, offsets: OffsetWrapper, client: str | None) -> dict[str, Any]:
-    # 4.9 has no pull offset.
-    pulled = max(offsets.pull_offset or 0, offsets.consumer_offset)
+def _queue_row(queue: MessageQueue, done: Progress, client: str | None) -> dict[str, Any]:
     return {
         "topic": queue.topic,
         "brokerName": queue.broker_name,
         "queueId": queue.queue_id,
-        "brokerOffset": offsets.broker_offset,
-        "consumerOffset": offsets.consumer_offset,
-        "diff": offsets.broker_offset - offsets.consumer_offset,
-        "inflight": pulled - offsets.consumer_offset,
-        "lastTimestamp": offsets.last_timestamp,
+        "brokerOffset": done.broker_offset,
+        "consumerOffset": done.consumer_offset,
+        "diff": done.behind,
+        "inflight": done.in_flight,
+        "lastTimestamp": done.last_timestamp,
         "client": client,
     }
 
@@ -241,11 +213,12 @@ async def group_row(servers: Servers, group: str) -> dict[str, Any]:
         all_may_fail=True,
     )
     row["error"] = "; ".join(answer.error for answer in answers if answer.error) or None
+    offsets: dict[MessageQueue, OffsetWrapper] = {}
     for stats in (answer.value for answer in answers if answer.value is not None):
         row["tps"] += int(stats.consume_tps)
-        row["diffTotal"] += sum(
-            queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values()
-        )
+        offsets.update(stats.offset_table)
+    progress = await group_progress(servers, group, offsets, all_may_fail=True)
+    row["diffTotal"] = sum(done.behind for done in progress.values())
     found = await _connections(servers, brokers, group)
     if found is not None:
         row["count"] = len(found.connection_set)

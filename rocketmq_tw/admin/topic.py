@@ -175,13 +175,14 @@ def topic_status(tool: Tool, topic: str, cluster: str | None) -> None:
 
     async def work(servers: Servers) -> Report:
         stats = TopicStatsTable()
-        addresses = (await brokers_of(servers, topic, cluster)).values()
+        addresses = list((await brokers_of(servers, topic, cluster)).values())
         for part in await told_by_each(
             servers, addresses, lambda address: servers.admin.topic_stats(address, topic)
         ):
             stats.offset_table.update(part.offset_table)
             stats.topic_put_tps = (stats.topic_put_tps or 0.0) + (part.topic_put_tps or 0.0)
-        queues = await logic_queues(servers, topic, await servers.admin.topic_route(topic))
+        route = await servers.admin.topic_route(topic)
+        queues = await logic_queues(servers, topic, route, addresses)
         stats.offset_table.update(logic_ends(queues, stats.offset_table))
         return _status_report(topic, stats)
 

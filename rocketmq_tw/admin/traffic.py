@@ -9,10 +9,12 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import known_route
 from rocketmq_tw.admin.each_server import told_by_each
+from rocketmq_tw.admin.logic_offsets import group_progress
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
+from rocketmq_tw.wire.bodies.queues import MessageQueue, OffsetWrapper
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData
 from rocketmq_tw.wire.codes import ResponseCode
@@ -112,14 +114,13 @@ def _within_a_day(found: BrokerStatsData) -> int:
 
 
 async def _behind(servers: Servers, addresses: Iterable[str], group: str, topic: str) -> int:
-    behind = 0
+    offsets: dict[MessageQueue, OffsetWrapper] = {}
     for stats in await told_by_each(
         servers,
         addresses,
         lambda address: servers.admin.consume_stats(address, group, topic),
         all_may_fail=True,
     ):
-        behind += sum(
-            queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values()
-        )
-    return max(0, behind)
+        offsets.update(stats.offset_table)
+    progress = await group_progress(servers, group, offsets, all_may_fail=True)
+    return max(0, sum(done.behind for done in progress.values()))

@@ -103,7 +103,7 @@ class ConsumeStatsRequests:
                 stats = ConsumeStats()
                 yield from self._fill(stats, group, [topic])
                 body.total_diff += sum(
-                    queue.broker_offset - queue.consumer_offset
+                    queue.broker_offset - max(0, queue.consumer_offset)
                     for queue in stats.offset_table.values()
                 )
                 each.append(stats)

@@ -383,3 +383,104 @@ def test_an_ordinary_topic_is_none(world) -> None:
     outcome = world.rmqadmin("updateStaticTopic -t S -b broker-a -qn 9")
     assert outcome.status == 1
     assert "as an ordinary topic" in outcome.err
+
+
+def backlogs(world) -> dict[str, int]:
+    """How many messages group G has before it in S, by each command that tells."""
+    one = world.rmqadmin("consumerProgress -g G --output json")
+    named = world.rmqadmin("consumerProgress -g G -t S --output json")
+    groups = world.rmqadmin("consumerProgress --output json")
+    watched = world.rmqadmin("startMonitoring --rounds 1 --output json")
+    topics = world.rmqadmin("statsAll -t S --output json")
+    return {
+        "one": json.loads(one.out)["diffTotal"],
+        "named": json.loads(named.out)["diffTotal"],
+        "groups": sum(row["diffTotal"] for row in json.loads(groups.out)["groups"]),
+        "watched": sum(row["diffTotal"] for row in json.loads(watched.out)["groups"]),
+        "topics": sum(row["diffTotal"] for row in json.loads(topics.out)["topics"]),
+    }
+
+
+def send(world, broker: str, count: int, queue_id: int = 0) -> None:
+    """Sends to a logic queue that the broker leads."""
+    there = world.brokers[broker]
+    for number in range(count):
+        ok(there.request(there.send_request(b"%d" % number, topic="S", queue_id=queue_id)))
+    world.reactor.advance(1)
+
+
+@pytest.fixture
+def half_read(three) -> Any:
+    """S has one queue: 3 messages, which G has read, on broker-a; then it moved to broker-b and
+    got 5 more."""
+    made(three, 1)
+    three.rmqadmin("updateSubGroup -g G -c DefaultCluster")
+    send(three, "broker-a", 3)
+    consumer = three.consume("G", "S")
+    three.wait_for(lambda: consumed(three) == {0: 3})
+    three.result(consumer.stop())
+    moved(three, "broker-b")
+    send(three, "broker-b", 5)
+    return three
+
+
+def test_all_commands_count_the_same_backlog_without_the_gap(half_read) -> None:
+    assert set(backlogs(half_read).values()) == {5}
+    half_read.consume("G", "S")
+    half_read.wait_for(lambda: consumed(half_read) == {0: 10_005})
+    assert set(backlogs(half_read).values()) == {0}
+
+
+def test_a_queue_that_is_idle_since_it_moved_has_no_backlog(three) -> None:
+    made(three, 1)
+    send(three, "broker-a", 3)
+    consumer = three.consume("G", "S")
+    three.wait_for(lambda: consumed(three) == {0: 3})
+    three.result(consumer.stop())
+    moved(three, "broker-b")
+    assert set(backlogs(three).values()) == {0}
+
+
+def test_a_queue_without_an_offset_is_counted_from_its_begin(three) -> None:
+    made(three, 2)
+    three.rmqadmin("updateSubGroup -g G -c DefaultCluster")
+    send(three, "broker-a", 3, queue_id=0)
+    send(three, "broker-a", 40, queue_id=1)
+    three.brokers["broker-a"].offsets.commit("G", "S", 0, 3)
+    rows = three.rmqadmin("consumerProgress -g G -t S --output json").json["queues"]
+    assert [(row["queueId"], row["consumerOffset"], row["diff"]) for row in rows] == [
+        (0, 3, 0),
+        (1, 0, 40),
+    ]
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_the_backlog_is_shown_without_the_former_broker(half_read, is_registered: bool) -> None:
+    half_read.brokers["broker-b"].offsets.commit("G", "S", 0, 1)
+    if is_registered:
+        half_read.network.stop("10.0.0.2:10911")
+    else:
+        half_read.brokers["broker-a"].stop()
+        half_read.reactor.advance(30)
+    outcome = half_read.rmqadmin("consumerProgress -g G -t S --output json")
+    assert outcome.status == is_registered
+    assert json.loads(outcome.out)["diffTotal"] == 4
+    status = half_read.rmqadmin("topicStatus -t S --output json")
+    assert [
+        (row["minOffset"], row["maxOffset"])
+        for row in json.loads(status.out)["queues"]
+        if row["brokerName"] == "__syslo__global__"
+    ] == [(10_000, 10_005)]
+
+
+def test_the_backlog_at_the_leader_is_shown_where_nothing_is_committed_there(half_read) -> None:
+    half_read.brokers["broker-a"].stop()
+    half_read.reactor.advance(30)
+    progress = half_read.rmqadmin("consumerProgress -g G -t S --output json").json
+    assert progress["diffTotal"] == 5
+
+
+def test_a_broker_counts_a_physical_queue_without_an_offset_from_its_begin(half_read) -> None:
+    half_read.brokers["broker-b"].offsets.commit("G", "S", 1, 0)
+    told = half_read.rmqadmin("brokerConsumeStats -b 10.0.0.3:10911 --output json").json
+    assert told["diffTotal"] == sum(row["diff"] for row in told["queues"]) == 5
