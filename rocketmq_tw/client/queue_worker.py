@@ -256,18 +256,19 @@ class QueueWorker:
 
     async def listen(self, message: ReceivedMessage) -> bool:
         """Gives the message to the listener; whether it is done with."""
+        # Its failure may be any: asyncio's cancellation is no `Exception`.
+        return await maybeDeferred(self._listener, message).addCallbacks(
+            lambda _: True, self._listener_failed, errbackArgs=(message,)
+        )
 
-        def failed(failure: Failure) -> bool:
-            self.log.failure(
-                "the listener failed on {id} of {queue}",
-                failure=failure,
-                id=message.message_id,
-                queue=self.queue,
-            )
-            return False
-
-        # A failure may be any: asyncio's cancellation is no `Exception`.
-        return await maybeDeferred(self._listener, message).addCallbacks(lambda _: True, failed)
+    def _listener_failed(self, failure: Failure, message: ReceivedMessage) -> bool:
+        self.log.failure(
+            "the listener failed on {id} of {queue}",
+            failure=failure,
+            id=message.message_id,
+            queue=self.queue,
+        )
+        return False
 
     def is_damaged(self, message: ReceivedMessage) -> bool:
         """Returns whether the message's body is not what its producer sent; no listener gets it."""

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
-from functools import partial
-from math import inf
 from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -114,7 +112,7 @@ class SomeAtOnce:
     def __init__(self, limit: int, clock: IReactorTime | None = None) -> None:
         self._limit = limit
         self._clock = clock
-        self._waiting: deque[tuple[Callable[[], Any], Deferred[Any]]] = deque()
+        self._waiting: deque[tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
         self._under_way: dict[Deferred[Any], Deferred[Any]] = {}
         self._is_looping = False
 
@@ -127,7 +125,7 @@ class SomeAtOnce:
         """Fires with what `work` returns for `args`, called once its turn comes. Where it is
         cancelled, work that waits is not called, and work under way is cancelled."""
         done: Deferred[Any] = Deferred(self._cancel)
-        self._waiting.append((partial(work, *args), done))
+        self._waiting.append((done, work, args))
         if not self._is_looping:
             self._go_on()
         return done
@@ -138,21 +136,24 @@ class SomeAtOnce:
             current.cancel()
             return
         for entry in self._waiting:
-            if entry[1] is done:
+            if entry[0] is done:
                 self._waiting.remove(entry)
                 return
 
     def _go_on(self) -> None:
         self._is_looping = True
         clock = self._clock
-        until = inf if clock is None else clock.seconds() + _LOOP_SECONDS
+        until = 0.0
         while self._waiting and len(self._under_way) < self._limit:
-            work, done = self._waiting.popleft()
-            self._under_way[done] = current = maybeDeferred(work)
+            done, work, args = self._waiting.popleft()
+            self._under_way[done] = current = maybeDeferred(work, *args)
             current.addBoth(self._ended, done)
-            if clock is not None and self._waiting and clock.seconds() >= until:
-                clock.callLater(0, self._go_on)
-                return
+            if clock is not None and self._waiting:
+                now = clock.seconds()
+                until = until or now + _LOOP_SECONDS
+                if now >= until:
+                    clock.callLater(0, self._go_on)
+                    return
         self._is_looping = False
 
     def _ended(self, result: Any, done: Deferred[Any]) -> None:
