@@ -290,6 +290,8 @@ async def _delete(
     topics = [] if cluster is None else [retry_topic(group), dlq_topic(group)]
     if not await _is_known(servers, group, targets, topics, cluster):
         where = targets[0] if cluster is None else f"cluster {cluster}"
+        # All that were asked to delete it said so: the hint alone asks others.
+        servers.is_quiet = True
         places = ", ".join(await _places(servers, group))
         hint = f"it is at {places}" if places else await group_hint(servers, group)
         fail(f"there is no group {group} at {where}: {hint}")

@@ -181,7 +181,7 @@ def set_read_ahead(tool: Tool, broker: str | None, cluster: str | None, mode: in
             told = servers.admin.set_read_ahead(address, mode)
             return told.addCallback(lambda remark: said.update({address: remark}))
 
-        await on_each(await all_addresses(servers, broker, cluster), change)
+        await on_each(await all_addresses(servers, broker, cluster), change, said)
         rows = [{"address": address, "remark": remark} for address, remark in said.items()]
         return Report(
             {"mode": mode, "brokers": rows},

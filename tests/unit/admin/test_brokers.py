@@ -177,6 +177,15 @@ def test_the_log_is_read_ahead_or_not(topic) -> None:
     assert "is not in the range" in world.rmqadmin(f"setCommitLogReadAheadMode -b {A} -m 7").err
 
 
+def test_what_brokers_say_of_reading_ahead_is_shown_beside_a_dead_one(topic) -> None:
+    topic.network.stop(B)
+    outcome = topic.rmqadmin("setCommitLogReadAheadMode -c DefaultCluster -m 1")
+    remark, failure = outcome.err.splitlines()
+    assert outcome.status == 1
+    assert remark.startswith(f"rmqadmin: {A}: ") and "mode: 1" in remark
+    assert B in failure
+
+
 def test_cold_reads_are_limited(topic) -> None:
     world = topic
     world.rmqadmin("updateColdDataFlowCtrGroupConfig -c DefaultCluster -g billing -v 1024")

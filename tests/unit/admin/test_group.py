@@ -122,6 +122,14 @@ def test_a_group_that_is_nowhere_is_not_said_to_be_deleted(world) -> None:
         assert "there is no group nix at " in outcome.err
 
 
+def test_its_hint_tells_nothing_of_a_dead_broker_of_another_cluster(world) -> None:
+    other = world.add_broker("broker-z", "10.0.0.9", broker_cluster_name="Other")
+    world.network.stop(other)
+    outcome = world.rmqadmin("deleteSubGroup -y -g nix -c DefaultCluster")
+    assert outcome.status == 1
+    assert outcome.err.startswith("rmqadmin: there is no group nix at cluster DefaultCluster: ")
+
+
 def test_a_group_of_another_cluster_is_not_said_to_be_deleted(world) -> None:
     """Whether it has consumed, and so has a retry topic, or not."""
     other = world.add_broker("broker-z", "10.0.0.9", broker_cluster_name="Other")

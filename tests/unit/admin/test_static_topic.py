@@ -356,6 +356,17 @@ def test_nothing_changes_while_a_dead_broker_may_have_queues(two_clusters, comma
     assert mappings.get("S") == before
 
 
+def test_a_dead_broker_of_another_cluster_is_not_asked_for_the_status(two_clusters) -> None:
+    made(two_clusters, 2, "broker-a,other")
+    two_clusters.network.stop("10.0.0.9:10911")
+    outcome = two_clusters.rmqadmin("topicStatus -t S -c DefaultCluster --output json")
+    assert (outcome.err, outcome.status) == ("", 0)
+    assert [(row["brokerName"], row["queueId"]) for row in outcome.json["queues"]] == [
+        ("__syslo__global__", 0),
+        ("broker-a", 0),
+    ]
+
+
 def test_nothing_is_made_while_a_broker_of_the_cluster_is_dead(two_clusters) -> None:
     two_clusters.network.stop("10.0.0.3:10911")
     outcome = two_clusters.rmqadmin("updateStaticTopic -t S -b broker-a -qn 2")
