@@ -191,10 +191,13 @@ class StreamReader(SupportsTriggerAvailableNow):
             except (*UNREACHABLE, BrokerError) as error:
                 self._missed(queue, error)
                 continue
+            self._overdue.answered(queue)
+            # How long a replica is behind counts from its first answer.
+            behind = ("behind", queue)
             if latest >= begin.get(queue, 0):
-                self._overdue.answered(queue)
+                self._overdue.answered(behind)
                 newest[queue] = latest
-            elif self._overdue.is_late(queue):
+            elif self._overdue.is_late(behind):
                 self._lost(queue, begin[queue], latest)
                 newest[queue] = latest
         return newest

@@ -14,6 +14,9 @@ from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.spark.offsets import from_json, lag
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.processes import BrokerProcess
@@ -95,6 +98,31 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     queues = topics.queues(topic)
     told = sum(topics.client.committed_offset(queue, "counted") or 0 for queue in queues)
     assert 250 <= told <= 251
+
+
+def test_a_topic_made_anew_is_a_loss(ours: Any, spark: Any, tmp_path: Path) -> None:
+    topic, broker = ours.name(), ours.cluster.broker.address
+
+    def fill(first: int, last: int) -> None:
+        create_topic(broker, topic, 1)
+        ours.queues(topic)
+        ours.fill(topic, [f"m{number}" for number in range(first, last)])
+
+    options = {"startingOffsets": "earliest", "brokerDownTimeoutMs": 1000}
+
+    def run(**more: Any) -> None:
+        frame = ours.reader(spark.readStream, topic, **options, **more).load()
+        run_to_end(lambda: to_parquet(frame, tmp_path, availableNow=True))
+
+    fill(0, 50)
+    run()
+    header = DeleteTopicRequestHeader(topic=topic)
+    ask(broker, RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER, header))
+    fill(50, 70)
+    with pytest.raises(PySparkException, match="ends at 20 and was read up to 50 before"):
+        run()
+    run(failOnDataLoss=False)
+    assert sorted(bodies(spark, tmp_path / "out")) == sorted(f"m{n}" for n in range(70))
 
 
 def test_a_stream_is_written_to_a_topic(ours: Any, spark: Any, tmp_path: Path) -> None:

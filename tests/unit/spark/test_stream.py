@@ -268,6 +268,21 @@ def test_a_queue_that_shrank_is_a_loss_once_it_stays_so() -> None:
         stream.latestOffset(offsets(q0=12), ReadAllAvailable())
 
 
+def test_a_replica_has_the_whole_time_to_catch_up() -> None:
+    queues = Queues(q0=(0, 10))
+    stream = reader(queues)
+    now = [0.0]
+    stream._overdue = Overdue(60, lambda: now[0])
+    queues.silent.add(_queue("q0"))
+    assert stream.latestOffset(offsets(q0=12), ReadAllAvailable()) == offsets(q0=12)
+    queues.silent.clear()
+    for now[0] in (55.0, 115.0):
+        assert stream.latestOffset(offsets(q0=12), ReadAllAvailable()) == offsets(q0=12)
+    now[0] = 116.0
+    with pytest.raises(DataLossError):
+        stream.latestOffset(offsets(q0=12), ReadAllAvailable())
+
+
 @pytest.mark.parametrize(
     ("first", "begins"),
     [(0, 0), (3, 10)],
