@@ -3,6 +3,7 @@ goes on."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from rocketmq_tw.admin.brokers import brokers_of
 from rocketmq_tw.admin.each_server import ask_each, on_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint, is_of_users
+from rocketmq_tw.admin.logic_offsets import logic_queues
 from rocketmq_tw.admin.message_reading import END, Moment
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.options import (
@@ -88,7 +90,7 @@ def reset_offset(
     async def work(servers: Servers) -> Report:
         if broker is not None:
             return await reset.at(servers, [broker])
-        return await reset.at(servers, (await brokers_of(servers, topic, cluster)).values())
+        return await reset.at_all(servers, cluster)
 
     tool.report(work)
 
@@ -127,7 +129,7 @@ def skip_accumulated(
 
 def _reset_in_all(tool: Tool, reset: Reset, cluster: str | None) -> None:
     async def work(servers: Servers) -> Report:
-        return await reset.at(servers, (await brokers_of(servers, reset.topic, cluster)).values())
+        return await reset.at_all(servers, cluster)
 
     tool.report(work)
 
@@ -151,6 +153,17 @@ class Reset:
         if self.moment == END:
             return "the end of each queue" if self.queue_id is None else "the end of the queue"
         return local_time(self.moment)
+
+    async def at_all(self, servers: Servers, cluster: str | None) -> Report:
+        """Resets the group as `at` does, at all brokers of the topic, or of a cluster. Those that
+        queues of a static topic have left come first: once the leader sends a consumer there, they
+        are to know where it goes on."""
+        brokers = await brokers_of(servers, self.topic, cluster)
+        route = await servers.admin.topic_route(self.topic)
+        queues = await logic_queues(servers, self.topic, route, brokers.values(), all_may_fail=True)
+        left = Counter(item.bname for items in queues.values() for item in items[:-1])
+        names = sorted(brokers, key=lambda name: -left[name])
+        return await self.at(servers, [brokers[name] for name in names])
 
     async def at(self, servers: Servers, addresses: Iterable[str]) -> Report:
         """Resets the group at one broker after the other; ends the command behind the last where

@@ -49,17 +49,16 @@ class Control(Part):
         self._role = role
         self._config = host.config
         config, store, registry = host.config, writing.store, clients.registry
-        topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         growing = GrowingAnswers(host.in_slices, host.in_thread)
         boot_timestamp = stats.statistics.boot_timestamp
         self._cold_data = ColdDataRequests()
         families = (
             AdminRequests(
-                host, store, topics, boot_timestamp, self._shown, self._shown_keys, growing
+                host, store, tables.topics, boot_timestamp, self._shown, self._shown_keys, growing
             ),
             self._cold_data,
             ConsumeStatsRequests(host, tables, registry, store, stats.traffic, growing),
-            ResetRequests(config, topics, groups, offsets, registry, store, growing),
+            ResetRequests(config, tables, registry, store, growing),
             ConsumerStatusRequests(registry, host.in_slices, host.in_thread),
         )
         self._lag = GroupLag(host, tables, store)

@@ -9,9 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
-from rocketmq_tw.broker.tables.groups.table import GroupTable
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.changes import NAMED, changed, listed, who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
@@ -46,18 +44,17 @@ class ResetRequests:
     def __init__(
         self,
         config: BrokerConfig,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: OffsetTable,
+        tables: Tables,
         clients: ClientRegistry,
         store: IMessageStore,
         growing: GrowingAnswers,
     ) -> None:
         self._growing = growing
         self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
+        self._topics = tables.topics
+        self._mappings = tables.mappings
+        self._groups = tables.groups
+        self._offsets = tables.offsets
         self._clients = clients
         self._store = store
 
@@ -198,9 +195,17 @@ class ResetRequests:
                     f" give one from {first} to {end}",
                 )
             offsets[header.queue_id] = header.offset
+        begins: dict[int, int] = {}
+        for number, item in enumerate(self._mappings.later_items(header.topic)):
+            begins[item.queue_id] = item.start_offset
+            if every(number):
+                yield
         before.update(self._offsets.of(header.group, header.topic))
         for queue_id, offset in offsets.items():
-            self._offsets.reset(header.group, header.topic, queue_id, offset)
+            # At the begin of a later item the group is in front of it: an offset there would say
+            # that it is done with the items before.
+            kept = -1 if offset <= begins.get(queue_id, -1) else offset
+            self._offsets.reset(header.group, header.topic, queue_id, kept)
 
     def _client_side(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
-from rocketmq_tw.broker.reading.pull_reads import PullAnswer
+from rocketmq_tw.broker.reading.pull_reads import RESET_REMARK, PullAnswer
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue, QueueMappings
 from rocketmq_tw.message.logic_queues import (
     has_end,
@@ -87,11 +87,20 @@ class LogicPull:
         header = answer.header
         return _with_header(
             answer,
-            next_begin_offset=logic_offset(item, header.next_begin_offset),
+            next_begin_offset=self._logic_next(item, answer),
             min_offset=logic_offset(item, max(item.start_offset, header.min_offset)),
             max_offset=max(logic_offset(item, header.max_offset), known_end(self._queue.leader)),
             offset_delta=item.logic_offset - item.start_offset,
         )
+
+    def _logic_next(self, item: LogicQueueMappingItem, answer: PullAnswer) -> int:
+        """Returns where the consumer goes on. A reset to the begin of an item is one to wherever
+        the group is in the item before, whose broker says that to the next pull."""
+        following = answer.header.next_begin_offset
+        is_first = item is item_at(self._queue.items, 0)
+        if answer.is_reset and following <= item.start_offset and not is_first:
+            return item.logic_offset - 1
+        return logic_offset(item, following)
 
     def _committed_in(self, item: LogicQueueMappingItem, committed: int) -> int:
         """Returns the committed offset where it lies in the item; -1 commits nothing."""
@@ -158,9 +167,10 @@ class LogicPulls:
         )
         if response.code not in _READ_CODES:
             raise RequestError(response.code, response.remark or "")
-        read = response.header(PullMessageResponseHeader)
+        code, read = ResponseCode(response.code), response.header(PullMessageResponseHeader)
+        is_reset = code is ResponseCode.PULL_OFFSET_MOVED and response.remark == RESET_REMARK
         answer = pull.translate(
-            PullAnswer(ResponseCode(response.code), response.remark, read, response.body)
+            PullAnswer(code, response.remark, read, response.body, is_reset=is_reset)
         )
         return _with_header(answer, suggest_which_broker_id=MASTER_ID)
 

@@ -25,6 +25,8 @@ from rocketmq_tw.wire.headers.pull import (
 )
 
 _NO_LIMIT = 0x7FFFFFFF
+#: Of the answer that tells a group where it was reset to, as stock's.
+RESET_REMARK = "OFFSET_RESET"
 
 #: How a read ended -> the code of the answer; for an empty queue see `_code`.
 _CODES = {
@@ -117,7 +119,7 @@ class PullReads(Part):
         self._offsets.pulled.note(header.consumer_group, header.topic, queue_id, read.next_offset)
         return PullAnswer(
             self._code_of_slave(code) if self._role.is_slave else code,
-            read.status.name if reset is None else "OFFSET_RESET",
+            read.status.name if reset is None else RESET_REMARK,
             PullMessageResponseHeader(
                 suggest_which_broker_id=self._suggest_broker(read, group),
                 next_begin_offset=read.next_offset,

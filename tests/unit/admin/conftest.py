@@ -118,7 +118,9 @@ class World:
             main(arguments, tool)
         return Outcome(ended.value.code, *self._capsys.readouterr())
 
-    def consume(self, group: str, topic: str) -> PushConsumer:
+    def consume(
+        self, group: str, topic: str, listener: Callable[[Any], None] = lambda message: None
+    ) -> PushConsumer:
         """A push consumer that takes all messages."""
         session = Session(
             self.reactor,
@@ -131,7 +133,7 @@ class World:
             self.reactor,
             NAMES,
             group,
-            lambda messages: None,
+            listener,
             session=session,
             settings=ConsumerSettings(start_from=StartFrom.FIRST),
         )

@@ -495,3 +495,21 @@ def test_a_broker_counts_a_physical_queue_without_an_offset_from_its_begin(half_
     half_read.brokers["broker-b"].offsets.commit("G", "S", 1, 0)
     told = half_read.rmqadmin("brokerConsumeStats -b 10.0.0.3:10911 --output json").json
     assert told["diffTotal"] == sum(row["diff"] for row in told["queues"]) == 5
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_reset_replays_what_is_on_the_former_broker_too(half_read, is_connected: bool) -> None:
+    got: list[Any] = []
+    consumer = half_read.consume("G", "S", got.append)
+    half_read.wait_for(lambda: consumed(half_read) == {0: 10_005})
+    if not is_connected:
+        half_read.result(consumer.stop())
+    got.clear()
+    assert half_read.rmqadmin("resetOffsetByTime -g G -t S -s 1600000000000 --yes").status == 0
+    progress = half_read.rmqadmin("consumerProgress -g G -t S --output json").json
+    assert progress["diffTotal"] == 8
+    if not is_connected:
+        half_read.consume("G", "S", got.append)
+    half_read.wait_for(lambda: len(got) >= 8)
+    assert [message.queue_offset for message in got] == [*range(3), *range(10_000, 10_005)]
+    half_read.wait_for(lambda: consumed(half_read) == {0: 10_005})

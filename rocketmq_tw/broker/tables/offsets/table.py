@@ -247,12 +247,17 @@ class OffsetTable(WriteBehindTable):
         yield from pulled
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Sets the offset and holds it against commits until a pull has taken it up."""
+        """Sets the offset and holds it against commits until a pull has taken it up; -1: the group
+        has none in the queue from then on."""
         key = f"{topic}@{group}"
         self.pulled.clear(group, topic)
         self._resets.setdefault(key, {})[queue_id] = offset
-        self._add(key)[queue_id] = offset
-        self._put_back(group, topic, queue_id, offset)
+        queues = self._add(key)
+        if offset < 0:
+            queues.pop(queue_id, None)
+        else:
+            queues[queue_id] = offset
+        self._put_back(group, topic, queue_id, max(0, offset))
         if self._acts:
             self._changed_acting(key, queue_id, put_back=True)
         self._dirty = True
@@ -275,8 +280,8 @@ class OffsetTable(WriteBehindTable):
         return queue_id in self._resets.get(f"{topic}@{group}", {})
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Ends a reset that waits and returns its offset, with which the pull answers; None where
-        there is none."""
+        """Ends a reset that waits and returns its offset, with which the pull answers, 0 where the
+        group is to have none; None where no reset waits."""
         key = f"{topic}@{group}"
         queues = self._resets.get(key)
         if queues is None:
@@ -284,7 +289,7 @@ class OffsetTable(WriteBehindTable):
         offset = queues.pop(queue_id, None)
         if not queues:
             del self._resets[key]
-        return offset
+        return None if offset is None else max(0, offset)
 
     def end_role(self) -> None:
         """Forgets resets that wait and where pulls go on: another master may move the offsets until

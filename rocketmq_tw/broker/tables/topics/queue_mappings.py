@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -86,6 +86,13 @@ class QueueMappings(VersionedTable[TopicQueueMappingDetail, TopicQueueMappingTab
     def is_here(self, item: LogicQueueMappingItem) -> bool:
         """Returns whether the item's physical queue is on this broker."""
         return item.bname == self._broker_name
+
+    def later_items(self, topic: str) -> Iterator[LogicQueueMappingItem]:
+        """Yields the items on this broker in front of which their logic queues have others; none of
+        a topic that is not static here."""
+        detail = self._entries.get(topic)
+        for items in () if detail is None else detail.hosted_queues.values():
+            yield from filter(self.is_here, items[1:])
 
     def _leads(self, items: Items) -> bool:
         return leader_of(items) == self._broker_name

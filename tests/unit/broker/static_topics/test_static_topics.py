@@ -18,6 +18,7 @@ from rocketmq_tw.wire.headers.offsets import (
     GetMaxOffsetRequestHeader,
     GetMinOffsetRequestHeader,
     QueryConsumerOffsetRequestHeader,
+    ResetOffsetRequestHeader,
     SearchOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
@@ -254,6 +255,67 @@ class TestOffsets:
         header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic=TOPIC, queue_id=0)
         answer = moved.call(moved.a, RequestCode.QUERY_CONSUMER_OFFSET, header)
         assert answer.code == ResponseCode.NOT_LEADER_FOR_QUEUE
+
+
+class TestResets:
+    """222 asks each broker about its physical queues, those that had the logic queue first."""
+
+    def reset(self, cluster: StaticCluster, timestamp: int) -> None:
+        for broker in (cluster.a, cluster.b):
+            ok(
+                cluster.call(
+                    broker,
+                    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+                    ResetOffsetRequestHeader(
+                        topic=TOPIC, group="G", timestamp=timestamp, is_force=True
+                    ),
+                )
+            )
+
+    @pytest.fixture
+    def consumed(self, moved: StaticCluster) -> StaticCluster:
+        for broker in (moved.a, moved.b):
+            broker.pull(0, topic=TOPIC, queue_id=0, lo=False)
+        moved.a.offsets.commit("G", TOPIC, 0, 3)
+        moved.b.offsets.commit("G", TOPIC, 1, 2)
+        return moved
+
+    def next_pull(self, cluster: StaticCluster, offset: int) -> tuple[int, int]:
+        answer = pull(cluster, cluster.b, offset, consumer_group="G")
+        return answer.code, offsets_in(answer)[0]
+
+    def test_a_group_begins_where_it_was_reset_to_in_an_earlier_item(
+        self, consumed: StaticCluster
+    ) -> None:
+        self.reset(consumed, 0)
+        header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic=TOPIC, queue_id=0)
+        assert value(consumed, RequestCode.QUERY_CONSUMER_OFFSET, header) == 0
+
+    def test_so_it_does_behind_a_restart(self, consumed: StaticCluster) -> None:
+        self.reset(consumed, 0)
+        for broker in (consumed.a, consumed.b):
+            broker.offsets.end_role()
+        header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic=TOPIC, queue_id=0)
+        assert value(consumed, RequestCode.QUERY_CONSUMER_OFFSET, header) == 0
+
+    def test_pulls_of_a_connected_consumer_lead_there(self, consumed: StaticCluster) -> None:
+        self.reset(consumed, 0)
+        code, begin = self.next_pull(consumed, START + 2)
+        assert (code, begin) == (ResponseCode.PULL_OFFSET_MOVED, START - 1)
+        assert self.next_pull(consumed, begin) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+        assert self.next_pull(consumed, 0)[0] == ResponseCode.SUCCESS
+
+    def test_a_reset_to_the_end_passes_over_all(self, consumed: StaticCluster) -> None:
+        self.reset(consumed, -1)
+        assert self.next_pull(consumed, START) == (ResponseCode.PULL_OFFSET_MOVED, START + 2)
+
+    def test_a_reset_to_the_begin_of_an_item_goes_on_there(self, consumed: StaticCluster) -> None:
+        first, *_ = consumed.b.consume(TOPIC, 1)
+        self.reset(consumed, first.store_timestamp)
+        _, begin = self.next_pull(consumed, START + 2)
+        assert self.next_pull(consumed, begin) == (ResponseCode.PULL_OFFSET_MOVED, 3)
+        assert self.next_pull(consumed, 3) == (ResponseCode.PULL_RETRY_IMMEDIATELY, START)
+        assert self.next_pull(consumed, START)[0] == ResponseCode.SUCCESS
 
 
 class TestViews:
