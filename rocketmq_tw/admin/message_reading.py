@@ -166,7 +166,9 @@ async def read_each(
     does not answer is `missing` from then on, and passed over; raises why where it is the only
     one."""
     # Logic queues are at the brokers that lead them.
-    brokers = {queue: reader.session.broker_of(queue) or queue.broker_name for queue in queues}
+    brokers = {
+        queue: reader.session.leaders.broker_of(queue) or queue.broker_name for queue in queues
+    }
     is_alone = len(set(brokers.values())) == 1
     for queue, broker in brokers.items():
         if broker in servers.missing:

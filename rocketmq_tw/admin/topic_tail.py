@@ -115,7 +115,7 @@ class TopicTail:
             route = await self._reader.session.routes.refresh(self._topic)
             if route is None:
                 return
-            broker_of = self._reader.session.broker_of
+            broker_of = self._reader.session.leaders.broker_of
             known = {broker_of(queue) for queue in self._places}
             queues = subscribe_queues(self._topic, route)
             self._queues = chosen(queues, self._broker, self._queue_id)
@@ -135,7 +135,7 @@ class TopicTail:
         """Returns where a queue begins that came later: with all it has where its broker was
         there, else with what was stored since the start, for the broker may only have been
         away."""
-        broker = self._reader.session.broker_of(queue)
+        broker = self._reader.session.leaders.broker_of(queue)
         is_new = self._begin_ms is None and broker in known
         return await self._since(queue, 0 if is_new else self._begin_ms or self._started_ms)
 

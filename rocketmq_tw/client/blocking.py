@@ -9,11 +9,9 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import count
 from typing import TypeVar
-
-from msgspec import structs
 
 from rocketmq_tw.client import commands, name_server_commands
 from rocketmq_tw.client.commands import Credentials
@@ -34,11 +32,11 @@ from rocketmq_tw.client.preparing import (
     send_command,
 )
 from rocketmq_tw.client.routes import (
+    QueueLeaders,
     address_of,
     default_topic_route,
     next_queue,
     publish_queues,
-    queue_leaders,
     subscribe_queues,
 )
 from rocketmq_tw.config.net import WANTS_TLS
@@ -164,8 +162,7 @@ class BlockingClient:
         self._connections: dict[str, _Connection] = {}
         self._routes: dict[str, tuple[float, TopicRouteData]] = {}
         self._brokers: dict[str, BrokerData] = {}
-        #: Static topic -> logic queue -> the broker that leads it.
-        self._leaders: dict[str, Mapping[int, str]] = {}
+        self._leaders = QueueLeaders()
         self._turn = count().__next__
 
     def __enter__(self) -> "BlockingClient":
@@ -194,7 +191,7 @@ class BlockingClient:
         self._routes[topic] = (time.monotonic(), route)
         for data in route.broker_datas:
             self._brokers[data.broker_name] = data
-        self._leaders[topic] = queue_leaders(route)
+        self._leaders.note(topic, route)
         return route
 
     def queues(self, topic: str) -> list[MessageQueue]:
@@ -211,7 +208,7 @@ class BlockingClient:
         """Has the next call ask for routes anew, as after a failure of a broker."""
         self._routes.clear()
         self._brokers.clear()
-        self._leaders.clear()
+        self._leaders.forget_all()
 
     def write_queues(self, topic: str) -> list[MessageQueue]:
         """Returns the queues to send to; of a topic that is not there those that brokers would
@@ -357,10 +354,10 @@ class BlockingClient:
         while True:
             tries -= 1
             target = queue or self._next_queue(prepared.topic, failed)
-            if self._broker_of(target) not in self._brokers:
+            if self._leaders.broker_of(target) not in self._brokers:
                 # Also of a topic that its first message makes.
                 self.write_queues(target.topic)
-            failed.add(self._broker_of(target))
+            failed.add(self._leaders.broker_of(target))
             try:
                 return self._send_to(target, prepared)
             except (BrokerError, ConnectionFailed) as error:
@@ -378,7 +375,7 @@ class BlockingClient:
         )
 
     def _next_queue(self, topic: str, avoid: Container[str | None]) -> MessageQueue:
-        return next_queue(self.write_queues(topic), self._turn, avoid, self._broker_of)
+        return next_queue(self.write_queues(topic), self._turn, avoid, self._leaders.broker_of)
 
     # Connections
 
@@ -402,7 +399,7 @@ class BlockingClient:
                 raise
             self.forget_routes()
             self.route(queue.topic)
-            if self._broker_of(queue) in (there.broker_name, None):
+            if self._leaders.broker_of(queue) in (there.broker_name, None):
                 raise
         there = self._at_broker(queue)
         return self._ask_at(there, make(there), read, timeout, again)
@@ -418,26 +415,13 @@ class BlockingClient:
         address = self._address(there)
         return read(address, self._request(address, command, timeout or self._timeout, again=again))
 
-    def _broker_of(self, queue: MessageQueue) -> str | None:
-        """Returns the name of the broker that serves a queue: of a logic queue the one that leads
-        it, None where no route that is known names one."""
-        if queue.broker_name != LOGIC_BROKER:
-            return queue.broker_name
-        return self._leaders.get(queue.topic, {}).get(queue.queue_id)
-
     def _at_broker(self, queue: MessageQueue) -> MessageQueue:
         """Returns the queue under the name of the broker that serves it; raises `NoRouteError`
         where nobody leads it."""
         if queue.broker_name == LOGIC_BROKER:
             # As old as any route at most: who leads it now may be another.
             self.route(queue.topic)
-        name = self._broker_of(queue)
-        if name is None:
-            raise NoRouteError(
-                f"no route names a broker that leads queue {queue.queue_id} of the static topic"
-                f" {queue.topic}"
-            )
-        return queue if name == queue.broker_name else structs.replace(queue, broker_name=name)
+        return self._leaders.at_broker(queue)
 
     def _master_of(self, queue: MessageQueue) -> str | None:
         return address_of(self._brokers.values(), queue.broker_name, MASTER_ID)

@@ -123,5 +123,5 @@ class QueueLocks:
         same name at each."""
         sorted_by: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
-            sorted_by[self._session.broker_of(queue) or queue.broker_name].append(queue)
+            sorted_by[self._session.leaders.broker_of(queue) or queue.broker_name].append(queue)
         return sorted_by

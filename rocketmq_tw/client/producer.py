@@ -154,7 +154,7 @@ class Producer:
         deadline = seconds() + limit
         target = await self._choose(message, queue, selector)
         tries = 1 if queue is not None or selector is not None else 1 + self._settings.retries
-        broker_of = self.session.broker_of
+        broker_of = self.session.leaders.broker_of
         failed: set[str | None] = set()
         unsure: RemotingError | None = None
         while True:
@@ -181,7 +181,7 @@ class Producer:
 
     async def _send_to(self, queue: MessageQueue, prepared: Prepared, timeout: float) -> SendResult:
         if timeout <= 0:
-            address = self.session.broker_address(self.session.at_broker(queue).broker_name)
+            address = self.session.broker_address(self.session.leaders.at_broker(queue).broker_name)
             raise RequestTimeout(address, 0, self._settings.send_timeout)
         return await self.session.ask_about(
             queue,
@@ -197,7 +197,7 @@ class Producer:
         queue: MessageQueue | None,
         selector: Selector | None,
     ) -> None:
-        target = self.session.at_broker(await self._choose(message, queue, selector))
+        target = self.session.leaders.at_broker(await self._choose(message, queue, selector))
         command = send_command(prepared, self.group, target, self.session.now_ms(), oneway=True)
         await self.session.remoting.send_oneway(
             self.session.broker_address(target.broker_name), command

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
+from rocketmq_tw.client.errors import NoRouteError
 from rocketmq_tw.message.logic_queues import LOGIC_BROKER, leaders
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.wire.bodies.queues import MessageQueue
@@ -117,6 +118,44 @@ def is_static(route: TopicRouteData) -> bool:
 def queue_leaders(route: TopicRouteData) -> dict[int, str]:
     """Returns each logic queue of a static topic that a broker leads, and that broker's name."""
     return leaders(route.topic_queue_mapping_by_broker or {})
+
+
+class QueueLeaders:
+    """Which broker serves a queue, by the routes that are known: a logic queue of a static topic is
+    served by the broker that leads it."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[str, dict[int, str]] = {}
+
+    def note(self, topic: str, route: TopicRouteData) -> None:
+        """Takes the topic's newest route."""
+        found = queue_leaders(route)
+        if found:
+            self._leaders[topic] = found
+        else:
+            self._leaders.pop(topic, None)
+
+    def forget_all(self) -> None:
+        """Knows no leader any more."""
+        self._leaders.clear()
+
+    def broker_of(self, queue: MessageQueue) -> str | None:
+        """Returns the name of the broker that serves a queue; None where no route names the leader
+        of a logic queue."""
+        if queue.broker_name != LOGIC_BROKER:
+            return queue.broker_name
+        return self._leaders.get(queue.topic, {}).get(queue.queue_id)
+
+    def at_broker(self, queue: MessageQueue) -> MessageQueue:
+        """Returns the queue under the name of the broker that serves it; raises `NoRouteError`
+        where nobody leads it."""
+        name = self.broker_of(queue)
+        if name is None:
+            raise NoRouteError(
+                f"no route names a broker that leads queue {queue.queue_id} of the static topic"
+                f" {queue.topic}"
+            )
+        return queue if name == queue.broker_name else structs.replace(queue, broker_name=name)
 
 
 def allocate_averagely(queues: Sequence[T], members: Sequence[str], member: str) -> list[T]:

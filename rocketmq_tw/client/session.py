@@ -3,20 +3,18 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
-from msgspec import structs
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.members import BrokerRequests, GroupMember
 from rocketmq_tw.client.name_servers import REQUEST_TIMEOUT, NameServers, Routes
-from rocketmq_tw.client.routes import address_of, queue_leaders
+from rocketmq_tw.client.routes import QueueLeaders, address_of
 from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.net.address import host_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
@@ -82,8 +80,7 @@ class Session:
         self._brokers_of: dict[str, frozenset[str]] = {}
         #: Broker name -> how many routes have it.
         self._routes_with: Counter[str] = Counter()
-        #: Static topic -> logic queue -> the broker that leads it.
-        self._leaders: dict[str, Mapping[int, str]] = {}
+        self.leaders = QueueLeaders()
         self._producers: dict[str, int] = {}
         self._consumers: dict[str, GroupMember] = {}
         BrokerRequests(self.remoting, self._consumers)
@@ -153,24 +150,6 @@ class Session:
             raise NoRouteError(f"no route names broker {broker_id} of {broker_name}")
         return address
 
-    def broker_of(self, queue: MessageQueue) -> str | None:
-        """Returns the name of the broker that serves a queue: of a logic queue the one that leads
-        it, None where the route names none."""
-        if queue.broker_name != LOGIC_BROKER:
-            return queue.broker_name
-        return self._leaders.get(queue.topic, {}).get(queue.queue_id)
-
-    def at_broker(self, queue: MessageQueue) -> MessageQueue:
-        """Returns the queue under the name of the broker that serves it; raises `NoRouteError`
-        where nobody leads it."""
-        name = self.broker_of(queue)
-        if name is None:
-            raise NoRouteError(
-                f"no route names a broker that leads queue {queue.queue_id} of the static topic"
-                f" {queue.topic}"
-            )
-        return queue if name == queue.broker_name else structs.replace(queue, broker_name=name)
-
     async def ask_about(
         self,
         queue: MessageQueue,
@@ -183,7 +162,7 @@ class Session:
         the request, for the queue under that broker's name. A logic queue that has moved on is
         followed. `timeout` is in seconds, for all of it."""
         deadline = self.reactor.seconds() + timeout
-        there = self.at_broker(queue)
+        there = self.leaders.at_broker(queue)
         address = self.broker_address(there.broker_name, broker_id)
         try:
             return await self.ask(address, make(there), read, timeout)
@@ -192,7 +171,7 @@ class Session:
                 raise
             if not await self._has_moved(queue, there.broker_name):
                 raise
-        there = self.at_broker(queue)
+        there = self.leaders.at_broker(queue)
         address = self.broker_address(there.broker_name, broker_id)
         left = max(0.0, deadline - self.reactor.seconds())
         return await self.ask(address, make(there), read, left)
@@ -289,19 +268,15 @@ class Session:
     async def _has_moved(self, queue: MessageQueue, former: str) -> bool:
         """Returns whether another broker than `former` serves the queue by now; asks for the route
         anew where none is known."""
-        if self.broker_of(queue) == former:
+        if self.leaders.broker_of(queue) == former:
             try:
                 await self.routes.refresh(queue.topic)
             except (ClientError, WireError) as error:
                 self.log.warn("the route of {topic}: {error}", topic=queue.topic, error=error)
-        return self.broker_of(queue) not in (former, None)
+        return self.leaders.broker_of(queue) not in (former, None)
 
     def _route_changed(self, topic: str, route: TopicRouteData) -> None:
-        leaders = queue_leaders(route)
-        if leaders:
-            self._leaders[topic] = leaders
-        else:
-            self._leaders.pop(topic, None)
+        self.leaders.note(topic, route)
         brokers = {data.broker_name: data for data in route.broker_datas}
         is_new = any(self.brokers.get(name) != data for name, data in brokers.items())
         self.brokers.update(brokers)
