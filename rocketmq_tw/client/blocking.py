@@ -6,7 +6,6 @@ the other clients.
 """
 
 import os
-import socket
 import ssl
 import time
 from collections.abc import Callable, Container, Sequence
@@ -14,10 +13,10 @@ from itertools import count
 from typing import TypeVar
 
 from rocketmq_tw.client import commands, name_server_commands
+from rocketmq_tw.client.blocking_connection import BlockingConnection, ConnectionFailed
 from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.client.errors import (
     BrokerError,
-    ClientError,
     NoRouteError,
     UnknownTopicError,
     check_success,
@@ -39,94 +38,20 @@ from rocketmq_tw.client.routes import (
     publish_queues,
     subscribe_queues,
 )
-from rocketmq_tw.config.net import WANTS_TLS
 from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import TAG_TYPE
-from rocketmq_tw.net.address import name_server_addresses, split_address
+from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import WireError
-from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, Frame
 
 T = TypeVar("T")
 
 ROUTE_SECONDS = 30.0
-
-
-class ConnectionFailed(ClientError):
-    """No connection, or it broke or fell silent: `address` says where. What was sent may have
-    been carried out."""
-
-    def __init__(self, address: str, reason: str) -> None:
-        super().__init__(f"{address}: {reason}")
-        self.address = address
-
-
-class _Connection:
-    """One socket; closed for good after the first error."""
-
-    def __init__(
-        self, address: str, connect_timeout: float, tls: ssl.SSLContext | None = None
-    ) -> None:
-        self.address = address
-        self._unheard = tls is None
-        host, port = split_address(address)
-        try:
-            self._socket = socket.create_connection((host, port), connect_timeout)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if tls is not None:
-                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
-        except OSError as error:
-            raise ConnectionFailed(address, f"cannot connect: {error}") from error
-
-    def request(self, command: RemotingCommand, timeout: float) -> RemotingCommand:
-        deadline = time.monotonic() + timeout
-        try:
-            self._socket.settimeout(timeout)
-            self._socket.sendall(encode_command(command))
-            while True:
-                response = self._receive(deadline)
-                # What else comes is a notice of the broker, which means nothing to us.
-                if response.is_response and response.opaque == command.opaque:
-                    return response
-        except (OSError, WireError) as error:
-            self.close()
-            reason = str(error) or type(error).__name__
-            if self._unheard and isinstance(error, ConnectionError):
-                reason = f"{reason}. {WANTS_TLS}"
-            raise ConnectionFailed(self.address, f"request {command.code}: {reason}") from error
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _receive(self, deadline: float) -> RemotingCommand:
-        length = int.from_bytes(self._read(4, deadline), "big", signed=True)
-        if not 4 <= length <= DEFAULT_FRAME_LIMIT - 4:
-            raise WireError(f"a frame length of {length}")
-        data = self._read(length, deadline)
-        header_end = 4 + int.from_bytes(data[1:4], "big")
-        if header_end > length:
-            raise WireError(f"a header of {header_end - 4} bytes in a frame of {length}")
-        return decode_command(Frame(data[0], data[4:header_end], data[header_end:]))
-
-    def _read(self, size: int, deadline: float) -> bytes:
-        data = bytearray(size)
-        view, position = memoryview(data), 0
-        while position < size:
-            remaining = deadline - time.monotonic()
-            if remaining <= 0:
-                raise TimeoutError("no answer in time")
-            self._socket.settimeout(remaining)
-            received = self._socket.recv_into(view[position:])
-            if not received:
-                raise ConnectionError("the connection was closed")
-            self._unheard = False
-            position += received
-        return bytes(data)
 
 
 class BlockingClient:
@@ -159,7 +84,7 @@ class BlockingClient:
         self._tls = tls
         self._preparer = Preparer(process_unique_ids())
         self._process_id = os.getpid()
-        self._connections: dict[str, _Connection] = {}
+        self._connections: dict[str, BlockingConnection] = {}
         self._routes: dict[str, tuple[float, TopicRouteData]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._leaders = QueueLeaders()
@@ -452,7 +377,7 @@ class BlockingClient:
                 if not again:
                     raise
         try:
-            connection = _Connection(address, self._connect_timeout, self._tls)
+            connection = BlockingConnection(address, self._connect_timeout, self._tls)
             self._connections[address] = connection
             return connection.request(command, timeout)
         except ConnectionFailed:

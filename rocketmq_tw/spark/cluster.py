@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
+from rocketmq_tw.client.blocking import BlockingClient
+from rocketmq_tw.client.blocking_connection import ConnectionFailed
 from rocketmq_tw.client.errors import BrokerError, NoRouteError, UnknownTopicError
 from rocketmq_tw.message.names import (
     DLQ_PREFIX,

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
+from rocketmq_tw.client.blocking import BlockingClient
+from rocketmq_tw.client.blocking_connection import ConnectionFailed
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.client.message import PulledBytes, PullStatus
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression

@@ -10,7 +10,8 @@ from contextlib import suppress
 import pytest
 from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
+from rocketmq_tw.client.blocking import BlockingClient
+from rocketmq_tw.client.blocking_connection import ConnectionFailed
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.client.message import Message, PullStatus, SendStatus
 from rocketmq_tw.wire.bodies.queues import MessageQueue

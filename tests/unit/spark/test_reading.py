@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.client.blocking import ConnectionFailed
+from rocketmq_tw.client.blocking_connection import ConnectionFailed
 from rocketmq_tw.client.message import PulledBytes, PullStatus
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import encode_record

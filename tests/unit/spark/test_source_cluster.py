@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.client.blocking import ConnectionFailed
+from rocketmq_tw.client.blocking_connection import ConnectionFailed
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.spark.cluster import SourceCluster
 from rocketmq_tw.spark.options import ConnectionOptions, source_options

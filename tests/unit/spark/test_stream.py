@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from rocketmq_tw.client.blocking import ConnectionFailed
+from rocketmq_tw.client.blocking_connection import ConnectionFailed
 from rocketmq_tw.spark import stream as stream_module
 from rocketmq_tw.spark.cluster import Bounds
 from rocketmq_tw.spark.errors import DataLossError, OptionError
