@@ -9,7 +9,7 @@ import rich_click as click
 from rocketmq_tw.admin.brokers import addresses_of, known_route, only_in
 from rocketmq_tw.admin.each_server import ask_each, told_by_each
 from rocketmq_tw.admin.known_names import group_hint, group_names, topic_hint
-from rocketmq_tw.admin.logic_offsets import Progress, group_progress, physical_progress
+from rocketmq_tw.admin.logic_offsets import KnownRoutes, Progress, group_progress, physical_progress
 from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import SWITCH, of_cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
@@ -192,14 +192,17 @@ _GROUPS_WITH_ERRORS = (*_GROUPS, Column("Without", "error"))
 
 
 async def _all_groups(servers: Servers) -> Report:
-    rows = [await group_row(servers, group) for group in await group_names(servers)]
+    routes: KnownRoutes = {}
+    rows = [await group_row(servers, group, routes) for group in await group_names(servers)]
     columns = _GROUPS_WITH_ERRORS if any(row["error"] for row in rows) else _GROUPS
     return Report({"groups": rows}, [Listing(columns, rows)], nothing=NO_GROUP)
 
 
-async def group_row(servers: Servers, group: str) -> dict[str, Any]:
+async def group_row(
+    servers: Servers, group: str, routes: KnownRoutes | None = None
+) -> dict[str, Any]:
     """Makes the row of a group; the part of a broker that does not answer is left out, and the row
-    says so."""
+    says so. Routes of topics that are not among `routes` are asked for, and kept there."""
     row: dict[str, Any] = {
         "group": group, "count": 0, "version": None, "type": None, "model": None,
         "tps": 0, "diffTotal": 0, "error": None,
@@ -217,7 +220,7 @@ async def group_row(servers: Servers, group: str) -> dict[str, Any]:
     for stats in (answer.value for answer in answers if answer.value is not None):
         row["tps"] += int(stats.consume_tps)
         offsets.update(stats.offset_table)
-    progress = await group_progress(servers, group, offsets, all_may_fail=True)
+    progress = await group_progress(servers, group, offsets, routes, all_may_fail=True)
     row["diffTotal"] = sum(done.behind for done in progress.values())
     found = await _connections(servers, brokers, group)
     if found is not None:

@@ -26,6 +26,8 @@ from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
 #: The physical queues of a topic, as 202 tells of them, and what a group did in them, as 208 does.
 Ends = Mapping[MessageQueue, TopicOffset]
 Offsets = Mapping[MessageQueue, OffsetWrapper]
+#: Routes by topic, for one look at several groups.
+KnownRoutes = dict[str, TopicRouteData | None]
 
 
 @attrs.frozen
@@ -91,17 +93,47 @@ def logic_ends(queues: Mapping[MessageQueue, Items], ends: Ends) -> dict[Message
     return found
 
 
+async def offsets_at(
+    servers: Servers,
+    addresses: Iterable[str],
+    group: str,
+    topic: str,
+    *,
+    all_may_fail: bool = False,
+) -> Offsets:
+    """Returns what brokers at `addresses` say of a group in a topic. Asks as `ask_each` does."""
+    offsets: dict[MessageQueue, OffsetWrapper] = {}
+    for stats in await told_by_each(
+        servers,
+        addresses,
+        lambda address: servers.admin.consume_stats(address, group, topic),
+        all_may_fail=all_may_fail,
+    ):
+        offsets.update(stats.offset_table)
+    return offsets
+
+
 async def group_progress(
-    servers: Servers, group: str, offsets: Offsets, *, all_may_fail: bool = False
+    servers: Servers,
+    group: str,
+    offsets: Offsets,
+    routes: KnownRoutes | None = None,
+    *,
+    all_may_fail: bool = False,
 ) -> dict[MessageQueue, Progress]:
     """Returns how far a group is in the topics of `offsets`, which brokers said of physical queues.
     Of a static topic it is how far in its logic queues, for which all its brokers are asked, as
-    `ask_each` does."""
+    `ask_each` does. Routes that are not among `routes` are asked for, and kept there."""
+    routes = {} if routes is None else routes
     found = {}
     for topic in sorted({queue.topic for queue in offsets}):
         logic: dict[MessageQueue, Progress] = {}
         if not topic.startswith(RETRY_PREFIX):
-            logic = await _logic_progress(servers, group, topic, all_may_fail=all_may_fail)
+            if topic not in routes:
+                routes[topic] = await servers.admin.topic_route(topic)
+            logic = await _logic_progress(
+                servers, group, topic, routes[topic], all_may_fail=all_may_fail
+            )
         found.update(
             logic
             or {
@@ -127,21 +159,18 @@ def physical_progress(done: OffsetWrapper) -> Progress:
 
 
 async def _logic_progress(
-    servers: Servers, group: str, topic: str, *, all_may_fail: bool
+    servers: Servers,
+    group: str,
+    topic: str,
+    route: TopicRouteData | None,
+    *,
+    all_may_fail: bool,
 ) -> dict[MessageQueue, Progress]:
-    route = await servers.admin.topic_route(topic)
     if route is None or not is_static(route):
         return {}
     addresses = addresses_of(route.broker_datas)
     queues = await logic_queues(servers, topic, route, addresses, all_may_fail=all_may_fail)
-    offsets: dict[MessageQueue, OffsetWrapper] = {}
-    for stats in await told_by_each(
-        servers,
-        addresses,
-        lambda address: servers.admin.consume_stats(address, group, topic),
-        all_may_fail=all_may_fail,
-    ):
-        offsets.update(stats.offset_table)
+    offsets = await offsets_at(servers, addresses, group, topic, all_may_fail=all_may_fail)
     found = {queue: _progress_in(queue, items, offsets) for queue, items in queues.items()}
     return {queue: progress for queue, progress in found.items() if progress is not None}
 

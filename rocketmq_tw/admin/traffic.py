@@ -9,12 +9,11 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import known_route
 from rocketmq_tw.admin.each_server import told_by_each
-from rocketmq_tw.admin.logic_offsets import group_progress
+from rocketmq_tw.admin.logic_offsets import group_progress, offsets_at
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
-from rocketmq_tw.wire.bodies.queues import MessageQueue, OffsetWrapper
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData
 from rocketmq_tw.wire.codes import ResponseCode
@@ -76,7 +75,9 @@ async def _rows(servers: Servers, topic: str) -> list[dict[str, Any]]:
     rows = []
     for group in sorted(groups):
         out_tps, out_day = await counted(servers, masters, GET, f"{topic}@{group}")
-        behind = await _behind(servers, masters, group, topic)
+        offsets = await offsets_at(servers, masters, group, topic, all_may_fail=True)
+        progress = await group_progress(servers, group, offsets, {topic: route}, all_may_fail=True)
+        behind = max(0, sum(done.behind for done in progress.values()))
         rows.append(
             row | {"group": group, "diffTotal": behind, "outTps": out_tps, "outDay": out_day}
         )
@@ -111,16 +112,3 @@ def _within_a_day(found: BrokerStatsData) -> int:
         if item is not None and item.sum:
             return item.sum
     return 0
-
-
-async def _behind(servers: Servers, addresses: Iterable[str], group: str, topic: str) -> int:
-    offsets: dict[MessageQueue, OffsetWrapper] = {}
-    for stats in await told_by_each(
-        servers,
-        addresses,
-        lambda address: servers.admin.consume_stats(address, group, topic),
-        all_may_fail=True,
-    ):
-        offsets.update(stats.offset_table)
-    progress = await group_progress(servers, group, offsets, all_may_fail=True)
-    return max(0, sum(done.behind for done in progress.values()))
