@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.client.commands import RETRY_ELSEWHERE, read_send
@@ -67,16 +67,21 @@ class Producer:
         self._turn = count(settings.first_turn).__next__
         self._queues: dict[str, list[MessageQueue]] = {}
         self._forget_routes: Callable[[], None] = lambda: None
+        self._is_started = False
 
     def start(self) -> Deferred[None]:
         """Joins the group; from here on brokers hear of it every 30 seconds."""
+        if self._is_started:
+            return succeed(None)
+        self._is_started = True
         self._forget_routes = self.session.routes.on_change(self._forget_queues)
         self.session.start()
         self.session.add_producer(self.group)
         return self.session.heartbeat()
 
     def stop(self) -> Deferred[None]:
-        """Leaves the group and closes the connections, unless others share the session."""
+        """Leaves the group and closes the connections, unless others share the session; a second
+        call changes nothing."""
         return Deferred.fromCoroutine(self._stop())
 
     def send(
@@ -135,6 +140,10 @@ class Producer:
         self._queues.pop(topic, None)
 
     async def _stop(self) -> None:
+        if not self._is_started:
+            await self.session.close_unused()
+            return
+        self._is_started = False
         self._forget_routes()
         # It is told of no change from now on.
         self._queues.clear()

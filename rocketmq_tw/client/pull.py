@@ -140,15 +140,18 @@ class PullConsumer(GroupMember):
         self.group = group
         self.session = session or Session(reactor, name_servers, tls=tls)
         self._reader = QueuePuller(self.session, group)
+        self._is_started = False
 
     def start(self) -> Deferred[None]:
         """Joins the group, as brokers show it; it takes no queues from others of the group."""
         self.session.add_consumer(self)
+        self._is_started = True
         self.session.start()
         return self.session.heartbeat()
 
     def stop(self) -> Deferred[None]:
-        """Leaves the group and closes the connections, unless others share the session."""
+        """Leaves the group and closes the connections, unless others share the session; a second
+        call changes nothing."""
         return Deferred.fromCoroutine(self._stop())
 
     def queues(self, topic: str) -> Deferred[list[MessageQueue]]:
@@ -205,6 +208,10 @@ class PullConsumer(GroupMember):
         return Deferred.fromCoroutine(self._reader.commit_offset(queue, offset))
 
     async def _stop(self) -> None:
+        if not self._is_started:
+            await self.session.close_unused()
+            return
+        self._is_started = False
         await self.session.remove_consumer(self.group)
         await self.session.stop()
 

@@ -108,6 +108,7 @@ class PushConsumer(GroupMember):
         ]
         self._rebalancing = False
         self._again = False
+        self._is_started = False
         self._stopped = False
 
     # The application's side
@@ -136,7 +137,8 @@ class PushConsumer(GroupMember):
         return Deferred.fromCoroutine(self._start())
 
     def stop(self) -> Deferred[None]:
-        """Leaves the group: waits for the listener, keeps the offsets, gives the queues free."""
+        """Leaves the group: waits for the listener, keeps the offsets, gives the queues free; a
+        second call changes nothing."""
         return Deferred.fromCoroutine(self._stop())
 
     @property
@@ -165,17 +167,26 @@ class PushConsumer(GroupMember):
         if not self._settings.broadcast:
             self.subscribe(retry_topic(self.group))
         self.session.add_consumer(self)
+        self._is_started = True
         self.session.start()
         for topic in self._subscriptions:
             await self._refresh(topic)
+        if self._stopped:
+            return
         await self.session.heartbeat()
         await self.rebalance()
+        if self._stopped:
+            return
         for call in self._periodic:
             call.start()
         if self._locks is not None:
             self._locks.start(self._orderly_workers)
 
     async def _stop(self) -> None:
+        if not self._is_started:
+            await self.session.close_unused()
+            return
+        self._is_started = False
         self._stopped = True
         for call in self._periodic:
             call.stop()

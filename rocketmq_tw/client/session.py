@@ -100,6 +100,10 @@ class Session:
         """Takes one user off the session; fires once all connections are closed, where it was the
         last one."""
         self._users -= 1
+        return self.close_unused()
+
+    def close_unused(self) -> Deferred[None]:
+        """Closes all connections where the session has no user; fires once they are closed."""
         if self._users > 0:
             return succeed(None)
         self.routes.stop()
