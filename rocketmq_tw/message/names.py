@@ -17,6 +17,8 @@ MAX_GROUP_LENGTH = 255 - len("%RETRY%")
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+#: Begins the topic of a cluster's pop checkpoints.
+REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 #: The prefix of light queues, which need no topic (`enableLmq`), and of their groups.
 LMQ_PREFIX = "%LMQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
@@ -107,7 +109,7 @@ def reply_topic(cluster: str) -> str:
 
 def revive_topic(cluster: str) -> str:
     """Returns where a cluster's pop checkpoints are kept."""
-    return f"rmq_sys_REVIVE_LOG_{cluster}"
+    return REVIVE_PREFIX + cluster
 
 
 def member_sync_topic(broker_name: str) -> str:

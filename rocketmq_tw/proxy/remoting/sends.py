@@ -5,6 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.message.model import TRANSACTION_PREPARED
+from rocketmq_tw.message.names import REVIVE_PREFIX
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.types import check_message_type
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -54,7 +55,14 @@ class ClassicSends:
     def send(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Sends go to the broker that they name, or that has their queue."""
+        """Sends go to the broker that they name, or that has their queue. Check points of pops are
+        none of a client's: brokers take them from a proxy as from one of their cluster."""
+        topic = request.ext_fields.get("b" if request.code in SHORT_NAMES else "topic", "")
+        if topic.startswith(REVIVE_PREFIX):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"brokers use {topic} themselves: send to another topic",
+            )
         client = self._clients.of(peer)
         name = named_broker(request) or client.broker_name
         if name is not None and self._metadata is None:

@@ -67,3 +67,18 @@ def test_types_are_not_looked_at_unless_that_is_wanted() -> None:
     port.brokers.answer(RequestCode.SEND_MESSAGE_V2, echo)
     port.ask(classic_request(RequestCode.SEND_MESSAGE_V2, b="Plain", i=DELAYED, n="broker-a"))
     assert port.asked_names() == ["broker-a"]
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_check_points_of_pops_are_none_of_a_client(typed: bool) -> None:
+    """A broker with clusterAddresses takes them from its proxies."""
+    port = ClassicPort(typed=typed)
+    topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
+    port.brokers.add_topic(topic, {"broker-a": 8})
+    for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2):
+        port.brokers.answer(code, echo)
+    for request in sends(topic, "TAGS\x01ck\x02"):
+        with refused(ResponseCode.NO_PERMISSION) as caught:
+            port.ask(request)
+        assert topic in caught.value.remark
+    assert not port.brokers.asked
