@@ -75,11 +75,11 @@ def cut_between(broker: BrokerInMemory, end: int) -> None:
 class Pair:
     """A master, and a slave that has what `copy` gave it."""
 
-    def __init__(self) -> None:
+    def __init__(self, **store: Any) -> None:
         self.clock = MemoryReactorClock()
-        self.master = BrokerInMemory(clock=self.clock)
+        self.master = BrokerInMemory(clock=self.clock, **store)
         self.slave = BrokerInMemory(
-            clock=self.clock, address="127.0.0.1:10921", broker_role="SLAVE"
+            clock=self.clock, address="127.0.0.1:10921", broker_role="SLAVE", **store
         )
 
     def copy_log(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.timer.books import TimerBooks
+from rocketmq_tw.broker.timer.rolled import RolledMessages
 from rocketmq_tw.broker.timer.rules import takes_timed
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import TIMER_TOPIC
@@ -35,6 +36,7 @@ class TimerIntake:
         self._store = store
         self._books = books
         self._entered = entered
+        self._rolled = RolledMessages(store)
 
     @property
     def is_behind(self) -> bool:
@@ -46,12 +48,15 @@ class TimerIntake:
         books = self._books
         while self.is_behind:
             before = books.queue_offset
-            self._take_some()
-            if books.queue_offset == before:
+            if not self._take_some():
+                yield from self._rolled.find(books.queue_offset)
+            elif books.queue_offset == before:
                 return
             yield
+        self._rolled = RolledMessages(self._store)
 
-    def _take_some(self) -> None:
+    def _take_some(self) -> bool:
+        """Returns False where it ended at a message that may have rolled."""
         books = self._books
         offset = max(books.queue_offset, self._store.min_queue_offset(TIMER_TOPIC, 0))
         books.queue_offset = offset
@@ -60,17 +65,21 @@ class TimerIntake:
         while at < len(read.data):
             head = parse_head(read.data, at, check_body=False)
             if head is None or head.queue_offset >= end:
-                return
-            self._take(head)
+                return True
+            if not self._take(head):
+                return False
             books.queue_offset = max(books.queue_offset, head.queue_offset + 1)
             at += head.size
         # What the read skipped is no more in the log, or never was there.
         books.queue_offset = max(books.queue_offset, min(read.next_offset, end))
+        return True
 
-    def _take(self, head: RecordHead) -> None:
+    def _take(self, head: RecordHead) -> bool:
+        """Lets a message wait where it is to; returns False where it must be known first whether it
+        has rolled."""
         if head.physical_offset in self._entered:
             self._entered.discard(head.physical_offset)
-            return
+            return True
         properties = parse_properties(head.properties)
         topic = properties.get(props.REAL_TOPIC)
         out = number(properties.get(props.TIMER_OUT_MS))
@@ -82,14 +91,26 @@ class TimerIntake:
                 topic=TIMER_TOPIC,
                 position=head.physical_offset,
             )
-            return
+            return True
         if not takes_timed(topic):
-            return
+            return True
+        if self._may_have_rolled(head, out):
+            if not self._rolled.are_found(self._books.known_until):
+                return False
+            if self._rolled.take(properties):
+                return True
         unit = self._unit(head, properties, topic, out)
         if unit is not None:
             self._books.add(topic, unit)
             if not unit.deletes:
                 self._books.counts.delays.record(topic, (out - head.store_timestamp) / 1000)
+        return True
+
+    def _may_have_rolled(self, head: RecordHead, out: int) -> bool:
+        """Returns whether a message was in the wheel before for a part of its time that is over."""
+        books, rules = self._books, self._books.rules
+        slot, rolls = rules.target(out, rules.slot_of(head.store_timestamp))
+        return rolls and slot < books.read_ms <= out and head.queue_offset < books.known_until
 
     def _unit(
         self, head: RecordHead, properties: dict[str, str], topic: str, out: int
