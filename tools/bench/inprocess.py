@@ -15,7 +15,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import add
 from typing import Any, NamedTuple
 
 from twisted.internet.address import IPv4Address
@@ -25,11 +26,14 @@ from zope.interface import implementer
 
 from rocketmq_tw.broker.assembly.host import Surroundings
 from rocketmq_tw.broker.broker import Broker
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
+from rocketmq_tw.message.ids import parse_offset_message_id
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.runtime.turns import IReactorTurns
@@ -43,9 +47,13 @@ from rocketmq_tw.wire.command import (
 )
 from rocketmq_tw.wire.frame import FrameDecoder
 from rocketmq_tw.wire.headers.pull import PULL_SUBSCRIPTION, PullMessageRequestHeader
+from rocketmq_tw.wire.headers.send import EndTransactionRequestHeader
 from tests.support.load import send_request
 
 _PORT = 10911
+_TOPIC = "bench-load"
+#: The group of transactional producers.
+_PRODUCERS = "bench-deciders"
 _QUEUES = 4
 _BATCH = 32
 _ROUNDS = 10
@@ -63,6 +71,9 @@ class Case(NamedTuple):
     pulled: int = 0
     #: Messages have a key, a tag and three properties of the user's.
     keyed: bool = False
+    #: Each request sends a half message, behind a oneway one that commits the half message of the
+    #: turn before: a client's thread, which waits for each answer.
+    transactional: bool = False
 
     @property
     def messages(self) -> int:
@@ -77,6 +88,8 @@ CASES = {
     "16-connections": Case(16, 1),
     "16-connections-keys": Case(16, 1, keyed=True),
     "16-1024": Case(1, 16, size=1024),
+    "transaction-keys": Case(1, 1, keyed=True, transactional=True),
+    "16-transactions-keys": Case(1, 16, keyed=True, transactional=True),
     "batch": Case(1, 1, _BATCH),
     "batch-keys": Case(1, 1, _BATCH, keyed=True),
     "pull": Case(1, 1, size=1024, pulled=32),
@@ -170,11 +183,34 @@ def request(number: int, case: Case) -> bytes:
             )
             for index in range(case.batch)
         )
-    command = send_request("bench-load", number % _QUEUES, body, batch=case.batch > 1)
+    command = send_request(_TOPIC, number % _QUEUES, body, batch=case.batch > 1)
     own = user_properties(number) if case.keyed and case.batch == 1 else ""
+    if case.transactional:
+        own += f"TRAN_MSG\x01true\x02PGROUP\x01{_PRODUCERS}\x02"
+        command.ext_fields |= {"a": _PRODUCERS, "f": str(TRANSACTION_PREPARED)}
     command.ext_fields |= {"i": f"{own}{name}{number:012X}\x02{wait}", "n": "bench"}
     command.language = LanguageCode.JAVA
     command.opaque = number
+    return encode_command(command)
+
+
+def commit(answer: RemotingCommand) -> bytes:
+    """The commit of the half message that was answered so, as stock's Java client writes it."""
+    fields = answer.ext_fields
+    header = EndTransactionRequestHeader(
+        producer_group=_PRODUCERS,
+        tran_state_table_offset=int(fields["queueOffset"]),
+        commit_log_offset=parse_offset_message_id(fields["msgId"]).offset,
+        commit_or_rollback=TRANSACTION_COMMIT,
+        msg_id=fields["transactionId"],
+        transaction_id=fields["transactionId"],
+        topic=_TOPIC,
+        bname="bench",
+    )
+    command = RemotingCommand.request(RequestCode.END_TRANSACTION, header, oneway=True)
+    command.language = LanguageCode.JAVA
+    # No other request that is open has it.
+    command.opaque = answer.opaque | 1 << 30
     return encode_command(command)
 
 
@@ -193,7 +229,7 @@ def pull_request(number: int, case: Case) -> bytes:
     queue, offset = divmod(number * case.pulled % _STORED, in_queue)
     header = PullMessageRequestHeader(
         consumer_group="bench-readers",
-        topic="bench-load",
+        topic=_TOPIC,
         queue_id=queue,
         queue_offset=offset,
         max_msg_nums=case.pulled,
@@ -247,6 +283,13 @@ class InProcess:
             protocol.dataReceived(piece)
         self._reactor.turn()
 
+    def answers(self) -> list[RemotingCommand]:
+        """Returns what the first connection was answered since this was asked last."""
+        written = self.transports[0].written
+        frames = FrameDecoder().feed(b"".join(written))
+        written.clear()
+        return [decode_command(frame) for frame in frames]
+
     def forget_former_answers(self) -> None:
         """Keeps the last: fresh memory for all that is pulled would cost more than the pulls."""
         for transport in self.transports:
@@ -272,31 +315,68 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
         number = 0
         freeze_startup_objects()
         for round_number in range(_ROUNDS + 1):
-            work = []
-            for _ in range(turns):
-                pieces = []
-                for _ in range(case.connections):
-                    pieces.append(b"".join(make(number + n, case) for n in range(case.requests)))
-                    number += case.requests
-                work.append(pieces)
-            if profile is not None and round_number:
-                profile.enable()
-            began = time.process_time()
-            for pieces in work:
-                running.turn(pieces)
-                if case.pulled:
-                    running.forget_former_answers()
-            taken = time.process_time() - began
-            if profile is not None:
-                profile.disable()
+            taken = 0.0
+            if case.transactional:
+                stretches = _transactions(running, case, turns, number)
+            else:
+                stretches = iter([[_pieces(make, case, number, turn) for turn in range(turns)]])
+            number += turns * case.connections * case.requests
+            for work in stretches:
+                if profile is not None and round_number:
+                    profile.enable()
+                began = time.process_time()
+                for pieces in work:
+                    running.turn(pieces)
+                    if case.pulled:
+                        running.forget_former_answers()
+                taken += time.process_time() - began
+                if profile is not None:
+                    profile.disable()
             if round_number:
                 best = min(best, taken / (turns * case.messages))
-            answers = 1 if case.pulled else turns * case.requests
-            _check(running.transports, answers, case.pulled * case.size)
+            if not case.transactional:
+                answers = 1 if case.pulled else turns * case.requests
+                _check(running.transports, answers, case.pulled * case.size)
         return best * 1e6
     finally:
         running.close()
         shutil.rmtree(home)
+
+
+def _pieces(make: Callable[[int, Case], bytes], case: Case, number: int, turn: int) -> list[bytes]:
+    """Returns what each connection gets in a turn; the requests of all turns are numbered from
+    `number` on."""
+    of_turn = case.connections * case.requests
+    first = number + turn * of_turn
+    numbers = range(first, first + of_turn)
+    return [
+        b"".join(make(each, case) for each in numbers[start : start + case.requests])
+        for start in range(0, of_turn, case.requests)
+    ]
+
+
+def _transactions(
+    running: InProcess, case: Case, turns: int, number: int
+) -> Iterator[list[list[bytes]]]:
+    """Yields one turn after the other, each of which commits what the one before was answered."""
+    store = running.broker[Writing].store
+
+    def committed() -> int:
+        return sum(store.max_queue_offset(_TOPIC, queue) for queue in range(_QUEUES))
+
+    before = committed()
+    commits = [b""] * case.requests
+    for turn in range(turns):
+        first = number + turn * case.requests
+        halves = [request(first + n, case) for n in range(case.requests)]
+        yield [[b"".join(map(add, commits, halves))]]
+        answers = running.answers()
+        if len(answers) != case.requests or any(answer.code for answer in answers):
+            raise AssertionError(f"{len(answers)} answers to half messages, or refusals")
+        commits = list(map(commit, answers))
+    yield [[b"".join(commits)]]
+    if committed() - before != turns * case.requests:
+        raise AssertionError(f"{committed() - before} of {turns * case.requests} are committed")
 
 
 def _fill(running: InProcess, case: Case) -> None:
