@@ -61,10 +61,10 @@ class NewHalves:
                 del self.recent[next(iter(self.recent))]
 
     def _keep_sent(self) -> None:
-        # One that was refused has the offset of the next one, which takes its place.
-        if self._sent is not None:
-            self._by_offset[self._sent.offset] = self._sent
-            self._sent = None
+        sent, self._sent = self._sent, None
+        # One that was refused has no offset of its own.
+        if sent is not None and sent.message.was_stored:
+            self._by_offset[sent.offset] = sent
 
 
 class TransactionWork(RoleWork):

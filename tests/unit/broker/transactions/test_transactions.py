@@ -13,9 +13,11 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, transaction_value
 from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.message.room import MOST_SENT
 from rocketmq_tw.metrics.instruments import Distribution
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import ResumeCheckHalfMessageRequestHeader
 from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory, ok
@@ -167,6 +169,19 @@ class TestDecisions:
         assert end(broker, sent).code == ResponseCode.ILLEGAL_OPERATION
         (asked,) = questions(peer)
         ok(answer(broker, asked, COMMIT))
+        assert bodies(broker) == {b"x": 1}
+
+    def test_a_refused_half_message_does_not_take_the_place_of_the_first(self) -> None:
+        broker = BrokerInMemory()
+        properties = {"TRAN_MSG": "true", "PGROUP": "P"}
+        send = broker.handlers[RequestCode.SEND_MESSAGE_V2]
+        send(broker.send_request(b"x", properties=properties), broker.peer)
+        too_long = properties | {"z": "x" * MOST_SENT}
+        with pytest.raises(RequestError):
+            send(broker.send_request(b"y", properties=too_long), broker.peer)
+        broker.clock.advance(0)
+        (sent,) = broker.peer.replies
+        ok(end(broker, sent.ext_fields))
         assert bodies(broker) == {b"x": 1}
 
     def test_rejected_by_configuration(self) -> None:
