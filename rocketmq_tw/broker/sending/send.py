@@ -204,6 +204,8 @@ class SendRequests:
         properties[props.CLUSTER] = config.broker_cluster_name
         self._redirects.route_by_property(draft)
         draft.write_properties()
+        if draft.message.properties.isascii():
+            draft.message.parsed = properties
         return target
 
     def _recall_handle(self, draft: Draft) -> str | None:

@@ -29,39 +29,36 @@ _OP_PROPERTIES = join_properties({props.TAGS: SETTLED_TAG, props.WAIT: "true"})
 
 
 class Half:
-    """A half message as it is stored, with its parsed properties."""
+    """A half message as it is stored, with its parsed properties, which nobody changes any more."""
 
-    __slots__ = ("message", "properties")
+    __slots__ = ("checks", "message", "names_origin", "properties", "real_queue", "real_topic")
 
     def __init__(self, message: StoredMessage, properties: dict[str, str] | None = None) -> None:
+        if properties is None:
+            properties = parse_properties(message.properties)
         self.message = message
-        self.properties = parse_properties(message.properties) if properties is None else properties
+        self.properties = properties
+        #: The topic that the message is for; empty where it names none.
+        self.real_topic = properties.get(props.REAL_TOPIC, "")
+        #: The queue id that the message is for; None where it names none.
+        self.real_queue = whole(properties.get(props.REAL_QID))
+        #: Whether it names the first copy; copies of stock's do not.
+        self.names_origin = props.TRAN_PREPARED_QUEUE_OFFSET in properties
+        #: How often its producer was asked.
+        self.checks = whole(properties.get(props.TRANSACTION_CHECK_TIMES)) or 0
 
     @property
     def origin(self) -> int:
         """The queue offset of the first copy, by which all copies belong together."""
-        first = whole(self.properties.get(props.TRAN_PREPARED_QUEUE_OFFSET))
+        if not self.names_origin:
+            return self.message.queue_offset
+        first = whole(self.properties[props.TRAN_PREPARED_QUEUE_OFFSET])
         return self.message.queue_offset if first is None else first
 
     @property
     def offset(self) -> int:
         """The offset of this copy in the half topic's queue."""
         return self.message.queue_offset
-
-    @property
-    def real_topic(self) -> str:
-        """The topic that the message is for; empty where it names none."""
-        return self.properties.get(props.REAL_TOPIC, "")
-
-    @property
-    def real_queue(self) -> int | None:
-        """The queue id that the message is for; None where it names none."""
-        return whole(self.properties.get(props.REAL_QID))
-
-    @property
-    def names_origin(self) -> bool:
-        """Whether it names the first copy; copies of stock's do not."""
-        return props.TRAN_PREPARED_QUEUE_OFFSET in self.properties
 
     @property
     def is_whole(self) -> bool:
@@ -82,11 +79,6 @@ class Half:
     def is_copy(self) -> bool:
         """Whether a broker has put it back; a copy of stock's counts checks alone."""
         return self.names_origin or self.checks > 0
-
-    @property
-    def checks(self) -> int:
-        """How often its producer was asked."""
-        return whole(self.properties.get(props.TRANSACTION_CHECK_TIMES)) or 0
 
     @property
     def immunity_seconds(self) -> int | None:
@@ -169,6 +161,7 @@ def _put_back(half: Half, properties: dict[str, str]) -> StoredMessage:
         queue_id=QUEUE,
         properties=join_properties(without_brokers_own(properties)),
         store_timestamp=0,
+        parsed=None,
     )
 
 
