@@ -197,7 +197,7 @@ class ActingWork(RoleWork):
         if state is None:
             return request.response(remark=UNDECIDED)
         half = read_half(self._store, header.commit_log_offset)
-        check_decision(header, half, self._config, self._host.now_ms())
+        check_decision(header, half, self._config, self._host.now_ms)
 
         def ready(book: HalfBook) -> Deferred[RemotingCommand]:
             current = book.current(half.origin, half.offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterable
 from enum import IntEnum
 
 #: Bit of a state that is settled in memory, while the op message is not in the log yet.
@@ -70,15 +71,19 @@ class HalfBook:
     def settle(self, offset: int, state: State, *, written: bool = False) -> None:
         """Makes a half message settled. `written`: the log says so; else `confirm` or `reopen` must
         follow."""
-        if offset < self.start:
+        at = offset - self.start
+        if at < 0:
             return
-        self.learn(offset + 1)
-        self._states[offset - self.start] = state | (0 if written else _UNWRITTEN)
+        if at >= len(self._states):
+            self.learn(offset + 1)
+        self._states[at] = state if written else state | _UNWRITTEN
 
-    def confirm(self, offset: int) -> None:
-        """Notes that the log says by now what `settle` was told."""
-        if self.start <= offset < self.end:
-            self._states[offset - self.start] &= ~_UNWRITTEN
+    def confirm(self, offsets: Iterable[int]) -> None:
+        """Notes that the log says by now what `settle` was told of these half messages."""
+        states, start, end = self._states, self.start, self.end
+        for offset in offsets:
+            if start <= offset < end:
+                states[offset - start] &= ~_UNWRITTEN
 
     def is_unwritten(self, offset: int) -> bool:
         """Returns whether `settle` was told what the log does not say yet."""

@@ -55,13 +55,13 @@ class CheckSchedule:
         """Makes the half message at `offset` due an interval behind `base_ms`. `late`: that base is
         long before those that were added last, so it would hold up their line."""
         key = (interval, late)
-        if key not in self._lines:
+        line = self._lines.get(key)
+        if line is None:
             if interval >= 0 and len(self._lines) >= MAX_LINES:
                 key = (1 << interval.bit_length(), late)
-            self._lines.setdefault(key, _Line())
-        found = self._lines[key]
-        found.offsets.append(offset)
-        found.bases.append(base_ms)
+            line = self._lines.setdefault(key, _Line())
+        line.offsets.append(offset)
+        line.bases.append(base_ms)
 
     def take_due(
         self, now_ms: int, most: int, is_pending: Callable[[int], bool]

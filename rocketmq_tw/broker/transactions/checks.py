@@ -89,12 +89,16 @@ class DecisionChecks:
         """Begins with what is due already."""
         self._sleep(0)
 
-    def add(self, half: Half) -> None:
-        """Asks about a half message once its time is over."""
-        interval, base_ms = self._interval_of(half)
-        late = half.is_copy and interval != NEXT_CHECK
-        self._schedule.add(half.offset, base_ms, interval, late=late)
-        self._wake_by(base_ms + self._interval_ms(interval))
+    def add(self, halves: Iterable[Half]) -> None:
+        """Asks about each of some half messages once its time is over."""
+        due = []
+        for half in halves:
+            interval, base_ms = self._interval_of(half)
+            late = interval != NEXT_CHECK and half.is_copy
+            self._schedule.add(half.offset, base_ms, interval, late=late)
+            due.append(base_ms + self._interval_ms(interval))
+        if due:
+            self._wake_by(min(due))
 
     def again(self, offset: int) -> None:
         """Looks again, soon, at a half message that is still pending."""
@@ -234,7 +238,7 @@ class DecisionChecks:
         now = self._now_ms()
         if due_at(base_ms, self._interval_ms(interval), now) > now:
             # Looked at too early: it was not known when it would be due.
-            self.add(half)
+            self.add([half])
             return None
         if (
             half.checks >= self._config.transaction_check_max

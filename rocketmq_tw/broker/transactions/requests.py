@@ -76,14 +76,17 @@ def read_half(store: IMessageStore, position: int) -> Half:
 
 
 def check_decision(
-    header: EndTransactionRequestHeader, half: Half, config: BrokerConfig, now_ms: int
+    header: EndTransactionRequestHeader,
+    half: Half,
+    config: BrokerConfig,
+    now_ms: Callable[[], int],
 ) -> None:
     """Raises `RequestError` where a decision is not about `half`, or comes too late."""
     position = header.commit_log_offset
     seconds = half.immunity_seconds
     if seconds is not None and not header.from_transaction_check:
         immune_ms = max(seconds * 1000, config.transaction_time_out)
-        late_ms = now_ms - half.message.born_timestamp - immune_ms
+        late_ms = now_ms() - half.message.born_timestamp - immune_ms
         if late_ms > 0:
             raise RequestError(
                 ResponseCode.ILLEGAL_OPERATION,
@@ -145,22 +148,30 @@ class TransactionRequests:
 
     def end(
         self, request: RemotingCommand, peer: IPeer
-    ) -> Deferred[RemotingCommand] | RemotingCommand:
+    ) -> Deferred[RemotingCommand] | RemotingCommand | None:
         """Answers request 37, with stock's checks in their order; decisions that stock leaves
-        unanswered are answered here."""
+        unanswered are answered here. Where it returns None it answers later through the peer."""
         header = request.header(EndTransactionRequestHeader)
         state = decided_state(header)
         if state is None:
             return request.response(remark=UNDECIDED)
         half = self._half(header)
-        return self._when_ready(lambda settling: self._decide(request, half, state, settling))
+        settling = self._work.settling
+        if settling is not None:
+            return self._decide(request, peer.reply, half, state, settling)
+
+        def decide(settling: Settling) -> Deferred[RemotingCommand]:
+            answered: Deferred[RemotingCommand] = Deferred()
+            return self._decide(request, answered.callback, half, state, settling) or answered
+
+        return self._when_ready(decide)
 
     def _half(self, header: EndTransactionRequestHeader) -> Half:
         """Returns the half message that a decision is about, as stock checks it."""
         half = self._work.new.recent.pop(header.commit_log_offset, None)
         if half is None:
             half = read_half(self._store, header.commit_log_offset)
-        check_decision(header, half, self._config, self._now_ms())
+        check_decision(header, half, self._config, self._now_ms)
         return half
 
     def _when_ready(
@@ -174,8 +185,14 @@ class TransactionRequests:
         return when_taken_over(self._work, go_on)
 
     def _decide(
-        self, request: RemotingCommand, half: Half, state: State, settling: Settling
-    ) -> Deferred[RemotingCommand]:
+        self,
+        request: RemotingCommand,
+        reply: Callable[[RemotingCommand], object],
+        half: Half,
+        state: State,
+        settling: Settling,
+    ) -> Deferred[RemotingCommand] | None:
+        """Fires with the answer; returns None where it calls `reply` with it, as for nearly all."""
         book = settling.book
         current = book.current(half.origin, half.offset)
         if not book.is_pending(current):
@@ -186,8 +203,8 @@ class TransactionRequests:
         if state is State.ROLLED_BACK:
             rolled_back = settling.roll_back(half, current)
             return rolled_back.addCallback(lambda code: _rolled_back(request, code))
-        committed = settling.commit(half, current)
-        return committed.addCallback(lambda code: _committed(request, code))
+        settling.commit(half, current, lambda code: reply(_committed(request, code)))
+        return None
 
     @inlineCallbacks
     def _decide_again(
@@ -240,8 +257,9 @@ class TransactionRequests:
         if (yield self._history.was_committed(half)):
             return _decided(request, State.COMMITTED, state)
         current = settling.book.current(half.origin, half.offset)
-        code = yield settling.commit(half, current, wait=True)
-        return _committed(request, code)
+        committed: Deferred[ResponseCode] = Deferred()
+        settling.commit(half, current, committed.callback, wait=True)
+        return _committed(request, (yield committed))
 
     def resume(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers request 323: puts back a message that was given up, as if no producer had been

@@ -8,7 +8,8 @@ and that is written then (docs/formats/transactions.md).
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Protocol
 
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
@@ -25,17 +26,21 @@ from rocketmq_tw.broker.transactions.halves import (
     real_message,
     resumed,
 )
+from rocketmq_tw.broker.writing.commit import STORED, AppendLast
+from rocketmq_tw.broker.writing.incoming import GIVEN_BACK
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
-from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
+from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC
 from rocketmq_tw.message.properties import waits_for_store
+from rocketmq_tw.message.types import TRANSACTION_TYPE
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -70,10 +75,6 @@ class _Ops:
         self.offsets: list[int] = []
         self.size = 0
         self.safe = Waiters[ResponseCode]()
-
-    def add(self, offset: int) -> None:
-        self.offsets.append(offset)
-        self.size += _size_of(offset)
 
 
 def _size_of(offset: int) -> int:
@@ -112,22 +113,43 @@ class Settling:
         self._retry.cancel()
         self._ops.safe.fire(Failure(no_master()))
 
-    def commit(self, half: Half, current: int, *, wait: bool = False) -> Deferred[ResponseCode]:
-        """Stores the real message of `half`, whose last copy is at `current`; fires once it is
-        stored, or with `wait`, or where the message wants that, once it is safe. Raises
-        `RequestError` where the store refuses, settling nothing."""
+    def commit(
+        self,
+        half: Half,
+        current: int,
+        done: Callable[[ResponseCode], object],
+        *,
+        wait: bool = False,
+    ) -> None:
+        """Stores the real message of `half`, whose last copy is at `current`; `done` is called once
+        it is stored, or with `wait`, or where the message wants that, once it is safe. Raises
+        `RequestError` where the store refuses, settling nothing.
+
+        It goes straight to the log, which is a master's here, since most half messages end so.
+        """
         self._check()
         message = real_message(half)
-        properties = {
-            name: value for name, value in half.properties.items() if name not in _OF_HALVES
-        }
         redirects = self._writing.redirects
-        if not redirects.properties.isdisjoint(properties):
+        if not half.properties.keys() & redirects.properties <= _OF_HALVES:
+            properties = {
+                name: value for name, value in half.properties.items() if name not in _OF_HALVES
+            }
             draft = Draft(message, properties)
             if redirects.route_by_property(draft):
                 draft.write_properties()
-        wait = wait or waits_for_store(half.properties)
-        return self._replace(half, current, message, State.COMMITTED, wait=wait)
+        topic = message.topic
+
+        def ended(code: ResponseCode, appended: Appended) -> None:
+            if code in STORED:
+                if not topic.startswith(GIVEN_BACK):
+                    self._writing.incoming.count(topic, TRANSACTION_TYPE, 1, appended)
+                self._finished(half, State.COMMITTED)
+            else:
+                self._failed(half, current, State.COMMITTED)
+            done(code)
+
+        self._writing.commit.append(message, ended, wait=wait or waits_for_store(half.properties))
+        self.settle(current, State.COMMITTED)
 
     def roll_back(self, half: Half, current: int) -> Deferred[ResponseCode]:
         """Fires once the log safely says that `half`, whose last copy is at `current`, is rolled
@@ -178,24 +200,22 @@ class Settling:
     def settle(self, offset: int, state: State) -> None:
         """Makes the half message at `offset` settled, and writes that at the turn's end."""
         self.book.settle(offset, state)
+        size = _size_of(offset)
         most = self._host.config.transaction_op_msg_max_size
-        if self._ops.offsets and self._ops.size + _size_of(offset) > most:
+        if self._ops.offsets and self._ops.size + size > most:
             # Now, so that no op message stands behind a message that only a later one settles.
-            ops, self._ops = self._ops, _Ops()
-            put = self._writing.sink.put(self._message(ops))
-            put.addCallbacks(self._op_written, self._op_refused, (ops,), errbackArgs=(ops,))
-        self._ops.add(offset)
+            self._append_op(partial(self._writing.commit.append, wait=False))
+        self._ops.offsets.append(offset)
+        self._ops.size += size
         self._write_at_turn_end()
 
     def _check(self) -> None:
         if self._scope.is_over:
             raise no_master()
 
-    def _put(
-        self, message: StoredMessage, *, wait: bool, sink: IMessageSink | None = None
-    ) -> Deferred[PutResult]:
+    def _put(self, message: StoredMessage, *, wait: bool) -> Deferred[PutResult]:
         """Raises `RequestError` where the sink refuses at once."""
-        put = (sink or self._writing.sink).put(message, wait=wait)
+        put = self._writing.sink.put(message, wait=wait)
         refusals: list[Failure] = []
         if put.called:
             put.addErrback(refusals.append)
@@ -207,19 +227,24 @@ class Settling:
         self, half: Half, offset: int, message: StoredMessage, state: State, *, wait: bool
     ) -> Deferred[ResponseCode]:
         def ended(result: PutResult) -> ResponseCode:
-            if result.is_stored or not self._reopen(half, offset, state):
+            if result.is_stored:
                 self._finished(half, state)
+            else:
+                self._failed(half, offset, state)
             return result.code
 
         def refused(failure: Failure) -> Failure:
             self._reopen(half, offset, state)
             return failure
 
-        is_committed = state is State.COMMITTED
-        sink = self._writing.transaction_sink if is_committed else self._writing.sink
-        put = self._put(message, wait=wait, sink=sink)
+        put = self._put(message, wait=wait)
         self.settle(offset, state)
         return put.addCallbacks(ended, refused)
+
+    def _failed(self, half: Half, offset: int, state: State) -> None:
+        """Takes back that it is settled, unless the log says so."""
+        if not self._reopen(half, offset, state):
+            self._finished(half, state)
 
     def _reopen(self, half: Half, offset: int, state: State) -> bool:
         """Makes it pending again, unless the log says that it is settled."""
@@ -238,39 +263,30 @@ class Settling:
     # Op messages
 
     def _write_at_turn_end(self) -> None:
-        if self._is_due:
-            return
-        self._is_due = True
-        taken: list[_Ops] = []
+        if not self._is_due and not self._scope.is_over:
+            self._is_due = True
+            self._writing.commit.append_last(self._append_last)
 
-        def compose() -> StoredMessage | None:
-            self._is_due = False
-            if not self._ops.offsets:
-                return None
-            taken.append(self._ops)
-            self._ops = _Ops()
-            return self._message(taken[0])
+    def _append_last(self, append: AppendLast) -> None:
+        self._is_due = False
+        if self._ops.offsets:
+            self._append_op(append)
 
-        def written(result: PutResult | None) -> None:
-            if result is not None:
-                self._op_written(result, taken[0])
+    def _append_op(self, append: AppendLast) -> None:
+        """Has `append` take the op message of all that is settled and in none yet."""
+        ops, self._ops = self._ops, _Ops()
+        message = op_message(ops.offsets, self._addresses.store_host, self._host.now_ms())
+        try:
+            append(message, partial(self._op_written, ops))
+        except Exception:
+            self._op_refused(Failure(), ops)
 
-        def refused(failure: Failure) -> None:
-            self._is_due = False
-            self._op_refused(failure, taken[0] if taken else _Ops())
-
-        self._writing.sink.put_last(compose).addCallbacks(written, refused)
-
-    def _message(self, ops: _Ops) -> StoredMessage:
-        return op_message(ops.offsets, self._addresses.store_host, self._host.now_ms())
-
-    def _op_written(self, result: PutResult, ops: _Ops) -> None:
-        if not result.is_stored:
+    def _op_written(self, ops: _Ops, code: ResponseCode, appended: Appended) -> None:
+        if code not in STORED:
             self._not_written(ops)
             return
-        for offset in ops.offsets:
-            self.book.confirm(offset)
-        self.book.op_written(result.appended.queue_offset, max(ops.offsets))
+        self.book.confirm(ops.offsets)
+        self.book.op_written(appended.queue_offset, max(ops.offsets))
         if ops.safe:
             maybeDeferred(self._writing.commit.safe).addBoth(ops.safe.fire)
 

@@ -98,8 +98,7 @@ class TransactionWork(RoleWork):
         for offset, state in takeover.found:
             self.settling.settle(offset, state)
         checks.start()
-        for half in takeover.waiting.values():
-            checks.add(half)
+        checks.add(takeover.waiting.values())
         if takeover.waiting or takeover.found:
             log.info(
                 "{n} half messages wait; {m} were settled without an op message",
@@ -110,23 +109,27 @@ class TransactionWork(RoleWork):
     # New half messages
 
     def _arrived(self, runs: Sequence[Arrived]) -> None:
-        for run in runs:
-            for offset in range(run.queue_offset, run.queue_offset + run.count):
-                self._half_arrived(offset)
-
-    def _half_arrived(self, offset: int) -> None:
-        half, settling, checks = self.new.arrived(offset), self.settling, self._checks
+        new, settling, checks = self.new, self.settling, self._checks
+        arrived = [
+            (offset, new.arrived(offset))
+            for run in runs
+            for offset in range(run.queue_offset, run.queue_offset + run.count)
+        ]
         if settling is None or checks is None:
             return
-        settling.book.learn(offset + 1)
-        if half is None:
-            # Not sent in this role: a crash left it undispatched.
-            checks.again(offset)
-        elif settling.book.is_pending(offset):
-            checks.add(half)
-            self.new.remember(half)
-            if not half.checks:
-                self._counts.add(half.real_topic, 1)
+        book = settling.book
+        book.learn(arrived[-1][0] + 1)
+        waiting = []
+        for offset, half in arrived:
+            if half is None:
+                # Not sent in this role: a crash left it undispatched.
+                checks.again(offset)
+            elif book.is_pending(offset):
+                waiting.append(half)
+                new.remember(half)
+                if not half.checks:
+                    self._counts.add(half.real_topic, 1)
+        checks.add(waiting)
 
     # SettlingObserver
 

@@ -27,7 +27,7 @@ from rocketmq_tw.broker.writing.redirects import Redirects, Stage, reject_transa
 from rocketmq_tw.broker.writing.sink import LocalLog, SinkOfRole
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.message.properties import TRAN_MSG
-from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE
+from rocketmq_tw.message.types import DELAY_TYPE
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.descriptors import room_for_files
 from rocketmq_tw.store.message_store import MessageStore
@@ -86,9 +86,8 @@ class Writing(Part):
         #: For all messages that the broker makes itself.
         self.sink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
         self.incoming = Incoming()
-        #: For delayed and timed messages that are delivered, and for those of transactions.
+        #: For delayed and timed messages that are delivered.
         self.delivery_sink = CountedSink(self.sink, role, self.incoming, DELAY_TYPE)
-        self.transaction_sink = CountedSink(self.sink, role, self.incoming, TRANSACTION_TYPE)
         self.redirects = Redirects()
         self.redirects.by_property(Stage.REJECTION, (TRAN_MSG,), reject_transactions(host.config))
         log_end = LogEnd(

@@ -18,6 +18,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import ResumeCheckHalfMessageRequestHeader
 from tests.support.broker import BrokerInMemory, Threads, ok
+from tests.support.network import FakePeer
 from tests.support.told_replicas import TOLD_AS_SAFE, ToldReplicas, answer_by
 from tests.support.transactions import (
     COMMIT,
@@ -45,15 +46,15 @@ class Decision:
         self.decision = decision
         self.code: int | None = None
         self.remark: str | None = None
+        peer = FakePeer()
+        peer.reply = self._answered  # type: ignore[method-assign]
         try:
-            result = broker.handlers[RequestCode.END_TRANSACTION](
-                end_request(sent, decision), broker.peer
-            )
+            result = broker.handlers[RequestCode.END_TRANSACTION](end_request(sent, decision), peer)
         except RequestError as error:
             self._answered(error)
             return
-        assert isinstance(result, Deferred)
-        result.addCallbacks(self._answered, self._failed)
+        if isinstance(result, Deferred):
+            result.addCallbacks(self._answered, self._failed)
 
     def _answered(self, answer: Any) -> None:
         assert self.code is None, "answered once"
