@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.changes import who
-from rocketmq_tw.net.interfaces import ANONYMOUS, IPeer, PeerIdentity
+from rocketmq_tw.net.interfaces import ANONYMOUS, IIdentified, IPeer, PeerIdentity
 from rocketmq_tw.net.networks import Networks, host_of, is_loopback
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -79,6 +79,26 @@ _GUARDS: Mapping[int, _Guard] = {
 }
 
 
+class Administrators:
+    """Who administrators are, whatever a peer has asked for before: those that a check identified,
+    and those without an account on this machine or in `networks`, as `adminAddresses` names them.
+    """
+
+    def __init__(self, networks: str) -> None:
+        self._networks = Networks(networks)
+
+    @property
+    def are_named(self) -> bool:
+        """Whether `adminAddresses` is set."""
+        return bool(self._networks)
+
+    def has(self, peer: IIdentified) -> bool:
+        """Returns whether a peer is one of them."""
+        if peer.identity != ANONYMOUS:
+            return peer.identity.is_administrator
+        return is_loopback(peer.address) or peer.address in self._networks
+
+
 class AdministratorCheck:
     """A `RequestCheck` that identifies administrators, and refuses others what is theirs.
 
@@ -93,19 +113,17 @@ class AdministratorCheck:
         config: NettyServerConfig,
         needs_no_administrator: Callable[[RemotingCommand, IPeer], bool],
     ) -> None:
-        self._networks = Networks(config.admin_addresses)
+        self._administrators = Administrators(config.admin_addresses)
         self._needs_no_administrator = needs_no_administrator
 
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
         guard = _GUARDS.get(request.code)
         if guard is None:
             return
-        if peer.identity == ANONYMOUS and (
-            is_loopback(peer.address) or peer.address in self._networks
-        ):
+        if peer.identity == ANONYMOUS and self._administrators.has(peer):
             peer.identity = ADMINISTRATOR
         if (
-            self._networks
+            self._administrators.are_named
             and not peer.identity.is_administrator
             and guard(request)
             and not self._needs_no_administrator(request, peer)

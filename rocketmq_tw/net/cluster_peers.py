@@ -12,6 +12,7 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.net.administrators import Administrators
 from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import IIdentified, IPeer
 from rocketmq_tw.net.networks import Networks, host_of, is_loopback
@@ -48,17 +49,22 @@ _OF_BROKERS = frozenset(
 
 
 class ClusterPeers:
-    """The addresses of the brokers of a cluster, as `clusterAddresses` names them."""
+    """Who may be a broker of the cluster, as `clusterAddresses` and `adminAddresses` name them."""
 
-    def __init__(self, networks: str) -> None:
-        self._networks = Networks(networks)
+    def __init__(self, cluster_addresses: str, admin_addresses: str = "") -> None:
+        self._networks = Networks(cluster_addresses)
+        self._administrators = Administrators(admin_addresses)
 
-    def __contains__(self, address: object) -> bool:
-        """Returns whether a peer at `address` may be one of them: everybody where none is named,
-        else those named, and this machine, as a container's and a proxy's own calls come from
+    def has(self, peer: IIdentified) -> bool:
+        """Returns whether a peer may be one of them: everybody where none is named, else those
+        named, administrators, and this machine, as a container's and a proxy's own calls come from
         it."""
-        known = str(address)
-        return not self._networks or is_loopback(known) or known in self._networks
+        return (
+            not self._networks
+            or is_loopback(peer.address)
+            or peer.address in self._networks
+            or self._administrators.has(peer)
+        )
 
 
 class ClusterCheck:
@@ -68,16 +74,13 @@ class ClusterCheck:
 
     def __init__(self, config: NettyServerConfig, seconds: Callable[[], float]) -> None:
         """`seconds` is the clock's time."""
-        self._peers = ClusterPeers(config.cluster_addresses)
-        self._administrators = Networks(config.admin_addresses)
+        self._peers = ClusterPeers(config.cluster_addresses, config.admin_addresses)
         self._seconds = seconds
         #: When the log told of a host; the first of them first.
         self._said_at: dict[str, float] = {}
 
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
-        if request.code not in _OF_BROKERS or peer.address in self._peers:
-            return
-        if peer.identity.is_administrator or peer.address in self._administrators:
+        if request.code not in _OF_BROKERS or self._peers.has(peer):
             return
         code = RequestCode(request.code)
         self._say(code, peer)

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.members import HostNames, find_hosts
+from rocketmq_tw.net.administrators import Administrators
 from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.net.networks import Networks, host_of
@@ -41,13 +42,14 @@ class ReturnNoticeCheck:
         self._host = host
         self._store = store
         self._master = master
+        self._administrators = Administrators(host.net_config.admin_addresses)
         self._networks = Networks(host.store_config.ha_addresses)
         self._names = HostNames(host.reactor.seconds)
 
     @inlineCallbacks
     def check(self, peer: IPeer) -> Generator[Deferred[Any], Any, None]:
         """Fires where `peer` may speak for the master; fails with `RequestError` where not."""
-        if peer.identity.is_administrator or peer.address in self._networks:
+        if self._administrators.has(peer) or peer.address in self._networks:
             return
         known = self._known()
         if not known:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from random import randrange
 
 from rocketmq_tw.broker.tables.remarks import broker_unwritable
@@ -14,7 +14,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.room import MOST_SENT
-from rocketmq_tw.net.cluster_peers import only_the_cluster
+from rocketmq_tw.net.cluster_peers import ClusterPeers, only_the_cluster
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT, TOPIC_UNIT_SUB, TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
@@ -29,8 +29,8 @@ DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
 
 class SendChecks:
     """Checks in stock's order and refuses with its codes. `in_flight` counts the bytes of bodies
-    that wait for their answer; the request that takes one adds and subtracts it. `brokers` has the
-    addresses that may be a broker's."""
+    that wait for their answer; the request that takes one adds and subtracts it. `brokers` are
+    those that may be a broker of the cluster."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class SendChecks:
         store_config: MessageStoreConfig,
         topics: TopicTable,
         now_ms: Callable[[], int],
-        brokers: Container[str],
+        brokers: ClusterPeers,
         *,
         in_flight_limit: int = DEFAULT_IN_FLIGHT_LIMIT,
     ) -> None:
@@ -96,11 +96,7 @@ class SendChecks:
     def _may_be_broker(self, peer: IPeer) -> bool:
         """Returns whether a peer may be an acting master, which sends check points and
         acknowledgements as a producer; one of this process has this broker's own address."""
-        return (
-            peer.address in self._brokers
-            or peer.address == peer.local_address
-            or peer.identity.is_administrator
-        )
+        return self._brokers.has(peer) or peer.address == peer.local_address
 
     def _create_topic(self, header: SendMessageRequestHeader, peer: IPeer) -> TopicConfig:
         name = header.topic

@@ -65,7 +65,7 @@ class Sending(Part):
             host.store_config,
             tables.topics,
             host.now_ms,
-            ClusterPeers(host.net_config.cluster_addresses),
+            ClusterPeers(host.net_config.cluster_addresses, host.net_config.admin_addresses),
         )
         self._sizes = MessageSizes(tables.topics.is_system) if host.is_monitored else None
         if self._sizes is not None:

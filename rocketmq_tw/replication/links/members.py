@@ -139,7 +139,7 @@ class SlaveAddressCheck:
                 raise RequestError(
                     ResponseCode.NO_PERMISSION, f"{host} is not in haAddresses of this broker"
                 )
-        elif connection.address not in self._cluster:
+        elif not self._cluster.has(connection):
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"an HA connection {only_the_cluster(connection)}"
             )

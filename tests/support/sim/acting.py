@@ -72,7 +72,7 @@ class NameServerProcess(Process):
 
 class ActingCluster(Simulation):
     """Name servers, and groups of brokers by name, each a master (0) and slaves by id; `settings`
-    are keys of the brokers' configuration, `keys` of their stores'.
+    are keys of the brokers' configuration, `net` of their ports', `keys` of their stores'.
 
     The host of a broker is `10.GROUP.0.ID`, so that a test can cut it off.
     """
@@ -82,6 +82,7 @@ class ActingCluster(Simulation):
         *,
         name_servers: int = 1,
         settings: dict[str, Any] | None = None,
+        net: dict[str, Any] | None = None,
         chance: Random | None = None,
         weather: Weather | None = None,
         master_role: str = "ASYNC_MASTER",
@@ -104,6 +105,7 @@ class ActingCluster(Simulation):
             **(settings or {}),
         }
         self._keys = keys
+        self._net = net
         #: The containers of brokers, as each of them sees its own.
         self.neighbours: dict[tuple[str, int], INeighbours] = {}
         self.processes: dict[tuple[str, int], BrokerProcess] = {}
@@ -126,6 +128,7 @@ class ActingCluster(Simulation):
                 keys={"broker_role": "SLAVE" if broker_id else self._master_role} | self._keys,
                 neighbours=self.neighbours.get(key),
                 files=files,
+                net=self._net,
             )
         return self.processes[key].start()
 

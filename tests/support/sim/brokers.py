@@ -37,7 +37,8 @@ class Sender(FakePeer):
 
 
 class BrokerProcess(Process):
-    """One of the brokers; `settings` are of its configuration, `keys` of its store."""
+    """One of the brokers; `settings` are of its configuration, `keys` of its store, `net` of its
+    port."""
 
     def __init__(
         self,
@@ -48,9 +49,11 @@ class BrokerProcess(Process):
         keys: dict[str, Any],
         files: MemoryFiles | None = None,
         neighbours: INeighbours | None = None,
+        net: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(simulation, host, files)
         self._neighbours = neighbours
+        self._net = net
         self.broker: BrokerInMemory | None = None
         self._settings = {"broker_name": NAME, "broker_cluster_name": CLUSTER, **settings}
         self._keys = keys
@@ -65,6 +68,7 @@ class BrokerProcess(Process):
             address=f"{self.host}:10911",
             threads=threads,
             broker=self._settings,
+            net=self._net,
             neighbours=self._neighbours,
             **self._keys | keys,
         )

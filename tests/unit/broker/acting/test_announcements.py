@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -87,6 +89,17 @@ def test_a_master_that_moved_is_named_in_ha_addresses() -> None:
     cluster.kill("a", 0)
     cluster.run_until(lambda: cluster.acts("a", 1))
     assert announce(cluster, STRANGER) == ResponseCode.SUCCESS
+    assert cluster.role("a", 1) is Role.SLAVE
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", STRANGER])
+def test_an_administrator_is_believed_whatever_it_asked_before(host: str) -> None:
+    cluster = cluster_of("a", "b", net={"admin_addresses": "10.66.0.0/16"})
+    ok(cluster.broker("a", 0).send(b"one"))
+    cluster.run_until(lambda: cluster.follows("a", 1))
+    cluster.kill("a", 0)
+    cluster.run_until(lambda: cluster.acts("a", 1))
+    assert announce(cluster, STRANGER, by=host) == ResponseCode.SUCCESS
     assert cluster.role("a", 1) is Role.SLAVE
 
 

@@ -337,7 +337,9 @@ def test_an_ipv6_producer() -> None:
 
 
 def test_check_points_come_from_brokers_of_the_cluster() -> None:
-    plane = BrokerInMemory(net={"cluster_addresses": "10.1.0.0/16"})
+    plane = BrokerInMemory(
+        net={"cluster_addresses": "10.1.0.0/16", "admin_addresses": "10.8.0.0/16"}
+    )
 
     def code_for(address: str, local_address: str = "10.1.0.1:10911", **changes: Any) -> int:
         request = plane.send_request(**{"topic": "rmq_sys_REVIVE_LOG_DefaultCluster"} | changes)
@@ -347,7 +349,7 @@ def test_check_points_come_from_brokers_of_the_cluster() -> None:
 
     assert code_for("10.2.0.1:50000") == ResponseCode.NO_PERMISSION
     assert code_for("10.2.0.1:50000", topic="Topic") == ResponseCode.SUCCESS
-    for address in ("10.1.0.7:50000", "127.0.0.1:50000"):
+    for address in ("10.1.0.7:50000", "127.0.0.1:50000", "10.8.0.7:50000"):
         assert code_for(address) == ResponseCode.SUCCESS
     # A broker of this process.
     assert code_for("10.2.0.1:10911", "10.2.0.1:10911") == ResponseCode.SUCCESS
