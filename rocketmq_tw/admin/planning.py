@@ -11,66 +11,12 @@ from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
 from rocketmq_tw.admin.output import Column, Listing, Report, number_of, plain
+from rocketmq_tw.admin.request_kinds import Effect, effect_of
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.interfaces import Handler, IRemotingClient
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-
-#: Requests that change nothing; all others count as changes.
-LOOKS = frozenset(
-    {
-        RequestCode.PULL_MESSAGE,
-        RequestCode.QUERY_MESSAGE,
-        RequestCode.QUERY_CONSUMER_OFFSET,
-        RequestCode.GET_ALL_TOPIC_CONFIG,
-        RequestCode.GET_BROKER_CONFIG,
-        RequestCode.GET_BROKER_RUNTIME_INFO,
-        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-        RequestCode.GET_MAX_OFFSET,
-        RequestCode.GET_MIN_OFFSET,
-        RequestCode.VIEW_MESSAGE_BY_ID,
-        RequestCode.GET_KV_CONFIG,
-        RequestCode.GET_ROUTEINFO_BY_TOPIC,
-        RequestCode.GET_BROKER_CLUSTER_INFO,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-        RequestCode.GET_TOPIC_STATS_INFO,
-        RequestCode.GET_CONSUMER_CONNECTION_LIST,
-        RequestCode.GET_PRODUCER_CONNECTION_LIST,
-        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
-        RequestCode.GET_CONSUME_STATS,
-        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-        RequestCode.GET_TOPICS_BY_CLUSTER,
-        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
-        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
-        RequestCode.GET_CONSUMER_RUNNING_INFO,
-        RequestCode.VIEW_BROKER_STATS_DATA,
-        RequestCode.GET_BROKER_CONSUME_STATS,
-        RequestCode.GET_NAMESRV_CONFIG,
-        RequestCode.QUERY_CONSUME_QUEUE,
-        RequestCode.GET_ALL_PRODUCER_INFO,
-        RequestCode.GET_TOPIC_CONFIG,
-        RequestCode.GET_BROKER_HA_STATUS,
-        RequestCode.CONTROLLER_GET_METADATA_INFO,
-        RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
-        RequestCode.GET_BROKER_EPOCH_CACHE,
-        RequestCode.GET_CONTROLLER_CONFIG,
-        RequestCode.GET_COLD_DATA_FLOW_CTR_INFO,
-    }
-)
-#: Changes whose answer says something that a command goes on with: what follows is unknown.
-_TELLING = frozenset(
-    {
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
-        RequestCode.ADD_WRITE_PERM_OF_BROKER,
-        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
-        RequestCode.CONSUME_MESSAGE_DIRECTLY,
-        RequestCode.CONTROLLER_ELECT_MASTER,
-    }
-)
 
 _REQUESTS = (
     Column("Server", "address"),
@@ -124,10 +70,11 @@ class PlannedChanges:
     def request(
         self, address: str, command: RemotingCommand, timeout: float
     ) -> Deferred[RemotingCommand]:
-        if command.code in LOOKS:
+        effect = effect_of(command.code)
+        if effect is Effect.LOOKS:
             return self._remoting.request(address, command, timeout)
         self._note(address, command)
-        if command.code in _TELLING:
+        if effect is Effect.TELLS:
             self.is_complete = False
             return fail(Unanswered())
         return succeed(command.response())
