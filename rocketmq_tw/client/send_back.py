@@ -12,6 +12,7 @@ from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.message.names import dlq_topic, retry_topic
 from rocketmq_tw.message.properties import (
     DELAY,
+    FIRST_RETRY_LEVEL,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
     TRAN_MSG,
@@ -26,8 +27,6 @@ SEND_BACK_TIMEOUT = 5.0
 #: The levels with which a message is given back: the broker chooses when it comes again; never.
 _LATER = 0
 _NEVER = -1
-#: The delay level of a first retry, where the consumer chooses; each further one takes the next.
-_FIRST_RETRY_LEVEL = 3
 #: Stock's number of tries where the consumer names none.
 _RECONSUME_TIMES = 16
 #: The group in whose name stock's consumers send.
@@ -113,7 +112,7 @@ class SendBack:
         properties.pop(TRAN_MSG, None)
         properties.setdefault(RETRY_TOPIC, message.topic)
         properties.setdefault(ORIGIN_MESSAGE_ID, message.message_id)
-        properties[DELAY] = str(delay_level or _FIRST_RETRY_LEVEL + message.reconsume_times)
+        properties[DELAY] = str(delay_level or FIRST_RETRY_LEVEL + message.reconsume_times)
         properties[WAIT] = "true"
         again = prepare_again(
             message,

@@ -19,7 +19,14 @@ from rocketmq_tw.config.base import (
     Positive,
     PositiveLong,
 )
-from rocketmq_tw.config.values import address, choice, delay_levels, named_ports, or_nothing
+from rocketmq_tw.config.values import (
+    DELAY_LEVELS,
+    address,
+    choice,
+    delay_levels,
+    named_ports,
+    or_nothing,
+)
 
 #: Values of `proxyMode`, in any case.
 CLUSTER, LOCAL = "CLUSTER", "LOCAL"
@@ -71,9 +78,7 @@ class ProxyConfig(Config, frozen=True):
     #: How long it is remembered where a half message stands, from its send or a question about it.
     transaction_data_expire_millis: PositiveLong = 30_000
     use_delay_level: bool = False
-    message_delay_level: Annotated[str, Format(delay_levels)] = (
-        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    )
+    message_delay_level: Annotated[str, Format(delay_levels)] = DELAY_LEVELS
     region_id: str = ""
     trace_on: bool = False
 

@@ -19,7 +19,7 @@ from rocketmq_tw.config.base import (
     PositiveLong,
     Range,
 )
-from rocketmq_tw.config.values import INT, choice, delay_levels, hours_of_day, path
+from rocketmq_tw.config.values import DELAY_LEVELS, INT, choice, delay_levels, hours_of_day, path
 
 #: Stock's slave reads frames through a buffer of 4 MiB, with 12 bytes of header.
 _MAX_HA_BATCH = 4 * 1024 * 1024 - 12
@@ -97,9 +97,7 @@ class MessageStoreConfig(Config, frozen=True):
     broker_role: _Role = "ASYNC_MASTER"
     total_replicas: AdminLive[Positive] = 1
     offset_check_in_slave: bool = False
-    message_delay_level: Annotated[str, Format(delay_levels)] = (
-        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    )
+    message_delay_level: Annotated[str, Format(delay_levels)] = DELAY_LEVELS
     flush_delay_offset_interval: PositiveLong = 10_000
 
     # messages for a time of their own; milliseconds, bytes

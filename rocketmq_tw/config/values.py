@@ -11,6 +11,9 @@ from typing import Any
 LONG = (-(2**63), 2**63 - 1)
 INT = (-(2**31), 2**31 - 1)
 
+#: Stock's delay levels, which are its delays between retries too.
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
 #: No more digits than Python reads; a long has 19.
 _integer = re.compile(r"[+-]?[0-9]{1,1000}").fullmatch
 _address = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})").fullmatch

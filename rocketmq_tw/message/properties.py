@@ -17,6 +17,9 @@ PROPERTY_SEPARATOR = "\x02"
 #: The length is a signed short of the stored record.
 MAX_PROPERTIES_LENGTH = 32767
 
+#: A first retry waits at this delay level, each further one at the next.
+FIRST_RETRY_LEVEL = 3
+
 #: Between the keys of one message.
 KEY_SEPARATOR = " "
 
@@ -124,10 +127,8 @@ RESERVED = frozenset(
         RETRY_TOPIC,
         SHARDING_KEY,
         TAGS,
+        *TIMER_PROPERTIES,
         TIMER_DELAY_LEVEL,
-        TIMER_DELAY_MS,
-        TIMER_DELAY_SEC,
-        TIMER_DELIVER_MS,
         TIMER_DEL_UNIQKEY,
         TIMER_DEQUEUE_MS,
         TIMER_ENQUEUE_MS,

@@ -37,8 +37,6 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketmq_tw.wire.permissions import READ, WRITE, is_writable
 
-#: The first retry waits for this level, each further one for the next.
-FIRST_RETRY_LEVEL = 3
 DEAD_LETTER_QUEUES = 1
 #: Bytes for what a send writes behind the properties of a client that gives a message back itself.
 _ADDED = 512
@@ -224,7 +222,7 @@ def marked(message: StoredMessage) -> dict[str, str]:
 
 def level_of(message: StoredMessage, header: ConsumerSendMsgBackRequestHeader) -> int:
     """Returns the delay level after which the message comes again."""
-    return header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+    return header.delay_level or props.FIRST_RETRY_LEVEL + message.reconsume_times
 
 
 def answer_given_back(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from rocketmq_tw.config.values import DELAY_LEVELS, delay_levels_ms
+from rocketmq_tw.message.properties import FIRST_RETRY_LEVEL
 from rocketmq_tw.wire.bodies.groups import (
     CustomizedRetryPolicy,
     ExponentialRetryPolicy,
     SubscriptionGroupConfig,
 )
 
-_MINUTE = 60_000
 #: Stock's delays of groups that have none of their own, in ms: those of the delay levels.
-DEFAULT_DELAYS = (
-    1_000,
-    5_000,
-    10_000,
-    30_000,
-    *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
-)
-#: A first delivery that failed waits as long as the third delay says, in stock.
-_FIRST = 2
+DEFAULT_DELAYS = delay_levels_ms(DELAY_LEVELS)
+#: The delay after a first delivery that failed.
+_FIRST = FIRST_RETRY_LEVEL - 1
 #: Exponents above this are beyond every limit.
 _MOST_RETRIES = 32
 
