@@ -20,7 +20,7 @@ from rocketmq_tw.admin.server_configs import (
 )
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import ORDER_NAMESPACE, topic_option
-from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import WireError
@@ -87,9 +87,11 @@ async def _value_of(servers: Servers, namespace: str, key: str) -> str | None:
     for address in addresses:
         try:
             return await servers.admin.kv_config_of(address, namespace, key)
-        except (ClientError, RemotingError, WireError) as error:
-            if getattr(error, "code", None) != ResponseCode.QUERY_NOT_FOUND:
+        except BrokerError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
                 failures[address] = error
+        except (ClientError, RemotingError, WireError) as error:
+            failures[address] = error
     if len(failures) == len(addresses):
         raise next(iter(failures.values()))
     for address, failure in failures.items():

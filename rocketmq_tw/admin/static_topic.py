@@ -12,7 +12,7 @@ from rocketmq_tw.admin.each_server import unfinished
 from rocketmq_tw.admin.output import Column, Listing, Report, Row
 from rocketmq_tw.admin.tool import Servers, Tool, explain, fail
 from rocketmq_tw.admin.topic import topic_option
-from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.client.static_topics import (
     Hosted,
     Move,
@@ -189,9 +189,11 @@ class _World:
         for name, address in self._masters.items():
             try:
                 found[name] = await self._admin.static_topic(address, self._topic)
-            except _FAILURES as error:
-                if getattr(error, "code", None) != ResponseCode.TOPIC_NOT_EXIST:
+            except BrokerError as error:
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:
                     silent[name] = error
+            except _FAILURES as error:
+                silent[name] = error
         if silent:
             route = await self._admin.topic_route(self._topic)
             routed = [] if route is None else [data.broker_name for data in route.broker_datas]

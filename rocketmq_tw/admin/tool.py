@@ -124,6 +124,7 @@ def run_reactor(name_servers: str, work: Work[T], access: Access) -> T:
         import_module("twisted.internet.reactor")
         from twisted.internet.defer import Deferred
         from twisted.internet.task import react
+        from twisted.python.failure import Failure
 
         from rocketmq_tw.net.client import RemotingClient
 
@@ -158,7 +159,7 @@ def run_reactor(name_servers: str, work: Work[T], access: Access) -> T:
         react(main)
     if was_stopped or not outcome:
         raise SystemExit(INTERRUPTED)
-    if hasattr(outcome[0], "raiseException"):
+    if isinstance(outcome[0], Failure):
         outcome[0].raiseException()
     result: T = outcome[0]
     return result

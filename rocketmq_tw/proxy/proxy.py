@@ -18,6 +18,7 @@ from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import Method
 from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
+from rocketmq_tw.proxy.messaging.checks import TopicTypes
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.expressions import Expressions
@@ -32,7 +33,7 @@ from rocketmq_tw.proxy.messaging.recalls import Recalls
 from rocketmq_tw.proxy.messaging.receiving import Receiving
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.routes import RouteQueries
-from rocketmq_tw.proxy.messaging.sends import Sends, TopicTypes
+from rocketmq_tw.proxy.messaging.sends import Sends
 from rocketmq_tw.proxy.messaging.telemetry import Telemetry
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking

@@ -116,6 +116,8 @@ class RaftNode:
         self._compaction = Compaction(
             group_member, self.core, store, self._disk, machine, config.snapshot_every
         )
+        # Plain lists, not `Listeners`, which log a failure and go on: one that fails has not taken
+        # in what is committed, so it must stop this member.
         #: Called with (role, term) after each change.
         self.role_listeners: list[Callable[[RaftRole, int], None]] = []
         #: Called with entries that are committed and stored here, in their order, each once.

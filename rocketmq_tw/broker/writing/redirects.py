@@ -108,35 +108,22 @@ class Redirects:
 
     def by_property(
         self, stage: Stage, properties: Collection[str], redirect: PropertyRedirect
-    ) -> Callable[[], None]:
-        """Asks `redirect` about messages that have one of `properties`; what is returned ends
-        that. Raises `ValueError` where the stage has a redirect already."""
+    ) -> None:
+        """Asks `redirect` about messages that have one of `properties`. Raises `ValueError` where
+        the stage has a redirect already."""
         if stage in self._stages:
             raise ValueError(f"there is a redirect for {stage.name} already")
-        registered = self._stages[stage] = (frozenset(properties), redirect)
-        self._order()
+        self._stages[stage] = (frozenset(properties), redirect)
+        self._by_stage = [self._stages[each] for each in sorted(self._stages)]
+        self.properties = self.properties.union(properties)
 
-        def unregister() -> None:
-            if self._stages.get(stage) is registered:
-                del self._stages[stage]
-                self._order()
-
-        return unregister
-
-    def by_topic(self, prefix: str, redirect: TopicRedirect) -> Callable[[], None]:
-        """Asks `redirect` about messages whose topic begins with `prefix`; what is returned ends
-        that. Raises `ValueError` where the prefix has a redirect already."""
+    def by_topic(self, prefix: str, redirect: TopicRedirect) -> None:
+        """Asks `redirect` about messages whose topic begins with `prefix`. Raises `ValueError`
+        where the prefix has a redirect already."""
         if prefix in self._topics:
             raise ValueError(f"there is a redirect for {prefix} already")
         self._topics[prefix] = redirect
-        self._order()
-
-        def unregister() -> None:
-            if self._topics.get(prefix) is redirect:
-                del self._topics[prefix]
-                self._order()
-
-        return unregister
+        self.prefixes = tuple(self._topics)
 
     def route_by_topic(self, draft: Draft) -> None:
         """Asks the redirect of the message's topic; to be called before the broker adds its own
@@ -158,11 +145,6 @@ class Redirects:
             if not names.isdisjoint(draft.properties) and redirect(draft):
                 return True
         return False
-
-    def _order(self) -> None:
-        self._by_stage = [self._stages[stage] for stage in sorted(self._stages)]
-        self.properties = frozenset().union(*(names for names, _ in self._stages.values()))
-        self.prefixes = tuple(self._topics)
 
 
 def reject_transactions(config: BrokerConfig) -> PropertyRedirect:

@@ -104,7 +104,7 @@ class LocalLog:
         try:
             self._commit.append(message, done, wait=wait)
         except Exception:
-            # No caller counts a put as under way that has ended.
+            # A refusal is a failed Deferred, never raised.
             return fail()
         return ended
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from rocketmq_tw.broker.writing.redirects import (
@@ -30,18 +28,18 @@ class Features:
         self.redirects = Redirects()
         self.asked: list[str] = []
 
-    def property(self, stage: Stage, *properties: str, takes: bool = False) -> Callable[[], None]:
+    def property(self, stage: Stage, *properties: str, takes: bool = False) -> None:
         def redirect(draft: Draft) -> bool:
             self.asked.append(stage.name)
             return takes
 
-        return self.redirects.by_property(stage, properties, redirect)
+        self.redirects.by_property(stage, properties, redirect)
 
-    def topic(self, prefix: str) -> Callable[[], None]:
+    def topic(self, prefix: str) -> None:
         def redirect(draft: Draft) -> None:
             self.asked.append(f"{prefix} {draft.message.topic} {draft.retry_limit}")
 
-        return self.redirects.by_topic(prefix, redirect)
+        self.redirects.by_topic(prefix, redirect)
 
     def route(self, topic: str = "Topic") -> list[str]:
         """Who was asked about one message, in order."""
@@ -101,41 +99,22 @@ def test_only_who_named_one_of_its_properties_is_asked() -> None:
 def test_what_is_special_follows_what_is_registered() -> None:
     features = Features()
     assert features.redirects.properties == frozenset()
-    first = features.property(Stage.TIMER, "a", "b")
+    features.property(Stage.TIMER, "a", "b")
     features.property(Stage.DELAY_LEVEL, "b", "c")
-    topic = features.topic("%RETRY%")
+    features.topic("%RETRY%")
     assert features.redirects.properties == {"a", "b", "c"}
-    first()
-    topic()
-    assert features.redirects.properties == {"b", "c"}
-    assert features.redirects.prefixes == ()
-    assert features.route("%RETRY%G") == ["DELAY_LEVEL"]
+    assert features.redirects.prefixes == ("%RETRY%",)
 
 
 def test_there_is_one_redirect_for_each_stage_and_prefix() -> None:
     features = Features()
-    end_stage, end_prefix = features.property(Stage.TIMER, "a"), features.topic("%RETRY%")
+    features.property(Stage.TIMER, "a")
+    features.topic("%RETRY%")
     with pytest.raises(ValueError, match="TIMER already"):
         features.property(Stage.TIMER, "b")
     with pytest.raises(ValueError, match="%RETRY% already"):
         features.topic("%RETRY%")
     assert features.redirects.properties == {"a"}
-    end_stage()
-    end_prefix()
-    features.property(Stage.TIMER, "b")
-    features.topic("%RETRY%")
-    assert features.route("%RETRY%G") == ["%RETRY% %RETRY%G 7", "TIMER"]
-
-
-def test_an_end_called_twice_spares_who_came_after() -> None:
-    features = Features()
-    end_stage, end_prefix = features.property(Stage.TIMER, "a"), features.topic("%RETRY%")
-    end_stage()
-    end_prefix()
-    features.property(Stage.TIMER, "b")
-    features.topic("%RETRY%")
-    end_stage()
-    end_prefix()
     assert features.route("%RETRY%G") == ["%RETRY% %RETRY%G 7", "TIMER"]
 
 
@@ -190,21 +169,15 @@ def test_a_feature_of_its_own_changes_where_sends_go() -> None:
     by_topic: TopicRedirect = escape
     broker = BrokerInMemory()
     broker.add_topic("lmq_1", read_queue_nums=1, write_queue_nums=1)
-    ends = [
-        broker.redirects.by_property(max(Stage) + 1, ("WAITS",), by_property),
-        broker.redirects.by_topic("lmq_", by_topic),
-    ]
+    broker.redirects.by_property(max(Stage) + 1, ("WAITS",), by_property)
+    broker.redirects.by_topic("lmq_", by_topic)
     assert ok(broker.send(b"a", queue_id=2, properties={"WAITS": "yes"}))["queueId"] == "2"
     ok(broker.send(b"b", topic="lmq_1"))
     ok(broker.send(b"c", queue_id=2))
-    for end in ends:
-        end()
-    ok(broker.send(b"d", queue_id=2, properties={"WAITS": "yes"}))
-    ok(broker.send(b"e", topic="lmq_1"))
     assert [message.body for message in broker.consume("Waiting", 5)] == [b"a"]
     assert [message.body for message in broker.consume("Away")] == [b"b"]
-    assert [message.body for message in broker.consume("Topic", 2)] == [b"c", b"d"]
-    assert [message.body for message in broker.consume("lmq_1")] == [b"e"]
+    assert [message.body for message in broker.consume("Topic", 2)] == [b"c"]
+    assert broker.consume("lmq_1") == []
 
 
 def test_a_batch_is_no_half_of_a_transaction() -> None:
