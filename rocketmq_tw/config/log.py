@@ -9,8 +9,8 @@ DEBUG, INFO, WARN, ERROR = "debug", "info", "warn", "error"
 
 
 class LogConfig(Config, frozen=True):
-    """The log of a server. The two keys about files are for `twistd --logfile`; where the log goes
-    to standard output or syslog, who reads it keeps it."""
+    """The log of a server. The two keys about files are for one that is written to files; where it
+    goes to standard output or syslog, who reads it keeps it."""
 
     #: The least important lines that are written. debug: what Twisted says of itself too.
     log_level: Annotated[str, Format(choice(DEBUG, INFO, WARN, ERROR))] = INFO

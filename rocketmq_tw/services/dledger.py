@@ -101,7 +101,8 @@ class Options(usage.Options):
         self.server_tls = tls
         if self["tls"] or (tls is not None and tls.server_mode == "enforcing"):
             self.client_tls = tls
-        settle_twistd(self.parent, LogConfig())
+        port = self.peer_addresses[self["id"]].rpartition(":")[2]
+        settle_twistd(self.parent, LogConfig(), int(port))
 
     @property
     def preferred_leaders(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from twisted.python.logfile import LogFile
 
 from rocketmq_tw.config.log import DEBUG, LogConfig
 from rocketmq_tw.services.interpreter import python_version
+from rocketmq_tw.services.pid_file import name_of_server
 from twisted import __version__ as twisted_version
 
 log = Logger()
@@ -30,16 +32,18 @@ _chosen: list[Any] = []
 #: The mode of files of the log, in which names of topics and clients are: the first one would have
 #: that of the user's umask, and later ones that of a daemon's.
 FILE_MODE = 0o640
-#: twistd's own name for a file, where it runs in the background and none is given.
-_FILE_NAME = "twistd.log"
 
 
-def take_over_log(twistd: Any, config: LogConfig) -> None:
+def take_over_log(twistd: Any, config: LogConfig, port: int | None = None) -> None:
     """Has twistd write the log as `config` says, to where its own options have it, unless they name
-    an observer. `twistd` are its options; to be called while they are parsed."""
+    an observer; where they name no file, in the background to `rmq-broker-10911.log`. `twistd` are
+    its options; to be called while they are parsed. `port` tells servers of a kind apart."""
     if not twistd.get("logger"):
         _chosen[:] = twistd, config
         twistd["logger"] = f"{__name__}.make_observer"
+        if not (twistd.get("nodaemon") or twistd.get("logfile")):
+            # twistd's own twistd.log all servers of a directory would share.
+            twistd["logfile"] = f"{name_of_server(twistd, port)}.log"
 
 
 def say_version(twistd: Any) -> None:
@@ -91,11 +95,10 @@ def _unfiltered(twistd: Any, config: LogConfig) -> Any:
         sys.exit("--logfile=-: a server in the background has no standard output: give -n too")
     if path == "-" or (in_foreground and not path):
         return textFileLogObserver(sys.stdout)
-    path = path or _FILE_NAME
     # One that is there keeps its mode, and may be a device.
     mode = None if os.path.exists(path) else FILE_MODE & ~(twistd.get("umask") or 0)
     try:
-        file = LogFile.fromFullPath(
+        file = _AppendedFile.fromFullPath(
             path,
             defaultMode=mode,
             rotateLength=config.log_file_size,
@@ -107,6 +110,23 @@ def _unfiltered(twistd: Any, config: LogConfig) -> Any:
     if not signal.getsignal(signal.SIGUSR1):
         signal.signal(signal.SIGUSR1, lambda *_: _begin_another(file))
     return textFileLogObserver(file)
+
+
+class _AppendedFile(LogFile):
+    """A file that others may write to or cut meanwhile, as logrotate's copytruncate does: each line
+    goes to where its end is then, and takes nothing from others."""
+
+    def _openFile(self) -> None:
+        super()._openFile()
+        flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
+        fcntl.fcntl(self._file, fcntl.F_SETFL, flags | os.O_APPEND)
+
+    def shouldRotate(self) -> bool:
+        if not super().shouldRotate():
+            return False
+        # So much was written; what was cut counts no more.
+        self.size = os.fstat(self._file.fileno()).st_size
+        return bool(super().shouldRotate())
 
 
 def _begin_another(file: LogFile) -> None:

@@ -85,7 +85,7 @@ def settle_twistd(
         tell_plainly()
         _check_user(twistd)
         choose_pid_file(twistd, port)
-        take_over_log(twistd, log_config)
+        take_over_log(twistd, log_config, port)
         if says_version:
             say_version(twistd)
 

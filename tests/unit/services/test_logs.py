@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.logger import LogLevel, PredicateResult
+from twisted.logger import LogLevel, PredicateResult, capturedLogs, formatEvent
 
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.services import logs
@@ -86,14 +86,59 @@ def test_servers_of_one_directory_have_pid_files_of_their_own() -> None:
     assert (background["pidfile"], foreground["pidfile"]) == ("rmq-broker-10911.pid", "")
 
 
-def test_a_server_that_runs_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "b.pid"
-    path.write_text(f"{os.getpid()}")
+class Processes:
+    """What the system tells of this process, whose number the file `b.pid` has."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / "b.pid"
+        self.path.write_text(f"{os.getpid()}")
+        self._all = home / "proc"
+        (self._all / f"{os.getpid()}").mkdir(parents=True)
+
+    def run(self, *command: str) -> None:
+        """Has the process be one with the command line `command`."""
+        line = "".join(f"{word}\0" for word in command)
+        (self._all / f"{os.getpid()}" / "cmdline").write_text(line)
+
+    def start(self, **options: Any) -> None:
+        choose_pid_file(Twistd(pidfile=str(self.path), **options), None, self._all)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Processes:
+    return Processes(tmp_path)
+
+
+def test_a_server_that_runs_is_named(processes: Processes) -> None:
+    processes.run("/usr/bin/python3", "/usr/bin/twistd", "rmq-broker", "-c", "a.properties")
     with pytest.raises(SystemExit, match=f"b.pid: process {os.getpid()} runs already: stop it"):
-        choose_pid_file(Twistd(pidfile=str(path)))
-    path.write_text("no number")
-    choose_pid_file(Twistd(pidfile=str(path)))
-    assert path.read_text() == "no number"
+        processes.start()
+    assert processes.path.exists()
+
+
+def test_a_process_that_the_system_does_not_tell_of_may_be_a_server(processes: Processes) -> None:
+    with pytest.raises(SystemExit, match="runs already"):
+        processes.start()
+
+
+@pytest.mark.parametrize("command", [("-bash",), ("vim", "rmq-broker-10911.log"), ()])
+def test_the_file_of_a_server_that_is_gone_is_removed(
+    command: tuple[str, ...], processes: Processes
+) -> None:
+    """Behind a crash or a start of the machine another process has its number; the last one has
+    ended, and nobody has taken notice."""
+    processes.run(*command)
+    with capturedLogs() as events:
+        processes.start()
+    assert not processes.path.exists()
+    [line] = map(formatEvent, events)
+    assert line.endswith(f"process {os.getpid()} is another program")
+
+
+def test_a_file_that_is_no_number_is_left(processes: Processes) -> None:
+    processes.path.write_text("no number")
+    processes.start()
+    assert processes.path.read_text() == "no number"
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -116,7 +161,7 @@ def test_a_pid_file_is_of_the_directory_where_twistd_is_called(
     choose_pid_file(Twistd(pidfile="pids/b.pid", rundir="run"))
     (tmp_path / "pids" / "b.pid").write_text(f"{os.getpid()}")
     with pytest.raises(SystemExit, match="runs already"):
-        choose_pid_file(Twistd(pidfile="pids/b.pid", rundir="run"))
+        choose_pid_file(Twistd(pidfile="pids/b.pid", rundir="run"), None, tmp_path / "none")
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(None, 0o640), (0o022, 0o640), (0o077, 0o600)])
@@ -135,3 +180,43 @@ def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
     take_over_log(Twistd(logfile=str(path), nodaemon=True), LogConfig())
     logs.make_observer()
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_servers_of_one_directory_have_logs_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for port in (9876, 9877):
+        take_over_log(Twistd(), LogConfig(), port)
+        logs.make_observer()(event(LogLevel.info, text=f"server {port}"))
+    assert {file.name: "server 987" in file.read_text() for file in tmp_path.iterdir()} == {
+        "rmq-broker-9876.log": True,
+        "rmq-broker-9877.log": True,
+    }
+
+
+def test_servers_with_one_file_take_nothing_from_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    observers = []
+    for _ in range(2):
+        take_over_log(Twistd(logfile=str(path), nodaemon=True), LogConfig())
+        observers.append(logs.make_observer())
+    for number in range(6):
+        observers[number % 2](event(LogLevel.info, text=f"line {number}"))
+    assert [line.split()[-1] for line in path.read_text().splitlines()] == list("012345")
+
+
+def test_a_file_that_is_cut_goes_on_at_its_start(tmp_path: Path) -> None:
+    """As logrotate does it with copytruncate."""
+    path = tmp_path / "server.log"
+    twistd = Twistd(logfile=str(path), nodaemon=True)
+    take_over_log(twistd, LogConfig(log_file_size=2000))
+    observer = logs.make_observer()
+    for _ in range(3):
+        for number in range(20):
+            observer(event(LogLevel.info, text=f"line {number}"))
+        assert b"\0" not in path.read_bytes()
+        assert path.read_text().count("line") == 20
+        os.truncate(path, 0)
+    # What was cut does not count in the size of the file.
+    assert [file.name for file in tmp_path.iterdir()] == ["server.log"]
