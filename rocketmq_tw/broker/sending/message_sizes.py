@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from rocketmq_tw.broker.writing.commit import STORED, Done
 from rocketmq_tw.broker.writing.incoming import TopicAndType
 from rocketmq_tw.message.types import MESSAGE_TYPES
 from rocketmq_tw.metrics.instruments import Histogram, Metric, truth
 from rocketmq_tw.store.interface import Appended
-from rocketmq_tw.wire.codes import ResponseCode
 
 #: Upper bounds of the buckets, in bytes, as in stock.
 _BOUNDS = (1024, 4 * 1024, 512 * 1024, 1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
@@ -35,17 +33,10 @@ class MessageSizes:
             TopicAndType(topic, type_) for topic in topics for type_ in MESSAGE_TYPES
         )
 
-    def measuring(self, done: Done, series: TopicAndType, messages: int) -> Done:
-        """Returns `done` for an append of so many messages of a topic and type, and measures it
-        before."""
-
-        def measured(code: ResponseCode, appended: Appended) -> None:
-            if code in STORED:
-                size = appended.end_offset - appended.physical_offset
-                self._sizes.record(series, size // messages)
-            done(code, appended)
-
-        return measured
+    def record(self, series: TopicAndType, messages: int, appended: Appended) -> None:
+        """Measures so many messages of a topic and type that were appended together."""
+        size = appended.end_offset - appended.physical_offset
+        self._sizes.record(series, size // messages)
 
     def _labels_of(self, series: TopicAndType | None) -> Mapping[str, str]:
         if series is None:

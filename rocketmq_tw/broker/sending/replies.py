@@ -15,6 +15,7 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.sending.checks import SendChecks, any_queue
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.own_properties import answered_properties
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.broker.writing.sink import PutResult
@@ -94,8 +95,7 @@ class ReplyRequests:
                 response.ext_fields |= {"msgId": "0", "queueOffset": "0"}
                 response.ext_fields["queueId"] = str(queue_id)
             response.ext_fields |= stored
-            response.ext_fields[props.MSG_REGION] = self._config.region_id
-            response.ext_fields[props.TRACE_ON] = "true" if self._config.trace_on else "false"
+            response.ext_fields |= answered_properties(self._config)
             return self._announcements.hold(response, header.topic)
 
         problems: list[str] = []

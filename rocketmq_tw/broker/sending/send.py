@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from operator import itemgetter
 
+import msgspec
+
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.sending.checks import (
     SendChecks,
@@ -23,8 +25,13 @@ from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.announcements import Reply
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
-from rocketmq_tw.broker.writing.commit import STORED, Done
+from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.incoming import GIVEN_BACK, TopicAndType
+from rocketmq_tw.broker.writing.own_properties import (
+    answered_properties,
+    joined_own_properties,
+    own_properties,
+)
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.config.broker import BrokerConfig
@@ -34,7 +41,7 @@ from rocketmq_tw.message.batch import Batch, decode_batch
 from rocketmq_tw.message.ids import RecallHandle
 from rocketmq_tw.message.logic_queues import logic_offset_if_known
 from rocketmq_tw.message.model import MULTI_TAGS, StoredMessage, transaction_value
-from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
+from rocketmq_tw.message.properties import parse_properties, rejoin_properties
 from rocketmq_tw.message.types import (
     FIFO_TYPE,
     NORMAL_TYPE,
@@ -44,10 +51,11 @@ from rocketmq_tw.message.types import (
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import Appended
+from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.send import read_send_header
+from rocketmq_tw.wire.headers.send import SendMessageRequestHeader, read_send_header
 
 _SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 #: Messages of one batch, which are stored in one go; their ids are in one answer.
@@ -64,9 +72,25 @@ _last_byte = itemgetter(slice(-1, None))
 _born_host = lru_cache(maxsize=4096)(split_address)
 
 
-#: What the broker writes itself. Without any of these, and without what makes a message special,
-#: the properties are stored as they came, with the broker's own behind them.
-_OWN = frozenset({props.POP_CK, props.MSG_REGION, props.TRACE_ON, props.CLUSTER})
+#: Properties of a producer that the broker writes itself, or leaves out.
+_REWRITTEN = frozenset({props.POP_CK, props.MSG_REGION, props.TRACE_ON, props.CLUSTER})
+
+
+class _Sent(msgspec.Struct, gc=False):
+    """A send on its way into the log, and what its answer needs; `message` is as it is stored."""
+
+    request: RemotingCommand
+    reply: Reply
+    message: StoredMessage
+    #: The queue that the answer names; what waits for a time stands in another one.
+    queue_id: int
+    #: What the clock of latencies told when it came.
+    since: float
+    unique_id: str | None = None
+    recall_handle: str | None = None
+    #: What its messages count as in figures; None: as nothing.
+    type: str | None = None
+    messages: int = 1
 
 
 class SendRequests:
@@ -112,16 +136,60 @@ class SendRequests:
             logic_queue = self._mappings.queue(header.topic, header.queue_id, any_led=True)
             header.queue_id = logic_queue.leader.queue_id
         topic = self._checks.check(header, request, peer)
-        target, queue_id = header.topic, header.queue_id
-        if queue_id < 0:
-            queue_id = any_queue(topic)
+        if header.queue_id < 0:
+            header.queue_id = any_queue(topic)
+        message = self._message(header, topic, request.body, peer)
+        text = header.properties or ""
+        properties = parse_properties(text)
+        if self._config.enable_topic_message_type_check:
+            check_message_type(topic, properties)
+        sent = _Sent(request, peer.reply, message, header.queue_id, since)
+        sent.unique_id = properties.get(props.UNIQ_KEY)
+        batch = None
+        is_batch = header.batch or request.code == _SEND_BATCH
+        if sent.unique_id is not None and not is_batch and self._is_plain(message, properties):
+            # Without what makes it special there are two types that it may have.
+            sent.type = FIFO_TYPE if props.SHARDING_KEY in properties else NORMAL_TYPE
+            message.properties = rejoin_properties(text, properties) + joined_own_properties(
+                self._config
+            )
+            if text.isascii():
+                # Then what is parsed says the same as what is stored.
+                message.parsed = properties
+            target = message.topic
+        else:
+            draft = Draft(message, properties, header.max_reconsume_times, bool(is_batch))
+            target = self._route(draft)
+            if is_batch:
+                batch = _batch_of(draft)
+                sent.messages = len(batch.bodies)
+            else:
+                sent.unique_id = properties[props.UNIQ_KEY]
+                sent.recall_handle = self._recall_handle(draft)
+        if target.startswith(GIVEN_BACK):
+            # It was consumed before: it does not come in, and may use the room that was left.
+            sent.type = None
+        else:
+            check_room(message, batch)
+            sent.type = sent.type or message_type(properties)
+        sent.reply = self._announcements.replying(peer.reply, target)
+        if logic_queue is not None:
+            sent.reply = _in_logic_queue(sent.reply, logic_queue)
+        wait = props.waits_for_store(properties)
+        self._commit.append(message, partial(self._answer, sent), batch=batch, wait=wait)
+        self._checks.in_flight += len(request.body)
+
+    def _message(
+        self, header: SendMessageRequestHeader, topic: TopicConfig, body: bytes, peer: IPeer
+    ) -> StoredMessage:
+        """Returns the message without its properties."""
         sys_flag = header.sys_flag
         if topic.topic_filter_type == "MULTI_TAG":
             sys_flag |= MULTI_TAGS
-        message = StoredMessage(
-            topic=target,
-            queue_id=queue_id,
-            body=request.body,
+        return StoredMessage(
+            topic=header.topic,
+            queue_id=header.queue_id,
+            body=body,
             flag=header.flag,
             sys_flag=sys_flag,
             born_timestamp=header.born_timestamp,
@@ -129,68 +197,21 @@ class SendRequests:
             store_host=self._addresses.store_host,
             reconsume_times=header.reconsume_times or 0,
         )
-        text = header.properties or ""
-        properties = parse_properties(text)
-        config, redirects = self._config, self._redirects
-        if config.enable_topic_message_type_check:
-            check_message_type(topic, properties)
-        is_batch = header.batch or request.code == _SEND_BATCH
-        unique_id = properties.get(props.UNIQ_KEY)
-        batch = handle = type_ = None
-        if (
-            unique_id is not None
-            and not is_batch
-            and _OWN.isdisjoint(properties)
+
+    def _is_plain(self, message: StoredMessage, properties: dict[str, str]) -> bool:
+        """Returns whether no redirect asks for the message and none of its properties is the
+        broker's to write: then they are stored as they came, with the broker's own behind them."""
+        redirects = self._redirects
+        return (
+            _REWRITTEN.isdisjoint(properties)
             and redirects.properties.isdisjoint(properties)
-            and not target.startswith(redirects.prefixes)
-        ):
-            # Without what makes it special there are two types that it may have.
-            type_ = FIFO_TYPE if props.SHARDING_KEY in properties else NORMAL_TYPE
-            message.properties = rejoin_properties(text, properties) + _own_properties(
-                config.region_id, config.trace_on, config.broker_cluster_name
-            )
-            if text.isascii():
-                # Then what is parsed says the same as what is stored.
-                message.parsed = properties
-        else:
-            draft = Draft(message, properties, header.max_reconsume_times, bool(is_batch))
-            target = self._route(draft)
-            if is_batch:
-                batch = _batch_of(draft)
-            else:
-                unique_id = properties[props.UNIQ_KEY]
-                handle = self._recall_handle(draft)
-        if target.startswith(GIVEN_BACK):
-            # It was consumed before: it does not come in, and may use the room that was left.
-            type_ = None
-        else:
-            check_room(message, batch)
-            type_ = type_ or message_type(properties)
-        messages = 1 if batch is None else len(batch.bodies)
-        reply = self._announcements.replying(peer.reply, target)
-        if logic_queue is not None:
-            reply = _in_logic_queue(reply, logic_queue)
-        done: Done = partial(
-            self._answer,
-            request,
-            reply,
-            message.topic,
-            queue_id,
-            unique_id,
-            handle,
-            since,
-            type_,
-            messages,
+            and not message.topic.startswith(redirects.prefixes)
         )
-        if self._sizes is not None and type_ is not None:
-            done = self._sizes.measuring(done, TopicAndType(message.topic, type_), messages)
-        self._commit.append(message, done, batch=batch, wait=props.waits_for_store(properties))
-        self._checks.in_flight += len(request.body)
 
     def _route(self, draft: Draft) -> str:
         """Sends a message through the redirects and writes its properties, with the broker's own
         among them; returns the topic that it is for, whatever it waits in."""
-        properties, config = draft.properties, self._config
+        properties = draft.properties
         self._redirects.route_by_topic(draft)
         target = draft.message.topic
         properties.pop(props.POP_CK, None)
@@ -199,9 +220,7 @@ class SendRequests:
             properties.pop(props.UNIQ_KEY, None)
         elif props.UNIQ_KEY not in properties:
             properties[props.UNIQ_KEY] = self._next_unique_id()
-        properties[props.MSG_REGION] = config.region_id
-        properties[props.TRACE_ON] = "true" if config.trace_on else "false"
-        properties[props.CLUSTER] = config.broker_cluster_name
+        properties.update(own_properties(self._config))
         self._redirects.route_by_property(draft)
         draft.write_properties()
         if draft.message.properties.isascii():
@@ -223,46 +242,35 @@ class SendRequests:
         broker, unique_id = self._config.broker_name, properties[props.UNIQ_KEY]
         return RecallHandle(topic, broker, str(time_ms), unique_id).encode()
 
-    def _answer(
-        self,
-        request: RemotingCommand,
-        reply: Reply,
-        topic: str,
-        queue_id: int,
-        unique_id: str | None,
-        handle: str | None,
-        since: float,
-        type_: str | None,
-        messages: int,
-        code: ResponseCode,
-        appended: Appended,
-    ) -> None:
-        """Tells the sender how its append ended; the commit calls it. `topic` is where the message
-        is stored, `type_` what the messages of the append count as, if they do."""
+    def _answer(self, sent: _Sent, code: ResponseCode, appended: Appended) -> None:
+        """Tells the sender how its append ended; the commit calls it."""
+        request = sent.request
         self._checks.in_flight -= len(request.body)
         if code in STORED:
-            self._stats.stored(topic, queue_id, since)
+            # Where it is stored, which a redirect may have changed.
+            topic, type_ = sent.message.topic, sent.type
+            self._stats.stored(topic, sent.queue_id, sent.since)
             if type_ is not None:
-                self._incoming.count(topic, type_, messages, appended)
+                self._incoming.count(topic, type_, sent.messages, appended)
+                if self._sizes is not None:
+                    self._sizes.record(TopicAndType(topic, type_), sent.messages, appended)
         if request.flag & ONEWAY_FLAG:
-            reply(request.response(code))
+            sent.reply(request.response(code))
             return
-        config = self._config
         fields: dict[str, str] = {}
         if code in STORED:
             # What `header_to_fields` makes of a SendMessageResponseHeader, without the way there.
             fields = {
                 "msgId": appended.message_ids,
-                "queueId": str(queue_id),
+                "queueId": str(sent.queue_id),
                 "queueOffset": str(appended.queue_offset),
             }
-            if unique_id is not None:
-                fields["transactionId"] = unique_id
-            if handle is not None:
-                fields["recallHandle"] = handle
-        fields[props.MSG_REGION] = config.region_id
-        fields[props.TRACE_ON] = "true" if config.trace_on else "false"
-        reply(
+            if sent.unique_id is not None:
+                fields["transactionId"] = sent.unique_id
+            if sent.recall_handle is not None:
+                fields["recallHandle"] = sent.recall_handle
+        fields |= answered_properties(self._config)
+        sent.reply(
             RemotingCommand(
                 code,
                 fields,
@@ -303,18 +311,6 @@ def _in_logic_queue(reply: Reply, queue: LogicQueue) -> Reply:
         reply(response)
 
     return rewrite
-
-
-@lru_cache(maxsize=16)
-def _own_properties(region: str, trace_on: bool, cluster: str) -> bytes:
-    """Returns the broker's own as they stand behind a message's."""
-    return join_properties(
-        {
-            props.MSG_REGION: region,
-            props.TRACE_ON: "true" if trace_on else "false",
-            props.CLUSTER: cluster,
-        }
-    )
 
 
 def _separated(own: Sequence[bytes]) -> Sequence[bytes]:
