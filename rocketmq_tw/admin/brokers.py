@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rocketmq_tw.admin.known_names import no_broker, topic_hint
 from rocketmq_tw.admin.tool import Servers, fail
-from rocketmq_tw.client.errors import UnknownTopicError
+from rocketmq_tw.client.errors import ClientError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
 
@@ -117,6 +117,11 @@ def masters(info: ClusterInfo, cluster: str) -> dict[str, str]:
     if not found:
         fail(f"no broker of cluster {cluster} has a master now: start one")
     return found
+
+
+def no_master(broker_name: str) -> ClientError:
+    """Makes the error for a broker name of which only slaves are registered."""
+    return ClientError(f"{broker_name} has no master now, only slaves are registered")
 
 
 async def check_broker_name(servers: Servers, name: str) -> None:

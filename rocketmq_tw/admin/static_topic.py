@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import in_cluster
+from rocketmq_tw.admin.brokers import in_cluster, no_master
 from rocketmq_tw.admin.each_server import unfinished
 from rocketmq_tw.admin.output import Column, Listing, Report, Row
 from rocketmq_tw.admin.tool import Servers, Tool, explain, fail
@@ -22,6 +22,7 @@ from rocketmq_tw.client.static_topics import (
     plan_queues,
     queues_of,
 )
+from rocketmq_tw.message.logic_queues import led_queues
 from rocketmq_tw.message.names import check_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
@@ -95,6 +96,7 @@ def update_static_topic(
                 plan = plan_queues(topic, total, targets, hosted, wall_clock_ms())
         except ValueError as error:
             fail(f"the static topic {topic} stays as it is: {error}")
+        world.leave_out_former(plan, set())
         world.complete(plan)
         told: list[str] = []
         try:
@@ -137,6 +139,7 @@ def remapping_static_topic(
             queues_of(move.hosted)
         except ValueError as error:
             fail(f"the static topic {topic} stays where it is: {error}")
+        world.leave_out_former(move.hosted, {*move.into, *move.out_of})
         world.complete(move.hosted)
         rest = [name for name in move.hosted if name not in {*move.into, *move.out_of}]
         told: list[str] = []
@@ -181,11 +184,15 @@ class _World:
         return names
 
     async def hosted(self, targets: Iterable[str]) -> Hosted:
-        """Returns the mapping of each broker that has the topic. One that does not answer is
-        `missing` where it can have nothing of it: no target is of its cluster, and no name server
-        knows the topic in that. Raises why another one does not answer."""
+        """Returns the mapping of each broker that has the topic. One that does not answer, or has
+        no master, is `missing` where it can have nothing of it: no target is of its cluster, and no
+        name server knows the topic in that. Raises why another one does not answer."""
         found: Hosted = {}
-        silent: dict[str, Exception] = {}
+        silent: dict[str, Exception] = {
+            name: no_master(name)
+            for name in self._info.broker_addr_table
+            if name not in self._masters
+        }
         for name, address in self._masters.items():
             try:
                 found[name] = await self._admin.static_topic(address, self._topic)
@@ -201,8 +208,18 @@ class _World:
             for name, failure in silent.items():
                 if name in concerned:
                     raise failure
-                self._servers.miss(self._masters[name], failure)
+                self._servers.miss(self._masters.get(name, name), failure)
         return found
+
+    def leave_out_former(self, plan: Hosted, needed: Set[str]) -> None:
+        """Drops brokers that are not there and only had queues of the topic once, which are
+        `missing` then. Ends the command where one is `needed`, or leads queues."""
+        for name in sorted(plan.keys() - self._masters.keys()):
+            detail = plan[name].mapping_detail
+            if name in needed or (detail is not None and led_queues(detail)):
+                fail(f"the static topic {self._topic} stays as it is: {self._unknown(name)}")
+            del plan[name]
+            self._servers.miss(name, ClientError(self._unknown(name)))
 
     def complete(self, plan: Hosted) -> None:
         """Brokers of the same clusters without queues are told of the topic too: a client may ask
@@ -242,9 +259,12 @@ class _World:
     def _address(self, name: str) -> str:
         address = self._masters.get(name)
         if address is None:
-            known = ", ".join(sorted(self._masters)) or "none"
-            fail(f"there is no broker {name} with a master; there are: {known}")
+            fail(self._unknown(name))
         return address
+
+    def _unknown(self, name: str) -> str:
+        known = ", ".join(sorted(self._masters)) or "none"
+        return f"there is no broker {name} with a master; there are: {known}"
 
 
 def _check(topic: str, brokers: str | None, clusters: str | None) -> None:

@@ -68,7 +68,10 @@ def queues_of(hosted: Mapping[str, TopicConfigAndQueueMapping]) -> dict[int, Ite
                 found[logic_id] = items
     total = next((_detail(each).total_queues for each in hosted.values()), 0)
     if found.keys() != set(range(total)):
-        raise ValueError(f"it should have {total} queues, and has {sorted(found)}")
+        raise ValueError(
+            f"it should have {total} queues, and has {sorted(found)}; a broker that has others may"
+            " be away"
+        )
     return found
 
 
@@ -161,8 +164,10 @@ def _is_undecided(items: Items) -> bool:
 
 def _completed(topic: str, spare: str, hosted: Hosted) -> Hosted:
     """Returns what the brokers would have if all had heard of each change: of every queue the
-    longest list of items, at each broker that is in it. A queue that none of them has heard of is
-    to be on the broker `spare`. Raises `ValueError` where two lists contradict each other."""
+    longest list of items, at each broker that is in it. A queue of which none of them has the list
+    is to be on the broker `spare`, where one has not heard of so many queues. Raises `ValueError`
+    where all have: its list is on a broker that is away. So it does where two lists contradict each
+    other."""
     details = [_detail(each) for each in hosted.values()]
     total = max((detail.total_queues for detail in details), default=0)
     epoch = max((detail.epoch for detail in details), default=0)
@@ -186,7 +191,13 @@ def _completed(topic: str, spare: str, hosted: Hosted) -> Hosted:
             _detail(each).hosted_queues[logic_id] = items
             each.write_queue_nums = max(each.write_queue_nums, item.queue_id + 1)
             each.read_queue_nums = max(each.read_queue_nums, each.write_queue_nums)
-    for logic_id in set(range(total)) - queues.keys():
+    heard_of = min((detail.total_queues for detail in details), default=0)
+    for logic_id in sorted(set(range(total)) - queues.keys()):
+        if logic_id < heard_of:
+            raise ValueError(
+                f"no broker that is there has queue {logic_id}: start the one that has, or its"
+                " messages would be lost"
+            )
         _add(hosted, topic, spare, logic_id, [], 0)
     for each in hosted.values():
         _detail(each).epoch, _detail(each).total_queues = epoch, total

@@ -88,6 +88,22 @@ class World:
         self.result(broker.broker[Cluster].membership.when_registered(NAMES))
         return address
 
+    def lose_master(self, name: str, slave_host: str) -> str:
+        """Gives a broker name a slave and stops its master: name servers know the slave alone.
+        Returns the slave's address."""
+        master = self.brokers[name]
+        slave = self.add_broker(
+            name,
+            slave_host,
+            broker_id=1,
+            broker_cluster_name=master.broker.config.broker_cluster_name,
+            store={"broker_role": "SLAVE"},
+        )
+        master.stop()
+        self.wait_for(lambda: master.address not in self.rmqadmin("clusterList").out)
+        assert slave in self.rmqadmin("clusterList").out
+        return slave
+
     def name_server_topics(self) -> list[str]:
         """The topics that the name server tells clients of."""
         topics: list[str] = [

@@ -356,6 +356,74 @@ def test_nothing_changes_while_a_dead_broker_may_have_queues(two_clusters, comma
     assert mappings.get("S") == before
 
 
+@pytest.mark.parametrize("command", CHANGES)
+def test_nothing_changes_while_a_group_with_queues_has_no_master(three, command: str) -> None:
+    made(three, 3, "broker-b,broker-c")
+    mappings = three.brokers["broker-b"].broker[Tables].mappings
+    before = deepcopy(mappings.get("S"))
+    three.lose_master("broker-c", "10.0.0.5")
+    outcome = three.rmqadmin(command)
+    assert (outcome.out, outcome.status) == ("", 1)
+    assert outcome.err == "rmqadmin: broker-c has no master now, only slaves are registered\n"
+    assert mappings.get("S") == before
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_a_group_of_another_cluster_that_has_no_master_hinders_nothing(
+    two_clusters, command: str
+) -> None:
+    made(two_clusters)
+    two_clusters.lose_master("other", "10.0.0.5")
+    outcome = two_clusters.rmqadmin(f"{command} --output json")
+    assert leaders(outcome.partial["queues"])[-1] == "broker-b"
+    assert outcome.err.startswith("rmqadmin: other has no master")
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_nothing_changes_while_a_broker_with_queues_is_not_registered(three, command: str) -> None:
+    made(three, 3, "broker-b,broker-c")
+    mappings = three.brokers["broker-b"].broker[Tables].mappings
+    before = deepcopy(mappings.get("S"))
+    gone(three, "broker-c")
+    outcome = three.rmqadmin(command)
+    assert (outcome.out, outcome.status) == ("", 1)
+    reasons = ("a broker that has others may be away", "no broker that is there has queue 1")
+    assert any(reason in outcome.err for reason in reasons), outcome.err
+    assert mappings.get("S") == before
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_nothing_changes_while_a_broker_that_took_queues_is_not_registered(
+    three, command: str
+) -> None:
+    made(three, 2, "broker-a")
+    moved(three, "broker-a,broker-c")
+    mappings = three.brokers["broker-a"].broker[Tables].mappings
+    before = deepcopy(mappings.get("S"))
+    gone(three, "broker-c")
+    outcome = three.rmqadmin(command)
+    assert (outcome.out, outcome.status) == ("", 1)
+    assert mappings.get("S") == before
+
+
+def test_queues_move_on_though_a_former_broker_is_gone(three) -> None:
+    made(three, 2, "broker-c")
+    moved(three, "broker-a")
+    gone(three, "broker-c")
+    outcome = three.rmqadmin("remappingStaticTopic -t S -b broker-b --output json")
+    assert leaders(outcome.partial["queues"]) == ["broker-b", "broker-b"]
+    assert outcome.err == (
+        "rmqadmin: there is no broker broker-c with a master; there are: broker-a, broker-b\n"
+    )
+    assert sent(three, "broker-b", 1) == 20_000
+
+
+def gone(world, broker: str) -> None:
+    """Stops a broker; no name server knows it any more."""
+    world.brokers[broker].stop()
+    world.wait_for(lambda: broker not in world.rmqadmin("clusterList").out)
+
+
 def test_a_dead_broker_of_another_cluster_is_not_asked_for_the_status(two_clusters) -> None:
     made(two_clusters, 2, "broker-a,other")
     two_clusters.network.stop("10.0.0.9:10911")
