@@ -1,5 +1,5 @@
-"""What a send or a pull costs a broker without sockets: bytes received to bytes answered, real
-files.
+"""What a send, a pull, a transaction or a popped message costs a broker without sockets: bytes
+received to bytes answered, real files.
 
 `python -m tools.bench.inprocess [--case NAME] [--messages N] [--profile]` prints CPU time (user
 and system) a message, best of several rounds. It says what the code costs, whatever else the
@@ -46,6 +46,7 @@ from rocketmq_tw.wire.command import (
     encode_command,
 )
 from rocketmq_tw.wire.frame import FrameDecoder
+from rocketmq_tw.wire.headers.pop import AckMessageRequestHeader, PopMessageRequestHeader
 from rocketmq_tw.wire.headers.pull import PULL_SUBSCRIPTION, PullMessageRequestHeader
 from rocketmq_tw.wire.headers.send import EndTransactionRequestHeader
 from tests.support.load import send_request
@@ -74,6 +75,8 @@ class Case(NamedTuple):
     #: Each request sends a half message, behind a oneway one that commits the half message of the
     #: turn before: a client's thread, which waits for each answer.
     transactional: bool = False
+    #: Members pop `batch` messages and acknowledge each, so many of them in one turn; 0: none do.
+    acked: int = 0
 
     @property
     def messages(self) -> int:
@@ -95,9 +98,13 @@ CASES = {
     "pull": Case(1, 1, size=1024, pulled=32),
     "pull-batches": Case(1, 1, _BATCH, size=1024, pulled=32),
     "pull-128": Case(1, 1, _BATCH, pulled=32),
+    "pop": Case(1, 1, _BATCH, acked=16),
+    "pop-4": Case(1, 1, _BATCH, acked=4),
 }
 #: Messages that are stored for pulls, spread over the queues.
 _STORED = 40_960
+#: The group whose members pop.
+_POPPERS = "bench-poppers"
 
 
 @implementer(IReactorTurns)
@@ -107,7 +114,12 @@ class Turns(ReactorBase):
     def __init__(self) -> None:
         self.factories: dict[int, Any] = {}
         self._turn_ends: list[Callable[[], None]] = []
+        #: Seconds that this reactor is ahead of the clock.
+        self.ahead = 0.0
         super().__init__()
+
+    def seconds(self) -> float:
+        return super().seconds() + self.ahead
 
     def installWaker(self) -> None:
         """Nothing ever waits here."""
@@ -242,7 +254,48 @@ def pull_request(number: int, case: Case) -> bytes:
         max_msg_bytes=0x7FFFFFFF,
         bname="bench",
     )
-    command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+    return _as_java(RemotingCommand.request(RequestCode.PULL_MESSAGE, header), number)
+
+
+def pop_request(number: int, case: Case) -> bytes:
+    """A pop from any queue as stock's Java client writes it."""
+    header = PopMessageRequestHeader(
+        consumer_group=_POPPERS,
+        topic=_TOPIC,
+        queue_id=-1,
+        max_msg_nums=case.batch,
+        invisible_time=60_000,
+        poll_time=1_000,
+        born_time=int(time.time() * 1000),
+        init_mode=0,
+        exp_type="TAG",
+        exp="*",
+    )
+    return _as_java(RemotingCommand.request(RequestCode.POP_MESSAGE, header), number)
+
+
+def acknowledgements(popped: RemotingCommand) -> list[bytes]:
+    """One of each message in the answer to a pop, as stock's Java client writes them."""
+    fields = popped.ext_fields
+    made: list[bytes] = []
+    starts = [entry.split(" ")[2] for entry in fields["startOffsetInfo"].split(";")]
+    for start, entry in zip(starts, fields["msgOffsetInfo"].split(";"), strict=True):
+        kind, queue, offsets = entry.split(" ")
+        times = f"{fields['popTime']} {fields['invisibleTime']}"
+        for offset in offsets.split(","):
+            header = AckMessageRequestHeader(
+                consumer_group=_POPPERS,
+                topic=_TOPIC,
+                queue_id=int(queue),
+                extra_info=f"{start} {times} {fields['reviveQid']} {kind} bench {queue} {offset}",
+                offset=int(offset),
+            )
+            command = RemotingCommand.request(RequestCode.ACK_MESSAGE, header)
+            made.append(_as_java(command, len(made)))
+    return made
+
+
+def _as_java(command: RemotingCommand, number: int) -> bytes:
     command.language = LanguageCode.JAVA
     command.opaque = number
     return encode_command(command)
@@ -252,17 +305,17 @@ class InProcess:
     """A broker whose files are below `home`, and its connections."""
 
     def __init__(self, home: str, connections: int) -> None:
-        self._reactor = Turns()
+        self.reactor = Turns()
         net_config = NettyServerConfig(listen_port=_PORT)
         self.broker = Broker(
             Surroundings(
-                reactor=self._reactor,
+                reactor=self.reactor,
                 config=BrokerConfig(broker_name="bench", broker_ip1="127.0.0.1"),
                 store_config=MessageStoreConfig(store_path_root_dir=home),
                 net_config=net_config,
                 files=PosixFiles(),
-                client=RemotingClient(self._reactor, NettyClientConfig()),
-                server=RemotingServer(self._reactor, net_config),
+                client=RemotingClient(self.reactor, NettyClientConfig()),
+                server=RemotingServer(self.reactor, net_config),
                 in_thread=at_once,
             )
         )
@@ -273,7 +326,7 @@ class InProcess:
         self.transports = [MemoryTransport() for _ in range(connections)]
         self._protocols = []
         for transport in self.transports:
-            protocol = self._reactor.factories[_PORT].buildProtocol(transport.getPeer())
+            protocol = self.reactor.factories[_PORT].buildProtocol(transport.getPeer())
             protocol.makeConnection(transport)
             self._protocols.append(protocol)
 
@@ -281,7 +334,7 @@ class InProcess:
         """Each connection gets its piece, then the turn ends."""
         for protocol, piece in zip(self._protocols, pieces, strict=True):
             protocol.dataReceived(piece)
-        self._reactor.turn()
+        self.reactor.turn()
 
     def answers(self) -> list[RemotingCommand]:
         """Returns what the first connection was answered since this was asked last."""
@@ -308,7 +361,7 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
     make = request
     try:
         if case.pulled:
-            _fill(running, case)
+            _fill(running, case, _STORED)
             make = pull_request
         turns = max(messages // case.messages // _ROUNDS, 1)
         best = float("inf")
@@ -318,6 +371,8 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
             taken = 0.0
             if case.transactional:
                 stretches = _transactions(running, case, turns, number)
+            elif case.acked:
+                stretches = _pops(running, case, turns)
             else:
                 stretches = iter([[_pieces(make, case, number, turn) for turn in range(turns)]])
             number += turns * case.connections * case.requests
@@ -334,7 +389,7 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
                     profile.disable()
             if round_number:
                 best = min(best, taken / (turns * case.messages))
-            if not case.transactional:
+            if not (case.transactional or case.acked):
                 answers = 1 if case.pulled else turns * case.requests
                 _check(running.transports, answers, case.pulled * case.size)
         return best * 1e6
@@ -379,9 +434,27 @@ def _transactions(
         raise AssertionError(f"{committed() - before} of {turns * case.requests} are committed")
 
 
-def _fill(running: InProcess, case: Case) -> None:
-    """Stores what is going to be pulled."""
-    for number in range(_STORED // case.batch):
+def _pops(running: InProcess, case: Case, turns: int) -> Iterator[list[list[bytes]]]:
+    """Yields pops and the acknowledgements of what each gave, one turn after the other, and the
+    turns of the second behind them, in which the broker reads what was acknowledged."""
+    _fill(running, case, turns * case.batch)
+    for number in range(turns):
+        yield [[pop_request(number, case)]]
+        (popped,) = running.answers()
+        acks = acknowledgements(popped)
+        for first in range(0, len(acks), case.acked):
+            yield [[b"".join(acks[first : first + case.acked])]]
+        answers = running.answers()
+        if len(answers) != case.batch or any(answer.code for answer in answers):
+            raise AssertionError(f"{len(answers)} answers to acknowledgements, or refusals")
+    running.reactor.ahead += 1.0
+    while running.reactor.timeout() == 0:
+        yield [[b""]]
+
+
+def _fill(running: InProcess, case: Case, messages: int) -> None:
+    """Stores what is going to be pulled or popped."""
+    for number in range(messages // case.batch):
         running.turn([request(number, case)] + [b""] * (case.connections - 1))
     running.transports[0].written.clear()
 
