@@ -37,6 +37,20 @@ def refusing(codes: Iterable[int], code: ResponseCode, remark: str) -> dict[int,
     return dict.fromkeys(codes, refuse)
 
 
+def refusal(failure: Failure, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    """Returns the answer to a request that was held and failed; what is no refusal is logged."""
+    error = failure.value
+    if isinstance(error, RequestError):
+        return request.response(error.code, error.remark)
+    log.failure(
+        "request {code} of {peer}, which was held, failed",
+        failure=failure,
+        code=request.code,
+        peer=peer.address,
+    )
+    return request.response(ResponseCode.SYSTEM_ERROR, "the request failed; see the broker's log")
+
+
 def answer_later(
     handler: Callable[[RemotingCommand, IPeer], Any], request: RemotingCommand, peer: IPeer
 ) -> None:
@@ -47,18 +61,7 @@ def answer_later(
             peer.reply(response)
 
     def refuse(failure: Failure) -> RemotingCommand:
-        error = failure.value
-        if isinstance(error, RequestError):
-            return request.response(error.code, error.remark)
-        log.failure(
-            "request {code} of {peer}, which was held, failed",
-            failure=failure,
-            code=request.code,
-            peer=peer.address,
-        )
-        return request.response(
-            ResponseCode.SYSTEM_ERROR, "the request failed; see the broker's log"
-        )
+        return refusal(failure, request, peer)
 
     try:
         response = handler(request, peer)

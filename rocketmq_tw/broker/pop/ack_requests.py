@@ -14,12 +14,11 @@ from rocketmq_tw.broker.pop.check_points import (
     PoppedQueue,
     ReviveLog,
     all_stored,
-    check_stored,
     is_revive_queue,
     new_check_point,
 )
 from rocketmq_tw.broker.pop.checks import PopChecks
-from rocketmq_tw.broker.pop.gathered_acks import GatheredAcks
+from rocketmq_tw.broker.pop.gathered_acks import NO_OFFSETS, GatheredAcks
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.reviving import Reviving
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
@@ -122,26 +121,23 @@ class AckRequests:
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.hide,
         }
 
-    def ack(
-        self, request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Answers 200051: one message is consumed."""
+    def ack(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand | None:
+        """Answers 200051: one message is consumed; None where it is answered later."""
+        if self._gathered.put_alike(request, peer):
+            return None
         header = request.header(AckMessageRequestHeader)
         # Stock takes an offset that is one behind the last.
-        self._checks.is_popped(header.topic, header.queue_id, header.offset, last=1)
+        offsets = self._checks.is_popped(header.topic, header.queue_id, header.offset, last=1)
         info = parse_extra_info(header.extra_info)
         if info.is_orderly:
             queue = (header.topic, header.consumer_group, header.queue_id)
             self._orderly.acknowledge(queue, header.offset, info.pop_time, peer.address)
             return request.response()
         revive_queue, ack = self._revive_queue(info), _ack_of(header, info)
-        self._check_popper(ack, revive_queue)
-
-        def answer(result: PutResult) -> RemotingCommand:
-            check_stored(result)
-            return request.response()
-
-        return self._gathered.put(ack, revive_queue).addCallback(answer)
+        # Of a check point that waits all may be acknowledged: nobody looks who else popped them.
+        waits = self._check_popper(ack, revive_queue)
+        self._gathered.put(ack, revive_queue, request, peer, offsets if waits else NO_OFFSETS)
+        return None
 
     def ack_batch(
         self, request: RemotingCommand, peer: IPeer
@@ -297,17 +293,21 @@ class AckRequests:
             topic=topic,
         )
 
-    def _check_popper(self, ack: AckMsg, revive_queue_id: int) -> None:
+    def _check_popper(self, ack: AckMsg, revive_queue_id: int) -> bool:
         """Raises `RequestError` where it is known that nothing would be acknowledged, since another
-        group popped the message, or it is of another topic."""
+        group popped the message, or it is of another topic. Returns whether it is known to wait for
+        this acknowledgement."""
         key = self._reviving.popped_by(revive_queue_id, ack)
-        if key is not None:
-            topic, group = key[:2]
+        if key is None:
+            return False
+        topic, group = key[:2]
+        if (topic, group) != (ack.topic, ack.group):
             raise RequestError(
                 ResponseCode.NO_MESSAGE,
                 f"{ack.group} did not pop the message of {ack.topic} {ack.queue_id}: {group} popped"
                 f" it from {topic}, name these",
             )
+        return True
 
     def _revive_queue(self, info: ExtraInfo) -> int:
         self._check_revive_queue(info.revive_queue_id)

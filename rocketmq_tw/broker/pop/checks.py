@@ -72,9 +72,9 @@ class PopChecks:
                 " raise maxInvisibleTimeMills of the broker",
             )
 
-    def is_popped(self, topic: str, queue_id: int, offset: int, *, last: int = 0) -> None:
+    def is_popped(self, topic: str, queue_id: int, offset: int, *, last: int = 0) -> range:
         """Checks that there is such a message, as far as its queue tells; `last` is how far behind
-        the queue's end an offset may be."""
+        the queue's end an offset may be. Returns the offsets of which that is true."""
         found = self._topics.known(topic)
         if not 0 <= queue_id < found.read_queue_nums:
             raise RequestError(
@@ -83,9 +83,11 @@ class PopChecks:
             )
         first = self._store.min_queue_offset(topic, queue_id)
         end = self._store.max_queue_offset(topic, queue_id)
-        if not first <= offset < end + last:
+        offsets = range(first, end + last)
+        if offset not in offsets:
             raise RequestError(
                 ResponseCode.NO_MESSAGE,
                 f"queue {queue_id} of {topic} has no message {offset}: it has offsets from {first}"
                 f" up to {end}",
             )
+        return offsets

@@ -51,13 +51,17 @@ class Revival(ReviveQueues):
         scope.on_end(revive_log.check_point_stored.add(self._stored))
 
     def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
-        """Returns the name of the check point that a message waits in, where it is known to be of
-        another group or topic than the acknowledgement."""
+        """Returns the name of the check point that a message waits in, where that is known: the one
+        that the acknowledgement names, or one of another group or topic."""
         queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
         offset = acknowledged_offsets(ack)[0]
         # Most are acknowledged soon, before the revive queue is read.
-        if queue is None or key in self._new or queue.books.waits(key, offset):
+        if key in self._new:
+            return key
+        if queue is None:
             return None
+        if queue.books.waits(key, offset):
+            return key
         books = self._books_by_now(queue_id)
         return None if books is None else books.another(key, offset)
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 
+from rocketmq_tw.broker.pop import ack_requests
 from rocketmq_tw.broker.pop.check_points import ReviveLog, acknowledged_offsets
 from rocketmq_tw.broker.pop.gathered_acks import MOST_MESSAGES, GatheredAcks
 from rocketmq_tw.broker.pop.revive_counts import ReviveCounts
@@ -17,8 +24,10 @@ from rocketmq_tw.runtime.turns import PlainTurns
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.bodies.pop import AckMsg
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.command import ONEWAY_FLAG, RemotingCommand
+from rocketmq_tw.wire.errors import HeaderError, RequestError
 from tests.support.broker import BrokerInMemory, ok
+from tests.support.network import FakePeer
 from tests.support.pops import REVIVE, Popper, pass_time
 
 
@@ -60,7 +69,7 @@ class World:
         self.gathered = GatheredAcks(log, PlainTurns(self.clock))
 
     def ack(self, offset: int, *, start: int = 0, revive_queue: int = 0, **fields: Any) -> list:
-        """The list gets how it ended."""
+        """The list gets the answer."""
         ack = AckMsg(
             ack_offset=offset,
             broker_name=fields.get("broker_name", "broker-a"),
@@ -70,9 +79,9 @@ class World:
             start_offset=start,
             topic="Topic",
         )
-        ended: list[Any] = []
-        self.gathered.put(ack, revive_queue).addBoth(ended.append)
-        return ended
+        peer = fields.get("peer") or FakePeer()
+        self.gathered.put(ack, revive_queue, RemotingCommand.request(0), peer)
+        return peer.replies
 
     def turn(self) -> list[tuple[str, int, list[int]]]:
         """What is put by the turn's end: tag, revive queue and offsets."""
@@ -88,6 +97,10 @@ class World:
         ]
 
 
+def codes(answers: Sequence[RemotingCommand]) -> list[int]:
+    return [answer.code for answer in answers]
+
+
 def result(code: ResponseCode = ResponseCode.SUCCESS) -> PutResult:
     return PutResult(code, Appended(0, 100, 0, 0, ""))
 
@@ -100,7 +113,7 @@ def test_those_of_one_check_point_are_one_record() -> None:
     assert ended == [[], [], []]
     ((_, put),) = world.sink.take()
     put.callback(result())
-    assert ended == [[result()]] * 3
+    assert [codes(answers) for answers in ended] == [[ResponseCode.SUCCESS]] * 3
 
 
 def test_one_alone_is_stored_as_stock_stores_it() -> None:
@@ -153,9 +166,39 @@ def test_a_refusal_is_told_to_each_and_to_no_other() -> None:
     (_, first), (_, second) = world.sink.take()
     first.errback(RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "a slave"))
     second.callback(result())
-    for (failure,) in refused:
-        assert failure.check(RequestError) and failure.value.remark == "a slave"
-    assert stored == [result()]
+    for (answer,) in refused:
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE and answer.remark == "a slave"
+    assert codes(stored) == [ResponseCode.SUCCESS]
+
+
+def test_what_is_not_stored_and_what_fails_is_told() -> None:
+    world = World()
+    not_stored, failed = world.ack(1), world.ack(2, start=2)
+    world.turn()
+    (_, first), (_, second) = world.sink.take()
+    first.callback(result(ResponseCode.SYSTEM_BUSY))
+    with capturedLogs() as logs:
+        second.errback(OSError("broken"))
+    (answer,) = not_stored
+    assert answer.code == ResponseCode.SYSTEM_ERROR and "SYSTEM_BUSY" in (answer.remark or "")
+    assert codes(failed) == [ResponseCode.SYSTEM_ERROR]
+    assert [event["log_failure"].value.args for event in logs] == [("broken",)]
+
+
+class LostPeer(FakePeer):
+    def reply(self, response: RemotingCommand) -> None:
+        raise OSError("this peer cannot be answered")
+
+
+def test_one_that_cannot_be_answered_keeps_no_other_from_its_answer() -> None:
+    world = World()
+    world.ack(1, peer=LostPeer())
+    answered = world.ack(2)
+    world.turn()
+    ((_, put),) = world.sink.take()
+    with capturedLogs() as logs:
+        put.callback(result())
+    assert codes(answered) == [ResponseCode.SUCCESS] and len(logs) == 1
 
 
 def popped(broker: BrokerInMemory) -> tuple[Popper, list[Any]]:
@@ -166,13 +209,13 @@ def popped(broker: BrokerInMemory) -> tuple[Popper, list[Any]]:
     return popper, popper.pop()
 
 
-def acknowledged_in_one_turn(popper: Popper, messages: list[Any]) -> list[Any]:
-    """The answers, or why there are none."""
-    ended: list[Any] = []
+def acknowledged_in_one_turn(popper: Popper, messages: list[Any]) -> list[RemotingCommand]:
+    """The list gets the answers."""
+    popper.peer.replies.clear()
     for message in messages:
         request = popper.ack_request(message)
-        popper.broker.handlers[request.code](request, popper.peer).addBoth(ended.append)  # type: ignore[union-attr]
-    return ended
+        assert popper.broker.handlers[request.code](request, popper.peer) is None
+    return popper.peer.replies
 
 
 def test_what_is_acknowledged_in_one_turn_stays_away_and_the_rest_comes_back() -> None:
@@ -181,7 +224,7 @@ def test_what_is_acknowledged_in_one_turn_stays_away_and_the_rest_comes_back() -
     answers = acknowledged_in_one_turn(popper, messages[:3])
     assert answers == []
     broker.clock.advance(0)
-    assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 3
+    assert codes(answers) == [ResponseCode.SUCCESS] * 3
     tags = [
         message.properties["TAGS"]
         for queue_id in range(8)
@@ -202,7 +245,7 @@ def test_they_are_written_with_what_else_came_in_the_turn() -> None:
     broker.handlers[send.code](send, popper.peer)
     answers = acknowledged_in_one_turn(popper, messages)
     broker.clock.advance(0)
-    assert len(answers) == 4 and len(writes) == 1
+    assert codes(answers) == [ResponseCode.SUCCESS] * 5 and len(writes) == 1
 
 
 def test_a_role_that_ends_in_the_turn_refuses_all() -> None:
@@ -211,4 +254,86 @@ def test_a_role_that_ends_in_the_turn_refuses_all() -> None:
     answers = acknowledged_in_one_turn(popper, messages)
     broker.become(RoleState(Role.SLAVE, broker_id=1))
     broker.clock.advance(0)
-    assert [failure.value.code for failure in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 4
+    assert codes(answers) == [ResponseCode.SERVICE_NOT_AVAILABLE] * 4
+
+
+#: What stands in the header of an acknowledgement instead; in an extra info `{own}` is the one that
+#: the message came with, and `{offset}` the header's offset.
+_OFFSETS = ["0", "3", "4", "5", "-1", "+1", "01", "1 ", "\u0661", "1" * 5000]
+_INFOS = ["{own}", "{own} 17", "{own} {offset}", "x", "0 1 2 0 0 {offset}", "0 1 2 0 0 b {offset}"]
+_FIELDS: list[tuple[str, list[str | None]]] = [
+    ("offset", [*_OFFSETS, None]),
+    ("extraInfo", [*_INFOS, None]),
+    ("consumerGroup", ["Other", ""]),
+    ("topic", ["Topic2", "nowhere"]),
+    ("queueId", ["00", "1", "x"]),
+    ("lo", ["false", "maybe"]),
+]
+_ONE_FIELD = st.sampled_from([{name: text} for name, texts in _FIELDS for text in texts])
+#: Most are like others, or differ from them in one thing.
+_HEADERS = st.just({}) | _ONE_FIELD | st.builds(operator.or_, _ONE_FIELD, _ONE_FIELD)
+_REQUESTS = st.lists(st.tuples(st.integers(0, 3), _HEADERS, st.booleans()), min_size=2, max_size=12)
+
+
+def _answers(requests: Sequence[tuple[int, dict[str, str | None], bool]]) -> list[Any]:
+    """What is answered, and stored, where these come in one turn: the number of a message that was
+    popped, what stands otherwise in its header, and whether the answer is not wanted."""
+    broker = BrokerInMemory()
+    broker.add_topic("Topic2", read_queue_nums=1, write_queue_nums=1)
+    popper, messages = popped(broker)
+    peer = FakePeer()
+    for number, (message, changes, oneway) in enumerate(requests):
+        request = popper.ack_request(messages[message])
+        request.opaque = number
+        if oneway:
+            request.flag |= ONEWAY_FLAG
+        fields = request.ext_fields
+        own, offset = fields["extraInfo"], changes.get("offset") or fields["offset"]
+        front = own.rpartition(" ")[0]
+        for name, text in ({"extraInfo": front + " {offset}"} | changes).items():
+            if text is None:
+                del fields[name]
+            else:
+                fields[name] = text.replace("{own}", own).replace("{offset}", offset)
+        try:
+            answer = broker.handlers[request.code](request, peer)
+        except (RequestError, HeaderError) as error:
+            answer = request.response(ResponseCode.SYSTEM_ERROR, str(error))
+        if answer is not None:
+            peer.reply(answer)
+    broker.clock.advance(0)
+    stored = [
+        (queue_id, message.properties["TAGS"], message.body)
+        for queue_id in range(8)
+        for message in broker.consume(REVIVE, queue_id)
+    ]
+    ended = sorted([*peer.replies, *peer.ended], key=operator.attrgetter("opaque"))
+    return [[(each.opaque, each.code, each.remark) for each in ended], stored]
+
+
+@settings(max_examples=80, deadline=None)
+@given(_REQUESTS)
+def test_those_that_are_taken_for_their_likeness_end_as_if_they_were_read(
+    requests: list[tuple[int, dict[str, str | None], bool]],
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GatheredAcks, "put_alike", lambda *_: False)
+        read = _answers(requests)
+    assert _answers(requests) == read
+
+
+def test_those_of_one_check_point_are_read_once() -> None:
+    broker = BrokerInMemory()
+    popper, messages = popped(broker)
+    with pytest.MonkeyPatch.context() as patch:
+        looks: list[Any] = []
+        parse = ack_requests.parse_extra_info
+        patch.setattr(
+            ack_requests, "parse_extra_info", lambda text: looks.append(text) or parse(text)
+        )
+        answers = acknowledged_in_one_turn(popper, messages)
+        broker.clock.advance(0)
+        assert codes(answers) == [ResponseCode.SUCCESS] * 4 and len(looks) == 1
+        # In another turn it may have come back, or be of a topic that is gone.
+        acknowledged_in_one_turn(popper, messages[:1])
+        assert len(looks) == 2
