@@ -159,8 +159,8 @@ def _write_struct(value: msgspec.Struct, standard: bool, put: Callable[[bytes], 
         for name, attribute in _fields(type(value))
         if (item := getattr(value, attribute)) is not None
     }
-    if _SCALARS.issuperset(map(type, members.values())):
-        # Most structs are flat.
+    # Most structs are flat, or hold nothing else than lists of scalars.
+    if _SCALARS.issuperset(map(type, members.values())) or all(map(_is_plain, members.values())):
         put(_encode(members))
         return
     separator = b"{"
@@ -169,6 +169,13 @@ def _write_struct(value: msgspec.Struct, standard: bool, put: Callable[[bytes], 
         _write(item, standard, put)
         separator = b","
     put(b"}")
+
+
+def _is_plain(value: Any) -> bool:
+    """Returns whether msgspec writes a value as this dialect has it."""
+    return type(value) in _SCALARS or (
+        type(value) is list and _SCALARS.issuperset(map(type, value))
+    )
 
 
 def _write_map(value: Mapping[Any, Any], standard: bool, put: Callable[[bytes], None]) -> None:

@@ -109,8 +109,14 @@ def popped_offsets(point: PopCheckPoint) -> list[int]:
 
 def popped_distances(point: PopCheckPoint) -> Sequence[int]:
     """Returns how far each of a check point's messages is behind its start."""
-    diffs = point.offset_diffs or range(max(point.count, 0))
-    return diffs if len(diffs) <= point.count else diffs[: max(point.count, 0)]
+    count, diffs = max(point.count, 0), point.offset_diffs
+    if not diffs:
+        return range(count)
+    if len(diffs) > count:
+        diffs = diffs[:count]
+    # Mostly nothing was left out in between, and a range finds a distance at once.
+    consecutive = range(len(diffs))
+    return consecutive if diffs == list(consecutive) else diffs
 
 
 def acknowledged_offsets(ack: AckMsg) -> list[int]:

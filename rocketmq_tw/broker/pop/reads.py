@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -239,7 +239,7 @@ class PopReads:
         self, wanted: Wanted, queue: PoppedQueue, start: int, read: QueueRead, popped: Popped
     ) -> None:
         topic, group, queue_id = queue
-        found = _offsets_in(topic, read.data)
+        found = _offsets_of(topic, start, read)
         if wanted.is_orderly:
             counts = self._order.popped(
                 queue, wanted.attempt_id, wanted.pop_time, wanted.invisible_time, found
@@ -304,8 +304,12 @@ def _not_stored(failure: Failure) -> None:
     ) from error
 
 
-def _offsets_in(topic: str, data: bytes) -> list[int]:
-    """Returns the offset of each record in the queue of `topic` that it was read from."""
+def _offsets_of(topic: str, start: int, read: QueueRead) -> Sequence[int]:
+    """Returns the offset of each record in the queue of `topic` that was read from `start` on."""
+    if read.messages == read.next_offset - start:
+        # Nothing was left out, as nearly always.
+        return range(start, read.next_offset)
+    data = read.data
     if has_offsets(data):
         return [offset_in(topic, message) for message in decode_records(data)]
     found = []
