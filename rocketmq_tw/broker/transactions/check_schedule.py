@@ -64,27 +64,34 @@ class CheckSchedule:
         line.bases.append(base_ms)
 
     def take_due(
-        self, now_ms: int, most: int, is_pending: Callable[[int], bool]
+        self, now_ms: int, most: int, next_pending: Callable[[int], int]
     ) -> tuple[list[int], int | None]:
-        """Takes at most `most` offsets that are due and still pending. Returns them in the order of
-        the queue, with the time in ms when to look again, None for never."""
+        """Takes at most `most` offsets that are due and still pending: `next_pending` tells the
+        first such one at an offset or behind it. Returns them in the order of the queue, with the
+        time in ms when to look again, None for never."""
         due: list[int] = []
         next_look: int | None = None
         steps = MAX_STEPS
         for key, line in list(self._lines.items()):
             wait = self._waits_ms(key[0])
+            # Nearly all are settled, many one after the other.
+            settled = range(0)
             while line.head < len(line.offsets):
                 offset = line.offsets[line.head]
-                at = due_at(line.bases[line.head], wait, now_ms)
-                if at > now_ms and is_pending(offset):
-                    next_look = at if next_look is None else min(next_look, at)
-                    break
-                if steps <= 0 or (at <= now_ms and len(due) >= most):
+                if offset not in settled:
+                    settled = range(offset, next_pending(offset))
+                is_pending = offset not in settled
+                if is_pending:
+                    at = due_at(line.bases[line.head], wait, now_ms)
+                    if at > now_ms:
+                        next_look = at if next_look is None else min(next_look, at)
+                        break
+                if steps <= 0 or (is_pending and len(due) >= most):
                     next_look = now_ms
                     break
                 steps -= 1
                 line.drop_first()
-                if is_pending(offset):
+                if is_pending:
                     due.append(offset)
             else:
                 del self._lines[key]

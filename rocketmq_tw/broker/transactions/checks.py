@@ -143,7 +143,7 @@ class DecisionChecks:
         self._slow = 0
         self._turn += 1
         now = self._now_ms()
-        due, next_look = self._schedule.take_due(now, BATCH, self._book.is_pending)
+        due, next_look = self._schedule.take_due(now, BATCH, self._book.next_pending)
         self._sleep(LONGEST_SLEEP if next_look is None else (next_look - now) / 1000)
         asked = self._handle(due)
         if next_look is not None and next_look <= now:
