@@ -25,7 +25,8 @@ SETTLED_TAG = "d"
 _LARGEST = (1 << 63) - 1
 #: Bytes that the counts of a copy take at most.
 _COUNTS = 100
-_OP_PROPERTIES = join_properties({props.TAGS: SETTLED_TAG, props.WAIT: "true"})
+_PARSED_OP_PROPERTIES = {props.TAGS: SETTLED_TAG, props.WAIT: "true"}
+_OP_PROPERTIES = join_properties(_PARSED_OP_PROPERTIES)
 
 
 class Half:
@@ -190,6 +191,7 @@ def op_message(offsets: Sequence[int], host: tuple[str, int], now_ms: int) -> St
         born_timestamp=now_ms,
         born_host=host,
         store_host=host,
+        parsed=_PARSED_OP_PROPERTIES,
     )
 
 

@@ -32,4 +32,4 @@ def test_parsed_properties_mean_what_the_stored_ones_do(own: dict[str, str]) -> 
         broker = BrokerInMemory()
         ok(end(broker, begin(broker, **own)))
     is_ascii = all(own.get(name, "").isascii() for name in ("TAGS", "KEYS", "XKEYS"))
-    assert parsed == {HALF: is_ascii, "Topic": is_ascii, OP: False}
+    assert parsed == {HALF: is_ascii, "Topic": is_ascii, OP: True}
