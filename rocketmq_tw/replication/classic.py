@@ -22,7 +22,7 @@ from twisted.internet.interfaces import IReactorTime
 from rocketmq_tw.replication.interfaces import IReplicatedLog
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.ends import LinkError, MasterLink, ReadLog, SlaveLink
-from rocketmq_tw.replication.links.service import TOO_FEW, HAService
+from rocketmq_tw.replication.links.service import HAService, too_few
 from rocketmq_tw.replication.links.settings import HASettings
 
 REPORT = Struct(">q")
@@ -186,7 +186,10 @@ class ClassicHAService(HAService[ClassicMasterLink]):
             min_in_sync_replicas=settings.min_in_sync_replicas,
             automatic=settings.automatic,
         )
-        return TOO_FEW if wanted > available else ""
+        if wanted <= available:
+            return ""
+        key = "minInSyncReplicas" if settings.automatic else "inSyncReplicas"
+        return too_few(available, wanted, key)
 
     def _available(self) -> int:
         return in_sync(self._acknowledged(), self._log.end_offset, self._settings.max_gap)

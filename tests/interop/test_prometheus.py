@@ -217,7 +217,7 @@ def test_the_page_with_prometheus(tmp_path: Path) -> None:
         )
         terminal.type_until("rmqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t Orders")
         terminal.begin(shlex.join(["python", "-c", APPLICATION]))
-        assert "SUCCESS: 5 rules found" in terminal.type(check)
+        assert "SUCCESS: 6 rules found" in terminal.type(check)
         terminal.begin(start)
         prometheus = Prometheus(terminal)
         wait_until(lambda: prometheus.health() == ["up"], "the broker to be up", interval=1)

@@ -191,10 +191,14 @@ class Commit:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
         if not self._role.is_master:
             raise refusal_of(self._role.role)
-        if wait and self.replicator is not None:
-            refusal = self.replicator.refusal()
-            if refusal:
-                raise RequestError(ResponseCode.SYSTEM_ERROR, refusal)
+        if wait and (refusal := self.refusal_for_replicas()):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, refusal)
+
+    def refusal_for_replicas(self) -> str:
+        """Says why a master takes no message that waits for replicas now; empty while it does."""
+        if self.replicator is None or not self._role.is_master:
+            return ""
+        return self.replicator.refusal()
 
     def append_last(self, callback: Callable[[AppendLast], None]) -> None:
         """Calls `callback` once when all else of this turn is appended: what it appends is written

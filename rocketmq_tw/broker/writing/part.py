@@ -17,6 +17,7 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.append_times import MINUTE_SECONDS
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
+from rocketmq_tw.broker.writing.enough_replicas import EnoughReplicas
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.group_log import end_older_log, group_settings, make_group_log
 from rocketmq_tw.broker.writing.health_checks import LOOK_SECONDS, HealthChecks
@@ -83,6 +84,7 @@ class Writing(Part):
             self.group_log,
         )
         self.health = self._checks.health
+        self._enough_replicas = EnoughReplicas(self.commit.refusal_for_replicas)
         #: For all messages that the broker makes itself.
         self.sink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
         self.incoming = Incoming()
@@ -156,7 +158,11 @@ class Writing(Part):
         seconds = self._host.store_config.clean_resource_interval / 1000
         yield Periodic("the retention", seconds, self._clean)
         yield Periodic("the look at the disk", LOOK_SECONDS, self._checks.check)
+        yield Periodic("the look at the replicas", LOOK_SECONDS, self._look_at_replicas)
         yield Periodic("timing appends", MINUTE_SECONDS, self.commit.times.begin_minute)
+
+    def _look_at_replicas(self) -> None:
+        self._enough_replicas.look(self._host.reactor.seconds())
 
     def _clean(self) -> Deferred[Any]:
         def steps() -> Iterator[None]:
@@ -184,7 +190,7 @@ class Writing(Part):
             "dispatchBehindBytes": str(store.written_offset - store.dispatched_offset),
             "earliestMessageTimeStamp": str(store.oldest_store_time()),
             # Ours: why messages cannot be stored, empty while they can.
-            "storageFailure": self.health.cannot_write,
+            "storageFailure": self.health.cannot_write or self._enough_replicas.trouble,
             "putMessageEntireTimeMax": str(times.longest_ms),
             "putMessageFailedTimes": str(times.failed),
             "putMessageDistributeTime": times.distribution(),
@@ -205,6 +211,7 @@ class Writing(Part):
             kept_ms = self._host.now_ms() - oldest
             yield gauge("rocketmq_storage_message_reserve_time", kept_ms, STORAGE, "milliseconds")
         yield gauge("rocketmq_storage_writable", int(not self.health.cannot_write))
+        yield gauge("rocketmq_replicas_enough", int(not self._enough_replicas.trouble))
 
 
 def _with_unit(size: int) -> str:

@@ -18,7 +18,7 @@ from rocketmq_tw.replication.interfaces import ISwitchedLog
 from rocketmq_tw.replication.links.ends import LinkError
 from rocketmq_tw.replication.links.group_transfer import EVERY_REPLICA
 from rocketmq_tw.replication.links.members import RegisteredReplicas
-from rocketmq_tw.replication.links.service import TOO_FEW, HAService, SlaveConnection
+from rocketmq_tw.replication.links.service import HAService, SlaveConnection, too_few
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.runtime.retries import RETRY_USUAL_MS
 from rocketmq_tw.wire.codes import ResponseCode
@@ -113,7 +113,8 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
     def refusal(self) -> str:
         """See `IReplicator`."""
         wanted = self._settings.min_in_sync_replicas
-        return TOO_FEW if self.states.count < wanted else ""
+        count = self.states.count
+        return too_few(count, wanted, "minInSyncReplicas") if count < wanted else ""
 
     def log_grew(self) -> None:
         """See `HAService`."""

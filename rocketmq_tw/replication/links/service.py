@@ -40,8 +40,15 @@ STOP_MS = 3000
 WARN_AGAIN_MS = 60_000
 #: Links of one master; more are closed at once.
 MAX_SLAVES = 256
-#: Why a send is refused, in stock's words.
-TOO_FEW = "in-sync replicas not enough"
+
+
+def too_few(available: int, wanted: int, key: str) -> str:
+    """Says why a send is refused, in stock's words and with what to do. `available` replicas, with
+    the master, are in sync; `key` asks for `wanted`."""
+    return (
+        f"in-sync replicas not enough: {available} with the master, and {key} asks for {wanted}:"
+        f" start a slave (rmqadmin haStatus shows who copies), or lower {key}"
+    )
 
 
 L = TypeVar("L", bound=MasterLink)

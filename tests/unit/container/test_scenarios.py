@@ -233,7 +233,9 @@ def test_a_send_wants_its_copies_unless_fewer_may_do() -> None:
     end = master.store.end_offset
     refused = send()
     assert refused.code == ResponseCode.SYSTEM_ERROR
-    assert refused.remark == "in-sync replicas not enough"
+    assert refused.remark.startswith(
+        "in-sync replicas not enough: 1 with the master, and inSyncReplicas asks for 2: start"
+    )
     assert master.store.end_offset == end, "what is refused is not stored"
     ok(send(WAIT="false"))
     master.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"enableAutoInSyncReplicas=true")

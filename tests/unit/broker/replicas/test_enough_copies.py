@@ -7,7 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.broker.writing.enough_replicas import EnoughReplicas
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from tests.support.played_group import PlayedGroup, led
 
@@ -102,3 +104,42 @@ def test_how_many_may_change_while_the_master_runs(
     assert answer(group) == before
     group[1].ask(RequestCode.UPDATE_BROKER_CONFIG, body=changed)
     assert answer(group) == after
+
+
+def enough(group: PlayedGroup) -> float:
+    figures = {metric.name: metric.value for metric in group[1].broker.metrics()}
+    return figures["rocketmq_replicas_enough"]
+
+
+def refusals(events: list[Any]) -> list[str]:
+    lines = map(formatEvent, events)
+    return [line for line in lines if "replicas" in line]
+
+
+def test_too_few_are_told_once_and_when_it_is_over() -> None:
+    """In the log, the figures and what `rmqadmin health` asks for; each sender hears what to do."""
+    with capturedLogs() as events:
+        group = with_lost(2, EVERY | {"min_in_sync_replicas": 2}, told=True)
+        group.settle(5)
+        advice = "1 with the master, and minInSyncReplicas asks for 2: start a slave"
+        why = group[1].ask(RequestCode.GET_BROKER_RUNTIME_INFO).body.decode()
+        assert advice in why
+        assert enough(group) == 0
+        [told] = refusals(events)
+        assert told.startswith("messages that wait for replicas are refused: in-sync replicas not")
+        assert advice in told
+        group[1].ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"minInSyncReplicas=1")
+        group.settle(5)
+        assert enough(group) == 1
+        assert advice not in group[1].ask(RequestCode.GET_BROKER_RUNTIME_INFO).body.decode()
+        assert [line for line in refusals(events) if "enough replicas again" in line]
+
+
+def test_slaves_that_connect_again_are_no_trouble() -> None:
+    troubles = iter(["too few", "too few", "", "too few", ""])
+    enough_replicas = EnoughReplicas(lambda: next(troubles))
+    with capturedLogs() as events:
+        for now in range(0, 10, 2):
+            enough_replicas.look(now)
+            assert enough_replicas.trouble == ""
+    assert events == []

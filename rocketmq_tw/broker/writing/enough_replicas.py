@@ -1,0 +1,39 @@
+"""Whether messages that wait for replicas find as many as they are to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.role.health import GRACE_SECONDS
+
+log = Logger()
+
+
+class EnoughReplicas:
+    """Looks now and then, and logs once where such messages are refused, and once where that is
+    over: each sender hears of it, and nobody else would."""
+
+    def __init__(self, refusal: Callable[[], str]) -> None:
+        """`refusal` is that of `IReplicator`."""
+        self._refusal = refusal
+        self._since: float | None = None
+        #: Why they are refused, for some seconds already: slaves that only connect again are no
+        #: trouble. Empty while they are not.
+        self.trouble = ""
+
+    def look(self, now: float) -> None:
+        """To be called each second or so; `now` is in seconds."""
+        refusal, was_well = self._refusal(), not self.trouble
+        if not refusal:
+            self._since, self.trouble = None, ""
+            if not was_well:
+                log.info("there are enough replicas again: messages that wait for them are taken")
+            return
+        if self._since is None:
+            self._since = now
+        if now - self._since >= GRACE_SECONDS:
+            self.trouble = refusal
+            if was_well:
+                log.error("messages that wait for replicas are refused: {why}", why=refusal)
