@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.slave import MasterFollower

@@ -23,8 +23,8 @@ from rocketmq_tw.broker.acting.missing_slaves import MissingSlaves
 from rocketmq_tw.broker.acting.taking_back import TakingBack
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.cluster.part import Cluster
-from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.members import find_hosts
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges

@@ -14,12 +14,8 @@ from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks, succ
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.cluster.group_members import GroupMembers, Members
-from rocketmq_tw.broker.cluster.registration import (
-    Master,
-    NameServerLink,
-    RoleRegistration,
-    tell_all,
-)
+from rocketmq_tw.broker.cluster.name_server_links import Master, NameServerLink, tell_all
+from rocketmq_tw.broker.cluster.registration import RoleRegistration
 from rocketmq_tw.broker.role.health import Health
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role

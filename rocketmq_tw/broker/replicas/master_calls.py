@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
 from rocketmq_tw.config.properties import read_properties
 from rocketmq_tw.net.interfaces import IRemotingClient

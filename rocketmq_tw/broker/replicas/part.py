@@ -11,8 +11,8 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.cluster.part import Cluster
-from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.copied_tables import CopiedTables
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.replicas.members import HostNames, find_hosts
 from rocketmq_tw.net.administrators import Administrators
 from rocketmq_tw.net.changes import who

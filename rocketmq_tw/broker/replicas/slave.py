@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.replicas.copied_tables import CopiedTables
 from rocketmq_tw.broker.replicas.log_matching import LogMatching
 from rocketmq_tw.broker.replicas.stop_notice import StopWatch

@@ -8,7 +8,7 @@ from twisted.logger import capturedLogs, formatEvent
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.cluster import registration
 from rocketmq_tw.broker.cluster.membership import ClusterMembership
-from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.role.health import Health
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.topics.announcements import Announcements

@@ -8,7 +8,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.assignment.part import Assignment
-from rocketmq_tw.broker.cluster.membership import Master
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.replicas import part
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role, RoleState

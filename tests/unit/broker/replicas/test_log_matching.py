@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_tw.broker.cluster.membership import Master
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.replicas.log_matching import newest_record
 from tests.support.master_and_slaves import FILE_SIZE, HA, MASTER, MasterAndSlaves, Slave
 from tests.support.stores import make_message

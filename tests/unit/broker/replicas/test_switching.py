@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
-from rocketmq_tw.broker.cluster.membership import Master
+from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.replicated_log import SwitchedLog
 from rocketmq_tw.broker.role.state import Role, RoleState
