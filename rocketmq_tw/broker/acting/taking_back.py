@@ -45,6 +45,7 @@ class TakingBack(Part):
         self.calls = copied.calls
         self._in_slices = host.in_slices
         self._offsets = tables.offsets
+        self._reconciling = tables.reconciling
         self._delays = delay.offsets
         self._timer = timer.books
         #: Of each queue in which a slave put a group back, the version of its offsets, the latest
@@ -59,7 +60,7 @@ class TakingBack(Part):
         self._put_back, self._counted = {}, {}
         if as_slave:
             version = self._offsets.data_version.counter
-            for key, queue_ids in self._offsets.put_back().items():
+            for key, queue_ids in self._reconciling.put_back().items():
                 self._put_back |= dict.fromkeys([(key, each) for each in queue_ids], version)
             self._counted = dict(self._put_back)
 
@@ -138,4 +139,4 @@ class TakingBack(Part):
             self._counted[place] = version
             return True
 
-        return self._in_slices(self._offsets.take_back(table, counts, is_newest=is_newest))
+        return self._in_slices(self._reconciling.take_back(table, counts, is_newest=is_newest))

@@ -88,7 +88,7 @@ class CopiedTables(Part):
         self._tells_place = False
         self._mappings = tables.mappings
         self._groups = tables.groups
-        self._offsets = tables.offsets
+        self._reconciling = tables.reconciling
         self._delay = delay
         self._timer = timer.progress
         self._modes = assignment.modes
@@ -288,7 +288,7 @@ class CopiedTables(Part):
         """Ends early where there is another master meanwhile, or this broker acts for it; what was
         taken over by then holds."""
         former = self._former if self._former.boot == waiting.boot else _NOTHING
-        for _ in self._offsets.follow(waiting.consumers, former.consumers):
+        for _ in self._reconciling.follow(waiting.consumers, former.consumers):
             yield
             if self._role.delivers:
                 self._waiting = None

@@ -20,6 +20,7 @@ from rocketmq_tw.broker.tables.changes import CHANGING, ONLY_A_MASTER_CHANGES
 from rocketmq_tw.broker.tables.creation_times import CreationTimes
 from rocketmq_tw.broker.tables.groups.requests import GroupRequests
 from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.offsets.reconciling import OffsetReconciling
 from rocketmq_tw.broker.tables.offsets.requests import OffsetRequests
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.announcements import Announcements
@@ -73,6 +74,8 @@ class Tables(Part):
             if lmq
             else OffsetTable(config, offsets_file, now_ms)
         )
+        #: Brings the offsets and those of other members of the group together.
+        self.reconciling = OffsetReconciling(self.offsets, now_ms)
         writing.truncation.register(
             DerivedOffsets(
                 "consumer offsets",
@@ -117,10 +120,10 @@ class Tables(Part):
         self._began_at = self._writing.store.end_offset
         self._role.scope.on_end(self.offsets.end_role)
         if state.role is Role.ACTING_MASTER:
-            self.offsets.begin_acting()
-            self._role.scope.on_end(self.offsets.end_acting)
+            self.reconciling.begin_acting()
+            self._role.scope.on_end(self.reconciling.end_acting)
         elif state.role is Role.MASTER:
-            self.offsets.lead()
+            self.reconciling.lead()
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         controlled = self._host.config.enable_controller_mode

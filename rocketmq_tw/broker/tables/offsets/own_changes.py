@@ -12,6 +12,8 @@ class OwnChanges:
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[int, bool]] = {}
+        #: Whether changes are noted now, as on a slave that acts.
+        self.are_noted = False
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -40,6 +42,10 @@ class OwnChanges:
     def forget_pair(self, key: str) -> None:
         """Forgets the changes of a pair that is removed."""
         self._queues.pop(key, None)
+
+    def clear(self) -> None:
+        """Forgets all changes."""
+        self._queues = {}
 
     def put_back(self) -> dict[str, list[int]]:
         """Returns the queues in which groups were put back. May be called in any thread."""

@@ -76,7 +76,7 @@ class PullOffsets:
 
     def note(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """Sets where the next pull begins: the last one was told to go on at `next_offset`."""
-        key = f"{topic}@{group}"
+        key = pair_key(topic, group)
         queues = self._offsets.get(key)
         if queues is None:
             if len(self._offsets) >= MAX_PULLED:

@@ -4,6 +4,7 @@ from itertools import pairwise
 import pytest
 
 from rocketmq_tw.broker.tables.offsets import table as offsets_module
+from rocketmq_tw.broker.tables.offsets.reconciling import OffsetReconciling
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.base import DataVersion
@@ -137,7 +138,7 @@ def followed(table: OffsetTable, version: DataVersion | None, **pairs: dict[int,
     """The table's master has these groups' offsets in `T`, and was not asked before."""
     offsets = {f"T@{group}": queues for group, queues in pairs.items()}
     masters = ConsumerOffsetTable(offset_table=offsets, data_version=version)
-    for _ in table.follow(masters, ConsumerOffsetTable()):
+    for _ in OffsetReconciling(table, lambda: 1_000).follow(masters, ConsumerOffsetTable()):
         pass
 
 
