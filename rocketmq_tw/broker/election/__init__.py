@@ -2,8 +2,8 @@
 
 A broker with `enableControllerMode` starts ISOLATED with its queues at what was confirmed.
 `identity.py` and `enrolment.py` get its lasting id, `following.py` hears of its group (what follows
-from news: `decisions.py`; which epochs it knows of: `epochs.py`), and `part.py` leads it through
-these calls:
+from news: `decisions.py`, as a master that cannot lead: `unfit.py`; which epochs it knows of:
+`epochs.py`), and `part.py` leads it through these calls:
 
     group = GroupState(2, "10.0.0.2:10911", 7, SyncStateSet(frozenset({2}), 12))
     broker.change_role(RoleState(Role.MASTER, 0, synchronous=True, group=group))

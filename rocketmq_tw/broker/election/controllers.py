@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from twisted.internet.defer import inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
@@ -13,6 +13,7 @@ from rocketmq_tw.broker.replicas.switching import LogProgress
 from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.net.address import join_address, look_up_host, split_address
+from rocketmq_tw.wire.bodies.controller import BrokerReplicasInfo, ReplicasInfo
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 
 #: What the last heartbeat before a silence says of how long the broker counts as alive, in
@@ -57,6 +58,15 @@ class GroupControllers:
             self.client.addresses = found
             # The known leader may be none of them.
             self.client.leader = None
+
+    def replicas(self, broker_name: str) -> Deferred[ReplicasInfo]:
+        """Fires with all brokers of the group, none where the controllers do not know it; fails
+        where they cannot be asked."""
+
+        def read(told: BrokerReplicasInfo) -> ReplicasInfo:
+            return told.replicas_info_table.get(broker_name, ReplicasInfo())
+
+        return self.client.sync_state_data([broker_name]).addCallback(read)
 
     def heartbeat(
         self, broker_id: int, address: str, progress: LogProgress, *, holds_on: bool = False

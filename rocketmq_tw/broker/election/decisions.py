@@ -39,15 +39,20 @@ def next_step(
     if group.master_id is None or not group.master_address:
         return Step.ELECT
     if state.role is Role.ISOLATED or group.master_epoch > (state.epoch or 0):
-        # Stock's controllers take a copy of a store as well: only one of the two may be the master.
-        is_this_one = (group.master_id, group.master_address) == (broker_id, address)
-        return Step.MASTER if is_this_one else Step.SLAVE
+        return Step.MASTER if is_this_one(broker_id, address, group) else Step.SLAVE
     if state.role is Role.MASTER and group.in_sync.epoch > sync_state_set_epoch:
         return Step.SYNC_STATE_SET
     if state.role is Role.SLAVE and _has_moved(state, group):
         # Stock's master goes on in its epoch wherever it is started again.
         return Step.SLAVE
     return Step.NOTHING
+
+
+def is_this_one(broker_id: int, address: str, group: GroupState) -> bool:
+    """Returns whether the controllers take the broker with this lasting id, reached at `address`,
+    for the master. Stock's take a copy of a store as well, which has the same id: only one of the
+    two may be it."""
+    return (group.master_id, group.master_address) == (broker_id, address)
 
 
 def _has_moved(state: RoleState, group: GroupState) -> bool:

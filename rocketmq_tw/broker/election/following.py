@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.election.controllers import GroupControllers
-from rocketmq_tw.broker.election.decisions import Step, next_step
+from rocketmq_tw.broker.election.decisions import Step, is_this_one, next_step
 from rocketmq_tw.broker.election.enrolment import (
     Enrolled,
     Enrolment,
@@ -26,6 +26,7 @@ from rocketmq_tw.broker.election.enrolment import (
 )
 from rocketmq_tw.broker.election.epochs import KnownEpochs
 from rocketmq_tw.broker.election.identity import Identity, IdentityError
+from rocketmq_tw.broker.election.unfit import UnfitMaster
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -34,7 +35,6 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.fairness import Coalesced, Serial
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
-from rocketmq_tw.wire.bodies.controller import BrokerReplicasInfo, ReplicasInfo
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
@@ -101,10 +101,7 @@ class ControllerFollower:
         self._changing = Serial()
         self._poll_when_told = Coalesced(self.poll)
         self._epochs = KnownEpochs()
-        #: The epoch in which this broker, whose disk is too full, saw others that could lead.
-        self._with_room: tuple[int, set[int]] | None = None
-        #: Whether it is the master though it cannot lead, as the only one in sync.
-        self._holds_on = False
+        self._unfit = UnfitMaster(controllers, role, self._epochs, self.beat)
         self._failures = 0
         #: Until this time of the clock, in seconds, the controllers are known to know the broker.
         self._registered_until = 0.0
@@ -185,7 +182,7 @@ class ControllerFollower:
         me = self._identity
         if me is None:
             return None
-        group = yield self._replicas(me)
+        group = yield self._controllers.replicas(me.broker_name)
         known = {
             (one.broker_id, one.broker_address)
             for one in (*group.in_sync_replicas, *group.not_in_sync_replicas)
@@ -193,14 +190,6 @@ class ControllerFollower:
         }
         others = frozenset(each for each in known if each[0] != me.broker_id)
         return others if len(others) < len(known) else None
-
-    def _replicas(self, me: Identity) -> Deferred[ReplicasInfo]:
-        """Fires with all brokers of the group, none where the controllers do not know it."""
-
-        def read(told: BrokerReplicasInfo) -> ReplicasInfo:
-            return told.replicas_info_table.get(me.broker_name, ReplicasInfo())
-
-        return self._leader.sync_state_data([me.broker_name]).addCallback(read)
 
     @inlineCallbacks
     def _renounce(self, me: Identity) -> Generator[Any, Any, None]:
@@ -255,23 +244,7 @@ class ControllerFollower:
         else:
             yield self._follow(me, group)
             yield self._check_is_known(me, group)
-            if self._candidacy.leads_full:
-                yield self._look_for_room(me, group.master_epoch)
-
-    @inlineCallbacks
-    def _look_for_room(self, me: Identity, epoch: int) -> Generator[Any, Any, None]:
-        """Makes room for another member in sync that lives: whose disk is too full sends no
-        heartbeats while another one leads. What was seen once may be one that has not heard yet who
-        does."""
-        replicas = yield self._replicas(me)
-        others = {one.broker_id for one in replicas.in_sync_replicas if one.alive} - {me.broker_id}
-        former, self._with_room = self._with_room, (epoch, others)
-        if former is not None and former[0] == epoch and former[1] & others:
-            log.warn(
-                "another member of the group has room: this broker leaves it the master's role"
-            )
-            self._with_room = None
-            self._candidacy.another_leads()
+            yield self._unfit.look_for_room(me, group.master_epoch)
 
     @inlineCallbacks
     def _check_is_known(self, me: Identity, group: GroupState) -> Generator[Any, Any, None]:
@@ -292,12 +265,8 @@ class ControllerFollower:
             # a SyncStateSet that this process knows nothing of.
             log.info("a former process was master in epoch {epoch}", epoch=group.master_epoch)
             group = yield self._without_master(me, group)
-        if self._is_this_one(group) and self._may_not_lead(group):
-            if self._is_alone_in_sync(group):
-                self._say_that_it_holds_on()
-            else:
-                # The controllers would take it for a master that is alive.
-                group = yield self._give_up(me, group)
+        if self._is_this_one(group):
+            group = yield self._unfit.check(me, group)
         step = self._step(group)
         is_new = group.master_epoch >= self._epochs.heard
         if is_new and group.master_id not in (None, me.broker_id):
@@ -326,39 +295,9 @@ class ControllerFollower:
                 self._candidacy.failed(str(error))
             raise
 
-    def _may_not_lead(self, group: GroupState) -> bool:
-        return bool(self._candidacy.refusal) or group.master_epoch == self._epochs.given_up
-
-    def _is_alone_in_sync(self, group: GroupState) -> bool:
-        """Returns whether this broker is the master in this epoch and the only one in sync: were it
-        the master no more, nobody could be elected, and no other one put in sync."""
-        is_master = self._role.is_master and self._role.state.epoch == group.master_epoch
-        return is_master and group.in_sync.members == {self.broker_id}
-
-    def _say_that_it_holds_on(self) -> None:
-        if not self._holds_on:
-            log.warn(
-                "this broker is the only one in sync and stays the master until another one is,"
-                " though it cannot lead: {why}",
-                why=self._candidacy.refusal,
-            )
-        self._holds_on = True
-
-    @inlineCallbacks
-    def _give_up(self, me: Identity, group: GroupState) -> Generator[Any, Any, GroupState]:
-        """Ends the epoch of this broker, which cannot lead; fires as `_without_master` does. Where
-        it did not begin that epoch, the others are elected as if it had not been."""
-        self._holds_on = False
-        epoch = group.master_epoch
-        never_begun = self._epochs.end(epoch, self._role.state.epoch)
-        # It says that it does not stand, and is not elected again.
-        self.beat()
-        yield self._leader.end_epoch(me.cluster, me.broker_name, epoch, never_begun=never_begun)
-        return group._replace(master_id=None)
-
     def _is_this_one(self, group: GroupState) -> bool:
         """Returns whether the controllers take this broker for the master."""
-        return (group.master_id, group.master_address) == (self.broker_id, self._addresses.broker)
+        return is_this_one(self.broker_id, self._addresses.broker, group)
 
     def _is_former_self(self, group: GroupState) -> bool:
         """Returns whether the master is the process that this broker was before."""
