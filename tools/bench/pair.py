@@ -80,7 +80,7 @@ class Side:
     @property
     def is_linked(self) -> bool:
         """Whether a slave has its master."""
-        return self._broker[Replicas].master_is_near()
+        return self._broker[Replicas].copies_master
 
     @property
     def queued(self) -> int:

@@ -68,7 +68,7 @@ class Acting(Part):
         #: Takes over what other slaves, id -> address, have done; fires with whether all told.
         self.take_over: Callable[[Members], Deferred[bool]] = lambda others: succeed(True)
         self._away = Away(host.config, host.reactor.seconds)
-        replicas.before_master_returns = self.end_acting
+        replicas.returning.before_return = self.end_acting
         self._reactor = host.reactor
         self._stepping_down = SteppingDown(role, changes, cluster.membership, writing.health)
 
@@ -158,18 +158,18 @@ class Acting(Part):
         self._away.note(smallest, state.broker_id)
         if smallest == MASTER_ID:
             # It is registered, so it has taken back what it wanted of this broker's tables.
-            self._replicas.follow_tables()
-            if is_told and not self._replicas.master_is_near():
+            self._replicas.returning.follow_tables()
+            if is_told and not self._replicas.clients_find_master():
                 # The answers tell where the master is.
                 self._membership.register(force=True)
         if state.role is Role.SLAVE and self._may_act(smallest):
-            if (yield self._replicas.find_master()):
+            if (yield self._replicas.returning.find()):
                 # The next look hears it over its link, or acts.
                 return
             if not (yield self._is_up_to_date()) or self._role.state is not state:
                 return
             log.info("no master lives, and this broker has the smallest id: it acts for the master")
-            self._replicas.hold_tables()
+            self._replicas.returning.hold_tables()
             self._replicas.close_silent_link()
             yield self._changes.change(attrs.evolve(state, role=Role.ACTING_MASTER))
         elif state.role is Role.ACTING_MASTER and not self._may_act(smallest):

@@ -29,6 +29,7 @@ from rocketmq_tw.broker.replicas.members import find_hosts
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.net.networks import Networks
@@ -84,6 +85,7 @@ class PreOnline(Part):
         host: Host,
         changes: RoleChanges,
         addresses: Addresses,
+        writing: Writing,
         cluster: Cluster,
         replicas: Replicas,
         taking_back: TakingBack,
@@ -91,6 +93,7 @@ class PreOnline(Part):
         self._host = host
         self._changes = changes
         self._addresses = addresses
+        self._store = writing.store
         self._membership = cluster.membership
         self._replicas = replicas
         self._taking_back = taking_back
@@ -248,7 +251,7 @@ class PreOnline(Part):
         self._told &= set(slaves.values())
         master = Master(self._addresses.broker, self._addresses.ha)
         for address in set(slaves.values()) - self._told:
-            if not (yield calls.announce(address, master, self._replicas.flushed_offset)):
+            if not (yield calls.announce(address, master, self._store.flushed_offset)):
                 log.error("the slave {slave} cannot write its disk", slave=address)
                 self._unable.add(address)
             self._told.add(address)
@@ -259,7 +262,7 @@ class PreOnline(Part):
     def _check_log(self, slave: str) -> Generator[Deferred[Any], Any, None]:
         """Fails where this broker's log ends in front of messages that a slave has: a power loss
         took them, and the slave would not follow."""
-        calls, end = self._taking_back.calls, self._replicas.log_end
+        calls, end = self._taking_back.calls, self._store.end_offset
         theirs = yield calls.log_range(slave)
         if theirs.end <= end:
             return
@@ -319,17 +322,17 @@ class PreOnline(Part):
         if address is None:
             for other in members.values():
                 log_range = yield self._taking_back.calls.log_range(other)
-                if log_range.end <= self._replicas.flushed_offset:
+                if log_range.end <= self._store.flushed_offset:
                     yield self._taking_back.take(other)
             return
-        if self._replicas.is_linked:
+        if self._replicas.copies_master:
             return
         master = yield self._taking_back.calls.master(address)
         if not master.ha_address:
             # It is about to be the master, and will ask.
             return
         self._replicas.follow(master)
-        if not self._replicas.is_linked:
+        if not self._replicas.copies_master:
             raise NotYetError(f"the log of the master {address} is not copied yet")
 
     def _wait(self, why: str, advice: str) -> None:

@@ -14,6 +14,7 @@ from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.replicas.part import COPY_SECONDS, Replicas
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.errors import RequestError, WireError
@@ -30,9 +31,15 @@ class StandingBy(Part):
     """
 
     def __init__(
-        self, role: RoleHolder, acting: Acting, replicas: Replicas, taking_back: TakingBack
+        self,
+        role: RoleHolder,
+        writing: Writing,
+        acting: Acting,
+        replicas: Replicas,
+        taking_back: TakingBack,
     ) -> None:
         self._role = role
+        self._store = writing.store
         self._acting = acting
         self._replicas = replicas
         self._taking_back = taking_back
@@ -47,7 +54,7 @@ class StandingBy(Part):
     def _copy(self) -> Generator[Deferred[Any], Any, None]:
         living = self._acting.living
         smallest = living.smallest()
-        if smallest is None or self._replicas.is_linked:
+        if smallest is None or self._replicas.copies_master:
             return
         if not MASTER_ID < smallest < self._role.state.broker_id:
             return
@@ -71,5 +78,5 @@ class StandingBy(Part):
     def _keep_up(self, address: str) -> Generator[Deferred[Any], Any, None]:
         scope = self._role.scope
         log_range = yield self._taking_back.calls.log_range(address)
-        if log_range.end <= self._replicas.flushed_offset and not scope.is_over:
+        if log_range.end <= self._store.flushed_offset and not scope.is_over:
             yield self._taking_back.keep_up(address)

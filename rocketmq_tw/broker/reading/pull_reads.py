@@ -76,7 +76,7 @@ class PullReads(Part):
         self._offsets = tables.offsets
         self._stats = stats
         #: Tells a slave whether clients will find its master.
-        self._master_is_near = replicas.master_is_near
+        self._clients_find_master = replicas.clients_find_master
 
     @property
     def is_unserved(self) -> bool:
@@ -145,7 +145,7 @@ class PullReads(Part):
     def send_to_master(self, header: PullMessageRequestHeader) -> PullAnswer:
         """Returns the answer where `is_unserved`: stock 4.9's while there is a master, 5.3's, which
         makes a client pause, while there is none."""
-        if not self._master_is_near():
+        if not self._clients_find_master():
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
                 "this broker is a slave that serves no reads (slaveReadEnable) and has no master",
@@ -202,7 +202,7 @@ class PullReads(Part):
         moved = code is ResponseCode.PULL_OFFSET_MOVED
         if moved and self._store_config.offset_check_in_slave:
             return code
-        if self._master_is_near():
+        if self._clients_find_master():
             return ResponseCode.PULL_RETRY_IMMEDIATELY
         return ResponseCode.PULL_NOT_FOUND if moved else code
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import partial
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred, TimeoutError, inlineCallbacks, succeed
-from twisted.logger import Logger
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
@@ -18,16 +16,14 @@ from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.requests import ReplicaRequests
-from rocketmq_tw.broker.replicas.return_notice import ReturnNoticeCheck, newest_store_host
+from rocketmq_tw.broker.replicas.returning_master import ReturningMaster
 from rocketmq_tw.broker.replicas.slave import MasterFollower, TableCopier
 from rocketmq_tw.broker.replicas.stop_notice import StopNotices
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.client import EndpointFor
-from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.replication.classic import ClassicHAClient, ClassicHAService
 from rocketmq_tw.replication.links.client import HAClient
@@ -36,11 +32,6 @@ from rocketmq_tw.replication.links.settings import HASettings, ha_settings
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.errors import RequestError, WireError
-from rocketmq_tw.wire.headers.broker import (
-    ExchangeHAInfoRequestHeader,
-    ExchangeHAInfoResponseHeader,
-)
 
 #: Seconds between a slave's copies of what its master decides, and between its questions to the
 #: name servers while it has no master.
@@ -48,8 +39,6 @@ COPY_SECONDS = 5.0
 SEARCH_SECONDS = 3.0
 #: Seconds between a slave's questions to the master that a controller named, while it has no link.
 ASK_SECONDS = 1.0
-
-log = Logger()
 
 
 class HAProtocol(Protocol):
@@ -106,10 +95,8 @@ class Replicas(Part):
         self.endpoint_for: EndpointFor | None = None
         self.master: MasterLinks | None = None
         self.slave: TableCopier | None = None
-        #: Called when a master says that it is about to be back; fires once this broker acts for it
-        #: no more.
-        self.before_master_returns: Callable[[IPeer], Deferred[None]] = lambda peer: succeed(None)
-        self._tables_held = False
+        #: Leads a slave to a master that comes back.
+        self.returning = ReturningMaster(host, addresses, writing, copied, lambda: self.slave)
         #: Slaves that want to be told before this broker stops, while it is the master.
         self._notices: StopNotices | None = None
         settings = ha_settings(host.store_config, host.config)
@@ -125,9 +112,6 @@ class Replicas(Part):
                 else ClassicHA(host, writing, settings, self._membership.members)
             )
         self._membership.masters.add(self.follow)
-        self._return_notices = ReturnNoticeCheck(
-            host, writing.store, lambda: None if self.slave is None else self.slave.master
-        )
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         requests = ReplicaRequests(
@@ -143,15 +127,9 @@ class Replicas(Part):
         code = RequestCode.EXCHANGE_BROKER_HA_INFO
         if role is Role.MASTER and self._notices is not None:
             handlers[code] = self._notices.asked(handlers[code])
-        elif role.copies_log and self._is_led_back:
-            handlers[code] = partial(self._announced, handlers[code])
+        elif role.copies_log and self.returning.is_told:
+            handlers[code] = self.returning.told_by(handlers[code])
         return handlers
-
-    @property
-    def _is_led_back(self) -> bool:
-        """Whether a master that is about to be back tells its slaves; controllers do it else."""
-        config = self._host.config
-        return config.enable_slave_acting_master and not config.enable_controller_mode
 
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("copying from the master", COPY_SECONDS, self._copy, COPYING_ROLES)
@@ -201,10 +179,12 @@ class Replicas(Part):
 
     def _follow(self, state: RoleState) -> None:
         host, writing, copied, scope = self._host, self._writing, self._copied, self._role.scope
-        protocol = self._protocol
+        protocol, may_copy = self._protocol, self.returning.may_copy_tables
         if protocol is None:
             own_address = self._addresses.broker
-            self.slave = TableCopier(host, writing, copied, scope, own_address=own_address)
+            self.slave = TableCopier(
+                host, writing, copied, scope, may_copy=may_copy, own_address=own_address
+            )
         else:
             self.slave = MasterFollower(
                 host,
@@ -214,8 +194,8 @@ class Replicas(Part):
                 lambda slave: protocol.make_client(state, slave),
                 self.endpoint_for,
                 "" if state.group is None else state.group.master_address,
+                may_copy=may_copy,
             )
-        self.slave.may_copy = self._may_copy
         # A client that asks a slave sees all that it has acknowledged.
         host.listener.before_request.append(self._catch_up)
         scope.on_end(lambda: host.listener.before_request.remove(self._catch_up))
@@ -240,8 +220,9 @@ class Replicas(Part):
     def stopping(self) -> Deferred[None] | None:
         return None if self._notices is None else self._notices.stop()
 
-    def master_is_near(self) -> bool:
-        """Returns whether a client that this broker cannot serve will find the master."""
+    def clients_find_master(self) -> bool:
+        """Returns whether a client that this broker cannot serve will find the master: where this
+        one is no slave, and where it is one that copies a master."""
         return self.slave is None or self.slave.master_is_near
 
     def hears_master(self, within_ms: int) -> bool:
@@ -250,19 +231,9 @@ class Replicas(Part):
         return self.slave is not None and self.slave.hears_master(within_ms)
 
     @property
-    def is_linked(self) -> bool:
+    def copies_master(self) -> bool:
         """Whether this broker is a slave that copies its master's log now."""
         return self.slave is not None and self.slave.master_is_near
-
-    @property
-    def flushed_offset(self) -> int:
-        """Where the durable part of the log ends."""
-        return self._writing.store.flushed_offset
-
-    @property
-    def log_end(self) -> int:
-        """Where the log ends."""
-        return self._writing.store.end_offset
 
     def reported(self, within_ms: int) -> list[str]:
         """Returns the hosts of the slaves that copy this broker's log, and have said something over
@@ -274,72 +245,11 @@ class Replicas(Part):
         if self.slave is not None:
             self.slave.learned(master)
 
-    @inlineCallbacks
-    def find_master(self) -> Generator[Deferred[Any], Any, bool]:
-        """Asks the broker that stored the newest message whether it leads, where nobody has named a
-        master: name servers may see each of the two alone. Fires with True where it does: this
-        slave follows it from now on, but copies no tables before name servers list it, since it
-        may have to take back what this one did. Never fails."""
-        slave, stored_by = self.slave, newest_store_host(self._writing.store)
-        if slave is None or slave.knows_master or stored_by is None:
-            return False
-        address = join_address(*stored_by)
-        if address == self._addresses.broker:
-            return False
-        seconds = self._host.config.send_heartbeat_timeout_millis / 1000
-        try:
-            asked = self._copied.calls.master(address)
-            master = yield asked.addTimeout(seconds, self._host.reactor)
-        except (RemotingError, RequestError, WireError, TimeoutError):
-            return False
-        if not master.ha_address or self.slave is not slave or slave.knows_master:
-            return False
-        log.info(
-            "no name server names a master, but {address}, which stored the newest message, leads",
-            address=address,
-        )
-        self.hold_tables()
-        self.follow(master)
-        return True
-
-    def hold_tables(self) -> None:
-        """Keeps a slave from copying its master's tables until `follow_tables`: its own are newer,
-        and the master takes them back first."""
-        self._tables_held = True
-        if self.slave is not None:
-            self._copied.forget()
-
-    def follow_tables(self) -> None:
-        """Lets a slave copy its master's tables again."""
-        self._tables_held = False
-
     def close_silent_link(self) -> None:
         """Closes a slave's link with a master that it takes for gone. Where only what the master
         sends is lost, that one would go on counting this broker as one that follows it."""
         if self.slave is not None:
             self.slave.close_silent_link()
-
-    def _announced(self, usual: Handler, request: RemotingCommand, peer: IPeer) -> Any:
-        """906 of a master that is about to be back: this broker acts for it no more, and follows it
-        from now on."""
-        header = request.header(ExchangeHAInfoRequestHeader)
-        if not header.master_ha_address:
-            return usual(request, peer)
-        master = Master(header.master_address or "", header.master_ha_address)
-
-        def may_return(_: None) -> Deferred[None]:
-            log.info("the master {address} is about to be back", address=master.address)
-            return self.before_master_returns(peer)
-
-        checked = self._return_notices.check(peer).addCallback(may_return)
-        return checked.addCallback(lambda _: self._return_of(master, request))
-
-    def _return_of(self, master: Master, request: RemotingCommand) -> RemotingCommand:
-        self.hold_tables()
-        self.follow(master)
-        # Its master does not wait for a copy that does not come.
-        cannot_copy = bool(self._writing.health.cannot_write) or None
-        return request.response(header=ExchangeHAInfoResponseHeader(cannot_copy=cannot_copy))
 
     def forget_master(self) -> None:
         """Has name servers asked for the master, since another broker leads the DLedger group
@@ -350,19 +260,16 @@ class Replicas(Part):
     def _copy(self) -> Deferred[None] | None:
         return None if self.slave is None else self.slave.keep_copying()
 
-    def _may_copy(self) -> bool:
-        return not self._tables_held
-
     def _ask_master(self) -> Deferred[None] | None:
         return None if self.slave is None else self.slave.search()
 
     def _search(self) -> Deferred[None] | None:
         """Name servers tell who is master only when they are told of a broker."""
-        if self.master_is_near():
+        if self.clients_find_master():
             return None
         registered = self._membership.register(force=True)
-        if self._is_led_back:
-            registered.addCallback(lambda _: self.find_master())
+        if self.returning.is_told:
+            registered.addCallback(lambda _: self.returning.find())
         return registered
 
     def _catch_up(self, request: RemotingCommand, peer: IPeer) -> None:

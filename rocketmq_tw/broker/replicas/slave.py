@@ -47,8 +47,10 @@ class TableCopier:
         scope: Scope,
         address: str = "",
         *,
+        may_copy: Callable[[], bool],
         own_address: str = "",
     ) -> None:
+        """`may_copy` says whether the master's tables may be copied now."""
         self._store = writing.store
         self._topics = tables.topics
         self._tables = tables
@@ -57,8 +59,7 @@ class TableCopier:
         self._master = Master(address, "")
         self._copying = Serial()
         self._stop_watch = StopWatch(tables.calls.until_stop, self.keep_copying, scope)
-        #: Whether the master's tables may be copied now.
-        self.may_copy: Callable[[], bool] = lambda: True
+        self._may_copy = may_copy
         #: Queues that were asked about since the topics had `_asked_version`.
         self._asked: set[tuple[str, int]] = set()
         self._asked_version = self._topics.data_version
@@ -107,7 +108,7 @@ class TableCopier:
     def copy(self) -> Deferred[None]:
         """Copies the tables that only masters change; see `CopiedTables.copy`."""
         address = self._master.address
-        if not address or not self.master_is_near or not self.may_copy():
+        if not address or not self.master_is_near or not self._may_copy():
             return succeed(None)
 
         def copied(result: Failure | None) -> Failure | None:
@@ -176,8 +177,10 @@ class MasterFollower(TableCopier):
         make_client: MakeClient,
         endpoint_for: EndpointFor | None = None,
         address: str = "",
+        *,
+        may_copy: Callable[[], bool],
     ) -> None:
-        super().__init__(host, writing, tables, scope, address)
+        super().__init__(host, writing, tables, scope, address, may_copy=may_copy)
         config = host.store_config
         self._host = host
         self._truncation = writing.truncation

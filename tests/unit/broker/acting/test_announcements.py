@@ -52,7 +52,7 @@ def test_a_stranger_leads_no_slave_to_its_own_log() -> None:
     cluster.run_until(lambda: cluster.role("other", 0) is Role.MASTER)
     ok(stranger.send(b"forged"))
     assert announce(cluster, "10.2.0.1", by="10.2.0.1") == ResponseCode.NO_PERMISSION
-    assert cluster.broker("a", 1).broker[Replicas].is_linked
+    assert cluster.broker("a", 1).broker[Replicas].copies_master
     ok(master.send(b"two"))
     cluster.run(10)
     assert bodies(cluster, 0) == bodies(cluster, 1) == [b"one", b"two"]
