@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
-import attrs
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
@@ -107,13 +106,8 @@ class Broker:
     """
 
     def __init__(self, surroundings: Surroundings, kinds: Iterable[type[Part]] = PARTS) -> None:
-        given = {
-            field.name: getattr(surroundings, field.name) for field in attrs.fields(Surroundings)
-        }
         self.net_config = surroundings.net_config
-        given["config"] = self.config = named_config(
-            surroundings.config, self.net_config.bind_address
-        )
+        self.config = named_config(surroundings.config, self.net_config.bind_address)
         checks: list[RequestCheck] = []
         if IReactorTurns.providedBy(surroundings.reactor):
             # Of others nobody knows how long a request was there and not read.
@@ -121,7 +115,7 @@ class Broker:
         self.listener = surroundings.server.listener(before_request=checks)
         self.addresses = Addresses(self.config)
         self.role = RoleHolder()
-        self._host = Host(**given, listener=self.listener)
+        self._host = Host.of(surroundings, self.config, self.listener)
         self._changes = RoleChanges()
         self.parts = Assembly(kinds, [self._host, self.addresses, self.role, self._changes])
         self._life = Life(self._host, self.parts, self.role)

@@ -249,9 +249,6 @@ class IMessageStore(Interface):
     last_record_offset: int = Attribute("Where the newest queued record starts; -1: nowhere.")
     min_physical_offset: int = Attribute("Where the oldest commit-log file starts.")
     is_dispatched: bool = Attribute("Messages are in their queues as far as they may be.")
-    is_copy: Callable[[], bool] = Attribute(
-        "Tells whether the log may be a copy of another broker's, and be behind that."
-    )
     cached_bytes: int = Attribute("How much of the log's end is taken to be in memory.")
 
     dispatch_limit: int | None = Attribute(

@@ -46,7 +46,8 @@ class MessageStore(StoreReads):
     With `SYNC_FLUSH`, `dispatch` stops at what is flushed: a consumer must not commit an offset
     that a power loss would give to another message. `dispatch_limit` lowers it further (a
     controller's confirmed offset); `confirmed_only`: from the start on, to what the checkpoint says
-    was confirmed.
+    was confirmed. `is_copy` says whether the log may be a copy of another broker's, and be behind
+    that. `warn` is told in words of what retention does out of turn; see `Retention`.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class MessageStore(StoreReads):
         log: ILog | None = None,
         confirmed_only: bool = False,
         open_files: int = HANDLES,
+        is_copy: Callable[[], bool] = lambda: False,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         try:
             self.delay_levels = delay_levels_ms(config.message_delay_level)
@@ -86,7 +89,7 @@ class MessageStore(StoreReads):
             index = MessageIndex(
                 files, self.paths.index, config.max_hash_slot_num, config.max_index_num, clock
             )
-        super().__init__(config, log, queues, index, memory_bytes)
+        super().__init__(config, log, queues, index, memory_bytes, is_copy)
         self._deleted = deleted = DeletedTopics(reserving, self.paths.deleted_topics)
         further, has_index = multi_dispatch_of(config), index is not None
         maker = EntryMaker(self.delay_levels, index=has_index, multi_dispatch=further)
@@ -106,7 +109,7 @@ class MessageStore(StoreReads):
         #: Something was done half: what is in memory says nothing about the files any more.
         self._is_broken = False
         self.retention = Retention(
-            config, reserving, self.paths.root, log, queues, index, self._checkpointing
+            config, reserving, self.paths.root, log, queues, index, self._checkpointing, warn
         )
 
     # Life
@@ -216,15 +219,6 @@ class MessageStore(StoreReads):
         if self._index:
             self._index.close()
         self._ownership.release()
-
-    @property
-    def is_copy(self) -> Callable[[], bool]:
-        """See `IMessageStore`."""
-        return self._reader.is_copy
-
-    @is_copy.setter
-    def is_copy(self, is_copy: Callable[[], bool]) -> None:
-        self._reader.is_copy = is_copy
 
     @property
     def end_offset(self) -> int:

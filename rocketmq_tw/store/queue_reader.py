@@ -17,14 +17,20 @@ from rocketmq_tw.store.queue_units import FILLER_SIZE, UNIT_SIZE
 
 class QueueReader:
     """Reads queues with stock's limits, statuses and next offsets; `damaged` counts records that
-    were left out because their bytes are not what was stored."""
+    were left out because their bytes are not what was stored. `is_copy` says whether the log may be
+    a copy of another broker's, and be behind that."""
 
-    def __init__(self, config: MessageStoreConfig, log: ILog, memory_bytes: int) -> None:
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        log: ILog,
+        memory_bytes: int,
+        is_copy: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._config = config
         self._log = log
         self._memory_bytes = memory_bytes
-        #: Whether the log may be a copy of another broker's, and be behind that.
-        self.is_copy: Callable[[], bool] = lambda: False
+        self._is_copy = is_copy
         self._records = QueueRecords(config, log)
 
     @property
@@ -36,7 +42,7 @@ class QueueReader:
     def cached_bytes(self) -> int:
         """How much of the log's end is taken to be in memory; as in stock a slave, which reads for
         others, leaves more to them."""
-        percent = self._config.access_message_in_memory_max_ratio - (10 if self.is_copy() else 0)
+        percent = self._config.access_message_in_memory_max_ratio - (10 if self._is_copy() else 0)
         return self._memory_bytes * max(percent, 0) // 100
 
     def read(
@@ -128,6 +134,6 @@ class QueueReader:
     def _corrected(self, offset: int, corrected: int) -> int:
         """Returns `corrected`, or on a slave `offset`: a slave does not correct offsets, since its
         queue may just be behind its master's."""
-        if self.is_copy() and not self._config.offset_check_in_slave:
+        if self._is_copy() and not self._config.offset_check_in_slave:
             return offset
         return corrected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -31,7 +31,7 @@ class ShownUnit(NamedTuple):
 
 class StoreReads:
     """What `IMessageStore` has for readers, on a log, its queues and its index; `memory_bytes` is
-    the machine's memory."""
+    the machine's memory, `is_copy` as `MessageStore` has it."""
 
     def __init__(
         self,
@@ -40,12 +40,13 @@ class StoreReads:
         queues: QueueTable,
         index: MessageIndex | None,
         memory_bytes: int,
+        is_copy: Callable[[], bool],
     ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
         self._most_found = config.max_msgs_num_batch
-        self._reader = QueueReader(config, log, memory_bytes)
+        self._reader = QueueReader(config, log, memory_bytes, is_copy)
 
     @property
     def cached_bytes(self) -> int:

@@ -151,7 +151,8 @@ _STEP = 50
 
 class Retention:
     """Removes the oldest files of one store. `is_disk_full`, as the last look found it: nothing
-    more is stored."""
+    more is stored. `warn` is told in words of each removal of files that were not past their time,
+    or in which something waits, and of files that stay for that."""
 
     def __init__(
         self,
@@ -162,6 +163,7 @@ class Retention:
         queues: QueueTable,
         index: MessageIndex | None,
         checkpointing: Checkpointing,
+        warn: Callable[[str], None],
     ) -> None:
         self.is_disk_full = False
         #: Who keeps messages that wait.
@@ -173,9 +175,7 @@ class Retention:
         self._queues = queues
         self._index = index
         self._checkpointing = checkpointing
-        #: Told in words of each removal of files that were not past their time, or in which
-        #: something waits, and of files that stay for that.
-        self.warn: Callable[[str], None] = lambda text: None
+        self._warn = warn
         self._freed = FreedRoom()
         #: What waits in files that stayed the last time.
         self._kept_for: list[str] = []
@@ -233,7 +233,7 @@ class Retention:
         starts, count = self._log.file_starts, removal.expired + removal.forced
         if removal.forced:
             lost = [need.what for need in needs if need.offset < starts[count]]
-            self.warn(
+            self._warn(
                 f"the disk is fuller than {_forced_percent(self._config)} %"
                 f" (diskSpaceCleanForciblyRatio): {removal.forced} files of the log,"
                 f" {removal.forced * self._log.file_size >> 20} MiB, go before their time"
@@ -245,7 +245,7 @@ class Retention:
             end = starts[count + removal.kept]
             kept_for = [need.what for need in needs if need.offset < end]
             if kept_for != self._kept_for:
-                self.warn(
+                self._warn(
                     f"{removal.kept} files of the log or more are past their time"
                     f" (fileReservedTime) and stay, since messages wait there:"
                     f" {', '.join(kept_for)}"

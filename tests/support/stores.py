@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -37,9 +38,17 @@ def small_config(**changes: object) -> MessageStoreConfig:
     return MessageStoreConfig(**small | changes)
 
 
-def open_store(files: IFiles, clock: ManualClock | None = None, **changes: object) -> MessageStore:
+def open_store(
+    files: IFiles,
+    clock: ManualClock | None = None,
+    *,
+    is_copy: Callable[[], bool] = lambda: False,
+    warn: Callable[[str], None] = lambda text: None,
+    **changes: object,
+) -> MessageStore:
     """A loaded store below `ROOT`."""
-    store = MessageStore(small_config(**changes), files, clock or ManualClock())
+    config = small_config(**changes)
+    store = MessageStore(config, files, clock or ManualClock(), is_copy=is_copy, warn=warn)
     store.load()
     return store
 

@@ -94,6 +94,12 @@ class Host(Surroundings):
     def _make_slices(self) -> Slices:
         return Slices(self.reactor)
 
+    @classmethod
+    def of(cls, surroundings: Surroundings, config: BrokerConfig, listener: IListener) -> Host:
+        """Returns a host in `surroundings`, with `config` instead of what these have."""
+        given = attrs.asdict(surroundings, recurse=False)
+        return cls(**given | {"config": config}, listener=listener)
+
     def elapsed_ms(self) -> int:
         """Returns the reactor's monotonic time in ms."""
         return int(self.reactor.seconds() * 1000)

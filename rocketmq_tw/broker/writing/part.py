@@ -60,9 +60,9 @@ class Writing(Part):
             log=self.group_log,
             confirmed_only=host.config.enable_controller_mode,
             open_files=room_for_files(),
+            is_copy=lambda: not role.is_master,
+            warn=lambda text: log.warn("{text}", text=text),
         )
-        self.store.retention.warn = lambda text: log.warn("{text}", text=text)
-        self.store.is_copy = lambda: not role.is_master
         self.flusher = Flusher(self.store, config, reactor, host.in_thread, host.in_slices)
         self.dispatcher = Dispatcher(self.store, reactor)
         self.commit = Commit(

@@ -162,13 +162,11 @@ def test_statuses_and_next_offsets(store: MessageStore) -> None:
 
 def test_a_slave_does_not_correct_offsets() -> None:
     files = MemoryFiles()
-    store = open_store(files)
-    store.is_copy = lambda: True
+    store = open_store(files, is_copy=lambda: True)
     put(store, make_message())
     assert read(store, 9).next_offset == 9
     store.close()
-    store = open_store(files, offset_check_in_slave=True)
-    store.is_copy = lambda: True
+    store = open_store(files, is_copy=lambda: True, offset_check_in_slave=True)
     assert read(store, 9).next_offset == 1
 
 
@@ -615,9 +613,8 @@ def test_files_that_were_removed_are_not_kept_open(clock: ManualClock, tmp_path:
 
 def test_a_disk_that_is_too_full_gets_no_more_room_than_it_needs(clock: ManualClock) -> None:
     files = MemoryFiles()
-    store = open_store(files, clock)
     warnings: list[str] = []
-    store.retention.warn = warnings.append
+    store = open_store(files, clock, warn=warnings.append)
     put(store, *[make_message(bytes(900)) for _ in range(120)])
     store.checkpoint()
     whole = store.end_offset - store.min_physical_offset

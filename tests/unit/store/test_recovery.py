@@ -214,12 +214,12 @@ def test_what_a_former_replica_has_not_dispatched_begins_anew_as_a_master_too(
     put(master, *[make_message(b"old %d" % n) for n in range(5)])
     master.remove_topics(["Topic"])
     put(master, make_message(b"new"))
-    replica = open_store(files)
-    replica.is_copy = lambda: True
+    copies = [True]
+    replica = open_store(files, is_copy=lambda: copies[-1])
     replica.append_raw(0, master.read_log(0, master.end_offset))
     replica.write_pending()
     replica.fsync()
-    replica.is_copy = lambda: False
+    copies.append(False)
     replica.dispatch()
     assert bodies_of(replica) == [b"new"]
 
