@@ -99,6 +99,7 @@ class TimerBooks:
         for note in notes:
             log.warn("timed messages: {note}", note=note)
         self.queue_offset = 0 if notes else known.queue_offset
+        self.known_until = known.master_queue_offset
         if checkpoint is None:
             self.progress.take(TimerCheckpoint(self.read_ms))
 
@@ -118,6 +119,13 @@ class TimerBooks:
         read_ms = 0 if checkpoint is None else rules.slot_of(checkpoint.read_ms)
         return max(read_ms, current - rules.furthest_ms)
 
+    def make_again(self) -> None:
+        """Looks at all messages of the timer's topic again where a slot is damaged; in any thread,
+        while no slot is open and nobody else uses or writes the files. The next stretch takes in
+        what has no entry. Raises `StoreError` or `OSError`."""
+        self.files.make_again(self.read_ms, self.progress.note_log_position)
+        self.queue_offset = 0
+
     # Place in the topic
 
     @property
@@ -126,6 +134,12 @@ class TimerBooks:
         delivered."""
         late = self._late_from
         return self.queue_offset if late is None else min(self.queue_offset, late)
+
+    @property
+    def settled_until(self) -> int:
+        """As `entered_until`, with messages that were in the wheel before and are looked at
+        again."""
+        return max(self.entered_until, self.known_until)
 
     @property
     def queue_end(self) -> int:
@@ -157,6 +171,8 @@ class TimerBooks:
         checkpoint = self.progress.checkpoint or TimerCheckpoint()
         known_until, store = checkpoint.master_queue_offset, self._store
         self.known_until = known_until
+        if not as_slave:
+            self.known_until = min(known_until, store.max_queue_offset(TIMER_TOPIC, 0))
         self.master_queue_offset = known_until if as_slave else None
         self._late_from = None
         offset = max(min(self.queue_offset, known_until), store.min_queue_offset(TIMER_TOPIC, 0))
@@ -187,17 +203,21 @@ class TimerBooks:
         self.queue_offset = checkpoint.queue_offset
         if self.master_queue_offset is not None:
             self.master_queue_offset = min(self.master_queue_offset, checkpoint.master_queue_offset)
+        self.known_until = min(self.known_until, checkpoint.master_queue_offset)
         self._late_from = None
 
     def late_from(self, offset: int) -> None:
         """Notes that the message at `offset` of the timer's topic waits in a slot not its own."""
+        self.known_until = min(self.known_until, offset)
         if self._late_from is None or offset < self._late_from:
             self._late_from = offset
 
     def position(self) -> TimerCheckpoint:
         """Returns how far the timer is; without log position and version."""
-        own, master = self.entered_until, self.master_queue_offset
-        return TimerCheckpoint(self.read_ms, 0, own, own if master is None else master)
+        master = (
+            self.settled_until if self.master_queue_offset is None else self.master_queue_offset
+        )
+        return TimerCheckpoint(self.read_ms, 0, self.entered_until, master)
 
     def sample_rates(self) -> None:
         """Takes a sample of the rates; to be called every `SAMPLE_SECONDS` of
@@ -271,19 +291,18 @@ class TimerBooks:
     def put_off_slot(self) -> None:
         """Lets what is left of a slot that is delivered in part wait for the next slot instead, so
         that the next start, or another broker, delivers nothing of it twice. A slot with very much
-        left is delivered again."""
+        left, or with a damaged entry, is delivered again."""
         slot = self.slot
         if slot is None or len(slot) + len(slot.all_recalls) > MOST_PUT_OFF:
             return
         reader = self.files.log.reader(ascending=True)
-
-        def units(positions: Collection[int]) -> list[TimerUnit]:
-            found = map(reader.unit, sorted(positions))
-            return [unit for unit in found if unit is not None]
-
-        left = units(slot.positions())
-        if left:
-            left += units(slot.all_recalls)
+        positions = slot.positions()
+        if positions:
+            positions += slot.all_recalls
+        found = map(reader.unit, sorted(positions))
+        left = [unit for unit in found if unit is not None]
+        if len(left) < len(positions):
+            return
         end = slot.slot + self.rules.precision_ms
         for unit in left:
             time_ms = end if unit.rolls else end + 1
@@ -317,7 +336,8 @@ class TimerBooks:
 
     def count_by_topic(self, lasts: Sequence[int], topics: Collection[str]) -> Mapping[str, int]:
         """Counts the waiting messages of each of `topics`, in any thread. `lasts`: the positions of
-        the last entries of all slots in which some wait."""
+        the last entries of all slots in which some wait. Raises `DamagedStoreError` where a slot
+        lacks entries."""
         names = {java_hash_code(topic): topic for topic in topics}
         reader = self.files.log.reader()
         found: Counter[str] = Counter()

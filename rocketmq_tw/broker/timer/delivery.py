@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.timer.unit import TimerUnit
 
@@ -41,16 +43,26 @@ log = Logger()
 
 
 class TimerDelivery:
-    """Delivers from the slot at `read_ms` of `books` on, while `scope` lasts."""
+    """Delivers from the slot at `read_ms` of `books` on, while `scope` lasts. `make_again` is to
+    make the timer's files again; it is called between two slots."""
 
     def __init__(
-        self, host: Host, store: IMessageStore, sink: IMessageSink, books: TimerBooks, scope: Scope
+        self,
+        host: Host,
+        store: IMessageStore,
+        sink: IMessageSink,
+        books: TimerBooks,
+        scope: Scope,
+        make_again: Callable[[], object],
     ) -> None:
         self._host = host
         self._store = store
         self._sink = sink
         self._books = books
         self._scope = scope
+        self._make_again = make_again
+        #: Whether a slot was found that lacks entries.
+        self._is_damaged = False
         self._messages = SlotMessages(store, books.files, books.counts)
         #: Whether the entries of the open slot are being read.
         self._is_reading = False
@@ -74,6 +86,11 @@ class TimerDelivery:
         """Looks again at the open slot, since the wheel has all messages there are."""
         if self._books.slot is not None and not self._unwritten:
             self._wake_at(0)
+
+    def found_damage(self) -> None:
+        """Has the files made again before the next slot is opened."""
+        self._is_damaged = True
+        self._wake_at(0)
 
     @property
     def _is_idle(self) -> bool:
@@ -101,7 +118,9 @@ class TimerDelivery:
         if not self._is_idle:
             return
         try:
-            if self._host.store_config.timer_stop_dequeue:
+            if self._is_damaged and self._books.slot is None:
+                self._make_again()
+            elif self._host.store_config.timer_stop_dequeue:
                 self._wake_in(LONGEST_SLEEP)
             elif self._books.slot is None:
                 self._find_slot()
@@ -131,7 +150,7 @@ class TimerDelivery:
         self._is_reading = True
         reader = self._books.files.log.reader()
         read = self._host.in_thread(partial(slot.read, reader, entries.last))
-        read.addCallbacks(self._opened, self._not_opened, (slot,))
+        read.addCallbacks(self._opened, self._not_opened, (slot,), errbackArgs=(slot,))
 
     def _opened(self, _: Any, slot: DueSlot) -> None:
         self._is_reading = False
@@ -139,12 +158,20 @@ class TimerDelivery:
         self._report_idle()
         self._wake_at(0)
 
-    def _not_opened(self, failure: Failure) -> None:
-        log.failure("the timer log cannot be read: trying again later", failure=failure)
+    def _not_opened(self, failure: Failure, slot: DueSlot) -> None:
         self._is_reading = False
         self._books.slot = None
         self._report_idle()
-        self._wake_in(RETRY_USUAL)
+        if failure.check(DamagedStoreError):
+            log.warn(
+                "not all can be found that waits for {time}: {why}",
+                time=_utc(slot.slot),
+                why=failure.getErrorMessage(),
+            )
+            self.found_damage()
+        else:
+            log.failure("the timer log cannot be read: trying again later", failure=failure)
+            self._wake_in(RETRY_USUAL)
 
     # The open slot
 
@@ -188,7 +215,7 @@ class TimerDelivery:
                 "{count} messages are lost that waited for {time}: the commit log has them no more,"
                 " which is kept from {start} on",
                 count=slot.lost,
-                time=datetime.fromtimestamp(slot.slot / 1000, UTC).isoformat(),
+                time=_utc(slot.slot),
                 start=self._store.min_physical_offset,
             )
         self._books.close_slot(slot)
@@ -264,3 +291,7 @@ class TimerDelivery:
     def _report_idle(self) -> None:
         if self._is_idle:
             self._idle.fire(None)
+
+
+def _utc(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()

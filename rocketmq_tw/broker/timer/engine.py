@@ -49,12 +49,12 @@ class TimerEngine:
     def begin(self) -> None:
         """Begins the work of the present role, every part being in it."""
         work: TimerWork
-        tools = self._host, self._writing, self.books, self.keeper
+        tools = self._host, self._writing, self.books, self.keeper, self._topics
         # A slave's scope outlasts the times in which it acts for its master.
         scope = self._work_scope = Scope()
         scope.on_end(self._role.scope.on_end(scope.end))
         if self._role.delivers:
-            work = DeliveringTimer(*tools, self._topics, scope)
+            work = DeliveringTimer(*tools, scope)
         else:
             work = FollowingTimer(*tools, scope)
         self.work = work

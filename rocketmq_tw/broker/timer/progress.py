@@ -86,7 +86,7 @@ class TimerProgress:
     def note_log_position(self, position: int) -> None:
         """Makes durable that the wheel's file has no more of the timer log than its first
         `position` bytes; with 0, that all waiting messages must be looked for again. To be called
-        during a start only; raises `OSError`."""
+        while nothing else is written; raises `OSError`."""
         known = self.checkpoint or TimerCheckpoint()
         offset = known.queue_offset if position else 0
         noted = known._replace(log_position=min(known.log_position, position), queue_offset=offset)

@@ -57,7 +57,7 @@ class CutRewind:
     ) -> Generator[Deferred[Any], Any, None]:
         host, books = self._host, self._books
         known = books.progress.checkpoint or TimerCheckpoint()
-        read_ms, until = books.read_ms, min(books.entered_until, known.master_queue_offset)
+        read_ms, until = books.read_ms, min(books.settled_until, known.master_queue_offset)
         if delivered.first is not None:
             read_ms = min(read_ms, delivered.first)
         for offset in (cut.first_gone(TIMER_TOPIC, 0), delivered.first_missing):

@@ -55,7 +55,8 @@ class DueSlot:
 
     def read(self, reader: TimerLogReader, last: int) -> None:
         """Takes the entries of the log, from the slot's last one at `last` back to the first; in
-        any thread. `read_ended` must follow."""
+        any thread. `read_ended` must follow. Raises `DamagedStoreError` where some cannot be
+        found."""
         waiting, recalls, rules, slot = self._waiting, self.recalls, self._rules, self.slot
         for position, unit in reader.chain(last):
             if unit.is_void or rules.slot_of(unit.time_ms) != slot:

@@ -4,10 +4,10 @@ does that; a slave follows its master's checkpoint instead.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -22,6 +22,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.store.errors import DamagedStoreError
 
 #: Bytes of the timer log that may wait for their write; the topic waits then.
 MOST_UNWRITTEN = 16 << 20
@@ -34,12 +35,19 @@ class TimerWork:
     end of `scope`, the role's. What one stretch has begun does not go on in the next."""
 
     def __init__(
-        self, host: Host, writing: Writing, books: TimerBooks, keeper: TimerKeeper, scope: Scope
+        self,
+        host: Host,
+        writing: Writing,
+        books: TimerBooks,
+        keeper: TimerKeeper,
+        topics: TopicTable,
+        scope: Scope,
     ) -> None:
         self._host = host
         self._store = writing.store
         self._books = books
         self._keeper = keeper
+        self._topics = topics
         self._scope = scope
         self._stretch = Scope()
         self._stretch.end()
@@ -47,6 +55,8 @@ class TimerWork:
         self._intake: TimerIntake | None = None
         self._is_entering = False
         self._entered = Waiters[None]()
+        self._is_between = False
+        self._between_ended = Waiters[None]()
         scope.on_end(writing.dispatcher.on_dispatched(self.let_in))
 
     @property
@@ -96,6 +106,52 @@ class TimerWork:
         log.failure("the timer's files cannot be read; trying again", failure=failure)
         stretch.later(self._host.reactor, RETRY_USUAL, self.begin)
 
+    @inlineCallbacks
+    def _between_stretches(
+        self, work: Callable[[], Deferred[Any]]
+    ) -> Generator[Deferred[Any], Any, None]:
+        """Ends the stretch, does `work`, and begins the next one."""
+        stretch = self._next_stretch()
+        yield self._when_idle()
+        if stretch.is_over:
+            return
+        self._is_between = True
+        try:
+            yield work()
+        except Exception:
+            self._failed(Failure(), stretch)
+        else:
+            if not stretch.is_over:
+                self.begin()
+        finally:
+            self._is_between = False
+            self._between_ended.fire(None)
+
+    def _recount(self, stretch: Scope, lasts: Sequence[int]) -> None:
+        books, topics = self._books, list(self._topics.all())
+        books.counts.begin_recount()
+        counted = self._host.in_thread(lambda: books.count_by_topic(lasts, topics))
+        counted.addCallback(books.counts.replace)
+        counted.addErrback(self._not_counted, stretch)
+
+    def _not_counted(self, failure: Failure, stretch: Scope) -> None:
+        if not failure.check(DamagedStoreError):
+            log.failure("timed messages cannot be counted", failure=failure)
+        elif not stretch.is_over:
+            log.warn("timed messages: {why}", why=failure.getErrorMessage())
+            self._found_damage()
+
+    def _make_again(self) -> None:
+        """Looks in the timer's topic for what the files do not lead to any more."""
+        log.warn("timed messages: all that wait are looked for again in the message log")
+        self._between_stretches(self._make_files_again)
+
+    @inlineCallbacks
+    def _make_files_again(self) -> Generator[Deferred[Any], Any, None]:
+        # What is delivered must not be taken in again, also where a crash comes meanwhile.
+        yield self._keeper.save(always=True)
+        yield self._keeper.alone(lambda: self._host.in_thread(self._books.make_again))
+
     def _while_allowed(self, steps: Iterator[None]) -> Iterator[None]:
         while self._may_go_on():
             for _ in steps:
@@ -128,6 +184,8 @@ class TimerWork:
         """Begins to let messages in: it is known by now which wait already."""
         self._books.waiting = waiting.number
         self._intake = TimerIntake(self._store, self._books, waiting.places)
+        if self._books.files.log.end:
+            self._recount(stretch, waiting.lasts)
         self.let_in()
 
     def _may_go_on(self) -> bool:
@@ -138,18 +196,32 @@ class TimerWork:
     def _caught_up(self) -> None:
         """Goes on once the wheel has all messages that it may have now."""
 
-    def _when_idle(self) -> Deferred[None]:
+    def _found_damage(self) -> None:
+        """Goes on after a slot was found that lacks entries."""
+        self._make_again()
+
+    @inlineCallbacks
+    def _when_idle(self) -> Generator[Deferred[Any], Any, None]:
         """Fires once nothing of an earlier stretch is under way."""
-        return self._entered.wait() if self._is_entering else succeed(None)
+        if self._is_entering:
+            yield self._entered.wait()
+        if self._is_between:
+            yield self._between_ended.wait()
 
 
 class FollowingTimer(TimerWork):
     """The work on a slave: it goes no further than its master."""
 
     def __init__(
-        self, host: Host, writing: Writing, books: TimerBooks, keeper: TimerKeeper, scope: Scope
+        self,
+        host: Host,
+        writing: Writing,
+        books: TimerBooks,
+        keeper: TimerKeeper,
+        topics: TopicTable,
+        scope: Scope,
     ) -> None:
-        super().__init__(host, writing, books, keeper, scope)
+        super().__init__(host, writing, books, keeper, topics, scope)
         scope.on_end(books.progress.followed.add(self._followed))
 
     def _position_books(self) -> None:
@@ -174,27 +246,22 @@ class DeliveringTimer(TimerWork):
         topics: TopicTable,
         scope: Scope,
     ) -> None:
-        super().__init__(host, writing, books, keeper, scope)
+        super().__init__(host, writing, books, keeper, topics, scope)
         self._sink = writing.delivery_sink
-        self._topics = topics
         #: None until the first stretch is open.
         self.delivery: TimerDelivery | None = None
 
     def _open(self, stretch: Scope, waiting: Waiting) -> None:
-        if self._books.files.log.end:
-            self._recount(waiting.lasts)
-        self.delivery = TimerDelivery(self._host, self._store, self._sink, self._books, stretch)
+        self.delivery = TimerDelivery(
+            self._host, self._store, self._sink, self._books, stretch, self._make_again
+        )
         self.delivery.start()
         super()._open(stretch, waiting)
 
-    def _recount(self, lasts: Sequence[int]) -> None:
-        books, topics = self._books, list(self._topics.all())
-        books.counts.begin_recount()
-        counted = self._host.in_thread(lambda: books.count_by_topic(lasts, topics))
-        counted.addCallback(books.counts.replace)
-        counted.addErrback(
-            lambda failure: log.failure("timed messages cannot be counted", failure=failure)
-        )
+    def _found_damage(self) -> None:
+        # Not while a slot is open: what is delivered of it would come again.
+        assert self.delivery is not None, "a stretch that counts has one"
+        self.delivery.found_damage()
 
     def _may_go_on(self) -> bool:
         if clock_is_behind(self._books, self._host.now_ms()):
@@ -202,21 +269,14 @@ class DeliveringTimer(TimerWork):
             return False
         return super()._may_go_on()
 
-    @inlineCallbacks
-    def _go_back_to_now(self) -> Generator[Deferred[Any], Any, None]:
+    def _go_back_to_now(self) -> None:
         log.warn("the clock was set back; timed messages go on at the time that it is now")
-        stretch = self._next_stretch()
-        yield self._when_idle()
-        if stretch.is_over:
-            return
-        try:
-            yield self._keeper.alone(lambda: rewind_to_now(self._host, self._books))
-            yield self._keeper.save(always=True)
-        except Exception:
-            self._failed(Failure(), stretch)
-        else:
-            if not stretch.is_over:
-                self.begin()
+        self._between_stretches(self._rewind_to_now)
+
+    @inlineCallbacks
+    def _rewind_to_now(self) -> Generator[Deferred[Any], Any, None]:
+        yield self._keeper.alone(lambda: rewind_to_now(self._host, self._books))
+        yield self._keeper.save(always=True)
 
     def _caught_up(self) -> None:
         if self.delivery is not None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.handles import HandlePool
-from rocketmq_tw.store.timer.timer_log import TimerLog
+from rocketmq_tw.store.timer.timer_log import TimerLog, TimerLogReader
 from rocketmq_tw.store.timer.unit import NOWHERE, UNIT_SIZE, TimerUnit
 from rocketmq_tw.store.timer.wheel import SLOTS, Slot, TimerWheel
 
@@ -50,7 +50,7 @@ class TimerFiles:
         self._log_directory = f"{root}/timerlog"
         self.precision_ms = precision_ms
         self.wheel = TimerWheel(files, f"{root}/timerwheel", precision_ms, slots=slots)
-        self.log = TimerLog(HandlePool(files), self._log_directory, file_size)
+        self.log = TimerLog(HandlePool(files), self._log_directory, file_size, precision_ms)
         self._unlinked_from = 0
         self._unlinked: list[int] = []
 
@@ -89,11 +89,20 @@ class TimerFiles:
             notes.append("slots of the timer wheel lead to places where the log has none of theirs")
             note_log_position(0)
             end = self._link_from(0, since_ms)
-        log.end_at(end, cut=not clean)
+        # Behind a gap in the log entries may stand, which must not come to follow new ones.
+        log.end_at(end, cut=not clean or bool(notes))
         for _ in self.unlink_behind(commit_end):
             pass
         self.cut_unlinked(note_log_position)
         return notes
+
+    def make_again(self, since_ms: int, note_log_position: Callable[[int], None]) -> None:
+        """Finds again what waits for `since_ms` or later where a slot is damaged, and drops the log
+        behind its first damage and what is not written: messages of the commit log may wait then
+        for which nothing is found here. In any thread, while nobody else uses this; for
+        `note_log_position` see `load`."""
+        note_log_position(0)
+        self.log.end_at(self._link_from(0, since_ms), cut=True)
 
     def _lost(self, log_position: int) -> Iterator[str]:
         log = self.log
@@ -109,21 +118,39 @@ class TimerFiles:
 
     def _link_from(self, position: int, since_ms: int) -> int:
         """Puts the entries that the files have from a position on into their slots; with 0 all of
-        them into slots that are empty. Returns where they end."""
+        them into slots that are empty. Returns where they end: in front of the first one for
+        `since_ms` or later that leads to none of its slot."""
         log, wheel = self.log, self.wheel
+        reader = log.reader()
         if position == 0:
             for time_ms, _ in list(wheel.waiting(since_ms)):
                 wheel.clear(time_ms)
         end = start = max(position, log.start)
         for at, unit in log.scan(start):
+            if self.slot_of(unit.time_ms) >= since_ms and not self._leads_on(at, unit, reader):
+                break
             self._link(at, unit)
             end = at + UNIT_SIZE
         return end
 
+    def _leads_on(self, position: int, unit: TimerUnit, reader: TimerLogReader) -> bool:
+        """Returns whether an entry leads to one of its slot in front of it, or to none."""
+        previous = unit.previous
+        if NOWHERE <= previous < self.log.start:
+            return True
+        slot = self.wheel.get(unit.time_ms)
+        if slot is not None and slot.last == previous:
+            return True
+        # One that was taken out is in no slot, and may still be led to.
+        before = reader.unit(previous) if 0 <= previous < position else None
+        return before is not None and self.slot_of(before.time_ms) == self.slot_of(unit.time_ms)
+
     def _leads_astray(self, end: int, since_ms: int) -> bool:
         """Returns whether a slot leads to where no entry of its own is."""
-        reader = self.log.reader(ascending=True)
-        for last, time_ms in sorted((slot.last, at) for at, slot in self.wheel.waiting(since_ms)):
+        reader, slots = self.log.reader(ascending=True), self.wheel.waiting
+        if any(slot.first > slot.last for _, slot in slots(since_ms)):
+            return True
+        for last, time_ms in sorted((slot.last, at) for at, slot in slots(since_ms)):
             # What is in front of the first file was removed with messages that are gone.
             if last >= self.log.start:
                 unit = reader.unit(last) if last < end else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.segments import Segments, ShortFiles
 from rocketmq_tw.store.timer.unit import (
@@ -35,10 +36,11 @@ class _Tail(NamedTuple):
 
 
 class TimerLog:
-    """Positions count over all files. One thread appends and cuts; others may read entries and
-    `write` meanwhile."""
+    """Positions count over all files; a slot has entries of `precision_ms`. One thread appends and
+    cuts; others may read entries and `write` meanwhile."""
 
-    def __init__(self, pool: HandlePool, directory: str, file_size: int) -> None:
+    def __init__(self, pool: HandlePool, directory: str, file_size: int, precision_ms: int) -> None:
+        self._precision_ms = precision_ms
         self._segments = Segments(pool, directory, file_size, Unsynced())
         self._per_file = units_in_file(file_size)
         self._tail = _Tail(0, bytearray())
@@ -144,7 +146,7 @@ class TimerLog:
     def reader(self, *, ascending: bool = False) -> TimerLogReader:
         """Reads what the log has now, in any thread; mostly from its end to its start, or the other
         way where it is `ascending`."""
-        return TimerLogReader(self._segments, self._tail, ascending)
+        return TimerLogReader(self._segments, self._tail, self._precision_ms, ascending)
 
     def before(self, position: int) -> int:
         """Returns the position of the entry in front of `position`; `NOWHERE` at the log's
@@ -223,9 +225,10 @@ class TimerLog:
 class TimerLogReader:
     """Reads the log as it is when this is made; its files stay as long as it is used."""
 
-    def __init__(self, segments: Segments, tail: _Tail, ascending: bool) -> None:
+    def __init__(self, segments: Segments, tail: _Tail, precision_ms: int, ascending: bool) -> None:
         self._segments = segments
         self._tail = tail
+        self._precision_ms = precision_ms
         self._ascending = ascending
         self._block = b""
         self._block_at = 0
@@ -248,13 +251,23 @@ class TimerLogReader:
         return decode_unit(self._block, at)
 
     def chain(self, last: int) -> Iterator[tuple[int, TimerUnit]]:
-        """Yields the entries of a slot with their positions, from its last to its first."""
-        position = last
-        while position >= 0:
-            unit = self.unit(position)
-            if unit is None:
+        """Yields the entries of a slot with their positions, from its last to its first. Raises
+        `DamagedStoreError` where one leads to what is no entry of the slot."""
+        slot, behind, position = None, last + 1, last
+        while position != NOWHERE:
+            unit = self.unit(position) if 0 <= position < behind else None
+            if 0 <= position < self._start:
+                # It was removed with its message, which is gone.
                 return
+            found = None if unit is None else unit.time_ms // self._precision_ms
+            if unit is None or found != (slot or found):
+                raise DamagedStoreError(
+                    f"the timer log has no entry at {position} of the slot that leads there"
+                )
             yield position, unit
-            if unit.previous >= position:
-                return
-            position = unit.previous
+            slot, behind, position = found, position, unit.previous
+
+    @property
+    def _start(self) -> int:
+        starts = self._segments.starts
+        return starts[0] if starts else self._tail.start

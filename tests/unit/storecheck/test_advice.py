@@ -4,7 +4,7 @@ where their files are moved away."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -44,22 +44,32 @@ def found_in(root: Path) -> list[Finding]:
     return found
 
 
-@pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A store of a broker that was stopped, and of one that was killed."""
-    stopped = tmp_path_factory.mktemp("stores") / "stopped"
+def _stores(directory: Path, delays: Iterable[int]) -> dict[str, Path]:
+    """A store of a broker that was stopped, and of one that was killed, with timed messages."""
+    stopped = directory / "stopped"
     stopped.mkdir()
     broker = start(stopped)
     for number in range(30):
         ok(broker.send(b"body %d" % number))
-    for number in range(100):
-        ok(broker.send(b"later", properties={"TIMER_DELAY_SEC": str(1000 + number)}))
+    for number, delay in enumerate(delays):
+        ok(broker.send(b"later %d" % number, properties={"TIMER_DELAY_SEC": str(delay)}))
     broker.offsets.commit("G", "Topic", 0, 3)
     work(broker)
     killed = Path(shutil.copytree(stopped, stopped.parent / "killed"))
     broker.stop()
     assert found_in(stopped) == []
     return {"stopped": stopped, "killed": killed}
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return _stores(tmp_path_factory.mktemp("stores"), range(1000, 1100))
+
+
+@pytest.fixture(scope="module")
+def stores_of_a_slot(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """All timed messages are for one second."""
+    return _stores(tmp_path_factory.mktemp("stores"), [1000] * 30)
 
 
 def _last(directory: Path) -> Path:
@@ -76,11 +86,16 @@ def _tear_timer_log(root: Path) -> None:
     change(file, end, b"no entry")
 
 
-def _spoil_slot(root: Path) -> None:
-    data = (root / "timerwheel").read_bytes()
-    size = SLOT.sizeof()
-    first = next(at for at in range(0, len(data), size) if any(data[at : at + size]))
-    change(root / "timerwheel", first + 16, b"\0\0\x7f")
+def _slot(at: int) -> Callable[[Path], None]:
+    """Spoils a position in the first slot of the wheel."""
+
+    def spoil(root: Path) -> None:
+        data = (root / "timerwheel").read_bytes()
+        size = SLOT.sizeof()
+        first = next(at for at in range(0, len(data), size) if any(data[at : at + size]))
+        change(root / "timerwheel", first + at, b"\0\0\x7f")
+
+    return spoil
 
 
 def _damage_offsets(root: Path) -> None:
@@ -93,6 +108,12 @@ def _entry(at: int, data: bytes) -> Callable[[Path], None]:
     return lambda root: change(root / "timerlog" / FIRST, 3 * UNIT_SIZE + at, data)
 
 
+TIMER_ENTRIES: dict[str, Callable[[Path], object]] = {
+    "a magic of the timer log": _entry(12, b"\x7f"),
+    "a size of the timer log": _entry(0, b"\x7f"),
+    "zeros in the timer log": _entry(0, bytes(UNIT_SIZE)),
+    "a chain of the timer log": _entry(4, b"\x7f"),
+}
 STARTS: dict[str, Callable[[Path], object]] = {
     "nothing else": lambda root: None,
     "a short checkpoint": lambda root: (root / "checkpoint").write_bytes(b"short"),
@@ -106,10 +127,11 @@ STARTS: dict[str, Callable[[Path], object]] = {
     "an empty file of the timer log": lambda root: (root / "timerlog" / f"{8192:020}").touch(),
     "a table with a copy": _damage_offsets,
     "a torn timer log": _tear_timer_log,
-    "a magic of the timer log": _entry(12, b"\x7f"),
+    **TIMER_ENTRIES,
     "no wheel": lambda root: (root / "timerwheel").unlink(),
     "an empty wheel": lambda root: (root / "timerwheel").write_bytes(b""),
-    "a slot of the wheel": _spoil_slot,
+    "a slot of the wheel": _slot(16),
+    "the first entry of a slot": _slot(8),
     "short progress": lambda root: (root / "config/timercheck").write_bytes(b"short"),
     "progress that is ahead": lambda root: change(root / "config/timercheck", 12, b"\x7f"),
 }
@@ -141,14 +163,32 @@ def test_a_torn_log_is_mended_by_a_start_only_where_the_broker_was_killed(
         assert [each.kind for each in found_in(root)] == ["log-torn"] * (end == "stopped")
 
 
-@pytest.mark.parametrize(
-    "spoil", [_entry(4, b"\x7f"), _entry(OFFSET_AT, b"\0\0\0\0\0\0\0\5")], ids=["chain", "astray"]
-)
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+@pytest.mark.parametrize("name", [*TIMER_ENTRIES, "the first entry of a slot"])
+def test_a_slot_that_lacks_entries_is_made_again_by_a_start(
+    name: str, end: str, stores_of_a_slot: dict[str, Path], tmp_path: Path
+) -> None:
+    root = Path(shutil.copytree(stores_of_a_slot[end], tmp_path / "store"))
+    STARTS[name](root)
+    found = found_in(root)
+    assert {finding.remedy for finding in found} == {Remedy.START}
+    assert name == "the first entry of a slot" or f"timerlog/{FIRST}" in {
+        finding.file for finding in found
+    }
+    start(root).stop()
+    assert found_in(root) == []
+    broker = start(root)
+    broker.clock.advance(1000)
+    work(broker)
+    later = [message.body for message in broker.consume()[30:]]
+    assert later == [b"later %d" % number for number in range(30)]
+
+
 def test_timers_are_made_again_where_their_files_are_moved_away(
-    spoil: Callable[[Path], None], stores: dict[str, Path], tmp_path: Path
+    stores: dict[str, Path], tmp_path: Path
 ) -> None:
     root = Path(shutil.copytree(stores["stopped"], tmp_path / "store"))
-    spoil(root)
+    _entry(OFFSET_AT, b"\0\0\0\0\0\0\0\5")(root)
     (finding,) = found_in(root)
     assert finding.remedy is Remedy.RESTORE
     assert "move timerlog and timerwheel away, and the start makes them again" in finding.text

@@ -6,10 +6,16 @@ from collections.abc import Callable
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
+from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.store.timer.unit import UNIT_SIZE
 from tests.support.broker import BrokerInMemory
+from tests.support.stores import START_MS
 from tests.support.timers import Pair, bodies, delivered, let, timed
 
 
@@ -39,6 +45,107 @@ def lose_log(files: IFiles) -> None:
 def lose_both(files: IFiles) -> None:
     lose_wheel(files)
     lose_log(files)
+
+
+def break_entry(files: IFiles, number: int) -> None:
+    """The timer log has no entry there any more."""
+    files.open(f"/store/timerlog/{0:020}").pwrite(bytes(UNIT_SIZE), number * UNIT_SIZE)
+
+
+NUMBERS = [b"%d" % number for number in range(30)]
+
+
+class TestASlotThatLacksEntries:
+    def fill(self, broker: BrokerInMemory, delay: int = 20) -> None:
+        """Thirty messages for one second wait, and their entries are in the file."""
+        for body in NUMBERS:
+            timed(broker, body, TIMER_DELAY_SEC=delay, UNIQ_KEY=body.decode())
+        let(broker, 3, 0.1)
+
+    def test_it_is_noticed_as_it_is_delivered(self) -> None:
+        broker = BrokerInMemory()
+        timed(broker, b"before", TIMER_DELAY_SEC=2)
+        self.fill(broker)
+        timed(broker, b"behind", TIMER_DELAY_SEC=30)
+        let(broker, 3, 0.1)
+        break_entry(broker.files, 4)
+        with capturedLogs() as logs:
+            let(broker, 40, 0.1)
+        assert bodies(broker) == [b"before", *NUMBERS, b"behind"]
+        told = [formatEvent(event) for event in logs if event["log_level"] is LogLevel.warn]
+        assert any("no entry at 208 of the slot" in line for line in told), told
+
+    def test_a_slave_notices_it_as_it_takes_over(self) -> None:
+        pair = Pair()
+        self.fill(pair.master)
+        pair.copy()
+        let(pair.slave, 3, 0.1)
+        break_entry(pair.slave.files, 4)
+        slave = pair.take_over()
+        let(slave, 30, 0.1)
+        assert bodies(slave) == NUMBERS
+
+    def test_a_change_of_role_waits_until_all_is_made_again(self) -> None:
+        broker = BrokerInMemory()
+        self.fill(broker)
+        break_entry(broker.files, 4)
+        work = broker.broker[Timer].engine.work
+        assert work is not None
+        broker.threads.eager = False
+        for _ in range(300):
+            if work._is_between:
+                break
+            broker.threads.run()
+            broker.clock.advance(0.1)
+        paused = work.pause()
+        assert broker.threads.waiting and not paused.called
+        for _ in range(5):
+            broker.threads.run()
+            broker.clock.advance(0)
+        assert paused.called
+        broker.threads.eager = True
+        work.begin()
+        let(broker, 30, 0.1)
+        assert bodies(broker) == NUMBERS
+
+    def test_what_is_left_of_a_slot_at_a_stop(self) -> None:
+        """Rather twice than not at all."""
+        broker = BrokerInMemory()
+        for number, body in enumerate(NUMBERS):
+            timed(broker, body, TIMER_DELIVER_MS=START_MS + 5000 + 20 * number)
+        let(broker, 5.3)
+        assert 0 < len(bodies(broker)) < 30
+        break_entry(broker.files, len(bodies(broker)))
+        broker = started_again(broker, lambda files: None)
+        let(broker, 5, 0.1)
+        assert set(bodies(broker)) == set(NUMBERS)
+
+    def test_a_disk_that_refuses_meanwhile(self) -> None:
+        files = FaultyFiles(MemoryFiles())
+        broker = BrokerInMemory(files)
+        self.fill(broker)
+        break_entry(files, 4)
+        files.faults.append(Fault("pwrite", "timercheck", times=3))
+        let(broker, 60, 0.1)
+        assert bodies(broker) == NUMBERS
+
+    @pytest.mark.parametrize("spoil", [lose_both, lambda files: break_entry(files, 4)])
+    def test_a_kill_meanwhile_delivers_nothing_of_before_again(
+        self, spoil: Callable[[IFiles], object]
+    ) -> None:
+        broker = BrokerInMemory()
+        for number in range(3):
+            timed(broker, b"before %d" % number, TIMER_DELAY_SEC=1)
+        self.fill(broker)
+        assert len(bodies(broker)) == 3
+        broker = started_again(broker, spoil, timer_stop_enqueue=True)
+        let(broker, 5, 0.1)
+        clock = MemoryReactorClock()
+        clock.advance(broker.clock.seconds())
+        assert isinstance(broker.files, MemoryFiles)
+        again = BrokerInMemory(broker.files.kill(), clock=clock)
+        let(again, 30, 0.1)
+        assert bodies(again)[3:] == NUMBERS
 
 
 class TestWhatRolled:

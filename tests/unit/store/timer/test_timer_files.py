@@ -229,6 +229,59 @@ class TestWhatTheWheelLeadsToIsGone:
         assert len(timed.notes) == 1
         assert timed.waiting() == {**THREE_SLOTS, 2: [200, 500], 9: [800]}
 
+    def test_a_slot_whose_first_entry_is_behind_its_last(self, timed: Timed) -> None:
+        fill(timed)
+        timed.write()
+        slot = timed.timer.wheel.get(START)
+        assert slot is not None
+        timed.timer.wheel.put(START, slot._replace(first=1 << 40))
+        timed.timer.wheel.write(timed.timer.wheel.take_dirty())
+        timed.again(clean=True)
+        assert len(timed.notes) == 1 and timed.waiting() == THREE_SLOTS
+        slot = timed.timer.wheel.get(START)
+        assert slot is not None and slot.first == 0
+
+
+class TestAnEntryInTheMiddleOfASlot:
+    def damage(self, timed: Timed, entry: bytes) -> None:
+        """The fourth entry, the second one of its slot, becomes another."""
+        timed.disk.open(f"/store/timerlog/{0:020d}").pwrite(entry, 3 * UNIT_SIZE)
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            bytes(UNIT_SIZE),
+            TimerUnit(0, DEFAULT, START, START + 1000, 300, 100, 0).encode(),
+            TimerUnit(-2, DEFAULT, START, START, 300, 100, 0).encode(),
+            TimerUnit(4 * UNIT_SIZE, DEFAULT, START, START, 300, 100, 0).encode(),
+        ],
+    )
+    def test_it_is_noticed_and_all_behind_it_is_dropped(self, entry: bytes, timed: Timed) -> None:
+        fill(timed)
+        timed.write()
+        self.damage(timed, entry)
+        with pytest.raises(DamagedStoreError, match="has no entry at"):
+            timed.waiting()
+        timed.timer.make_again(START, timed.note)
+        assert timed.log_position == 0
+        assert timed.waiting() == {0: [0], 1: [100], 2: [200]}
+        fill(timed, 8, first=3)
+        assert timed.waiting() == THREE_SLOTS
+        timed.write()
+        timed.again(clean=True)
+        assert timed.waiting() == THREE_SLOTS and not timed.notes
+
+    def test_what_stands_behind_a_gap_does_not_follow_new_entries(self, timed: Timed) -> None:
+        fill(timed)
+        timed.write()
+        self.damage(timed, bytes(UNIT_SIZE))
+        timed.disk.remove("/store/timerwheel")
+        timed.again(clean=True)
+        fill(timed, 1, first=3)
+        timed.write()
+        timed.again(clean=True)
+        assert timed.waiting() == {0: [0, 300], 1: [100], 2: [200]}
+
 
 @pytest.mark.parametrize("path", ["timerlog", "timerwheel"])
 def test_what_could_not_be_synced_is_written_again(path: str) -> None:
