@@ -27,6 +27,9 @@ from rocketmq_tw.runtime.threads import InThread
 
 #: Seconds between two looks at how late the reactor is.
 LOOK_SECONDS = 0.25
+#: Seconds after which the longest delay begins anew; the former one is told for as long once more.
+#: Whoever asks once a minute sees it, whether others ask or not.
+WINDOW_SECONDS = 60.0
 #: Seconds for which an idle connection stays open.
 IDLE_SECONDS = 60
 #: Seconds that a connection has for a question: for the first since it is there, for each further
@@ -122,7 +125,7 @@ class Monitoring:
     def _collect(self, figures: list[Metric]) -> Iterator[None]:
         """Fills `figures`, in steps."""
         delay = gauge(
-            "rocketmq_reactor_longest_delay", self._delays.take() * 1000, unit="milliseconds"
+            "rocketmq_reactor_longest_delay", self._delays.longest * 1000, unit="milliseconds"
         )
         figures += labelled([delay], self._config.labels)
         told = () if self._is_stopping else self._metrics()
@@ -137,30 +140,37 @@ class LongestDelay:
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock
-        self._longest = 0.0
+        #: In seconds, of the window that is open and of the one before.
+        self._now = self._before = 0.0
+        self._window_ends = 0.0
         self._expected: float | None = None
         self._measuring = PeriodicCall(
             clock, "measuring the reactor's delay", LOOK_SECONDS, self._measure
         )
 
+    @property
+    def longest(self) -> float:
+        """The longest delay in seconds of the last one to two minutes."""
+        return max(self._now, self._before)
+
     def start(self) -> None:
         """Measures from now on."""
-        self._expected = self._clock.seconds() + LOOK_SECONDS
+        now = self._clock.seconds()
+        self._expected = now + LOOK_SECONDS
+        self._window_ends = now + WINDOW_SECONDS
         self._measuring.start()
 
     def stop(self) -> None:
         """Measures no more."""
         self._measuring.stop()
 
-    def take(self) -> float:
-        """Returns the longest delay in seconds since this was asked last, and begins anew."""
-        longest, self._longest = self._longest, 0.0
-        return longest
-
     def _measure(self) -> None:
         now = self._clock.seconds()
+        if now >= self._window_ends:
+            self._before, self._now = self._now, 0.0
+            self._window_ends = now + WINDOW_SECONDS
         if self._expected is not None:
-            self._longest = max(self._longest, now - self._expected)
+            self._now = max(self._now, now - self._expected)
         self._expected = now + LOOK_SECONDS
 
 

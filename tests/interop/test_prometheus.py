@@ -232,7 +232,7 @@ def test_the_page_with_prometheus(tmp_path: Path) -> None:
         for question, values in wait_until(shown, "the panels' values", interval=3).items():
             print(question, values)
         # Rules are asked once a minute.
-        wait_until(lambda: prometheus.rules() == ["ok"] * 5, "all rules to be asked", interval=3)
+        wait_until(lambda: prometheus.rules() == ["ok"] * 6, "all rules to be asked", interval=3)
         assert prometheus.alerts() == set()
         terminal.interrupt(broker, status=INTERRUPTED)
         wait_until(

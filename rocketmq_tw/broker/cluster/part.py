@@ -61,6 +61,7 @@ class Cluster(Part):
 
     def metrics(self) -> Iterable[Metric]:
         yield gauge("rocketmq_broker_permission", self._config.broker_permission)
+        yield gauge("rocketmq_broker_master", int(self._role.is_master))
 
     def _role_changed(self, former: RoleState, now: RoleState) -> None:
         """A master that is elected once more enters no role."""

@@ -250,6 +250,17 @@ def test_figures_that_are_asked_for_are_documented(file: str) -> None:
     assert {name.removesuffix("_bucket") for name in names} <= documented
 
 
+@pytest.mark.parametrize("file", ["prometheus/alerts.yaml", "grafana/rocketmq.json"])
+def test_what_is_put_together_is_of_one_cluster_and_counted_once(file: str) -> None:
+    """A slave tells of its group what its master does, with the same labels but `instance`."""
+    for asked in expressions(yaml.safe_load((ETC / file).read_text())):
+        for labels in re.findall(r"\bby \(([^)]*)\)", asked):
+            assert "cluster" in labels.split(", "), asked
+        for summed in re.findall(r"\bsum by \([^)]*\) \((\w+)", asked):
+            # A counter, of which each broker has its own; or what master and slave tell, once.
+            assert summed in ("rate", "max"), asked
+
+
 def test_each_alert_has_its_advice() -> None:
     rules = yaml.safe_load((ETC / "prometheus" / "alerts.yaml").read_text())
     alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}

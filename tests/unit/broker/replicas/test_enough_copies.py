@@ -11,6 +11,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.writing.enough_replicas import EnoughReplicas
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from tests.support.broker import BrokerInMemory
 from tests.support.played_group import PlayedGroup, led
 
 OK, TIMEOUT, REFUSED = (
@@ -106,9 +107,12 @@ def test_how_many_may_change_while_the_master_runs(
     assert answer(group) == after
 
 
-def enough(group: PlayedGroup) -> float:
-    figures = {metric.name: metric.value for metric in group[1].broker.metrics()}
-    return figures["rocketmq_replicas_enough"]
+def figures(broker: BrokerInMemory) -> dict[str, Any]:
+    return {metric.name: metric.value for metric in broker.broker.metrics()}
+
+
+def enough(group: PlayedGroup) -> Any:
+    return figures(group[1])["rocketmq_replicas_enough"]
 
 
 def refusals(events: list[Any]) -> list[str]:
@@ -143,3 +147,8 @@ def test_slaves_that_connect_again_are_no_trouble() -> None:
             enough_replicas.look(now)
             assert enough_replicas.trouble == ""
     assert events == []
+
+
+def test_a_figure_tells_a_master_from_its_slaves() -> None:
+    group = with_lost(0, EVERY, told=False)
+    assert [figures(group[n])["rocketmq_broker_master"] for n in (1, 2, 3)] == [1, 0, 0]
