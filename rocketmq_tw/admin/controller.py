@@ -253,6 +253,7 @@ def clean_broker_metadata(
     async def clean(servers: Servers) -> Report:
         asked = servers.controllers(controllers)
         found = await asked.sync_state_data([name])
+        _check_ids(name, found.replicas_info_table.get(name), ids)
         await asked.clean_broker_data(cluster, name, ids, living=living)
         lost = _forgotten_with(found.replicas_info_table.get(name), ids)
         data = {"brokerName": name, "clusterName": cluster, "brokerIds": ids, "alsoForgotten": lost}
@@ -266,6 +267,18 @@ def clean_broker_metadata(
         return Report(data, lines=lines)
 
     tool.report(clean, needs_names=False)
+
+
+def _check_ids(name: str, info: ReplicasInfo | None, ids: str | None) -> None:
+    """Ends the command where the controllers know the name and not all of the ids: they would
+    say success."""
+    if info is None or ids is None:
+        return
+    known = {one.broker_id for one in (*info.in_sync_replicas, *info.not_in_sync_replicas)}
+    strange = [part for part in ids.split(";") if int(part) not in known]
+    if strange:
+        there = ", ".join(str(one) for one in sorted(filter(None, known)))
+        fail(f"{name} has no broker {', '.join(strange)}; there are: {there}")
 
 
 def _forgotten_with(info: ReplicasInfo | None, ids: str | None) -> list[int | None]:
