@@ -45,8 +45,10 @@ def update_broker_config(
         raise click.UsageError("-a is about a cluster: name that with -c")
 
     async def work(servers: Servers) -> Report:
-        addresses = all_addresses if slaves_too else master_addresses
-        targets = await addresses(servers, broker, cluster)
+        if slaves_too:
+            targets = await all_addresses(servers, broker, cluster, to_change=True)
+        else:
+            targets = await master_addresses(servers, broker, cluster)
         change = servers.admin.update_broker_config
         return await changed_configs_report("brokers", targets, key.strip(), value.strip(), change)
 

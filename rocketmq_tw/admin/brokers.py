@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rocketmq_tw.admin.known_names import no_broker, topic_hint
+from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.tool import Servers, fail
-from rocketmq_tw.client.errors import ClientError, UnknownTopicError
+from rocketmq_tw.client.errors import UnknownTopicError
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
 
@@ -64,7 +65,7 @@ async def master_addresses(servers: Servers, broker: str | None, cluster: str | 
     of the cluster."""
     if broker is not None:
         return [broker]
-    return list(masters(await servers.admin.cluster_info(), cluster or "").values())
+    return list((await masters_in(servers, cluster or "")).values())
 
 
 async def owner_addresses(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:
@@ -80,16 +81,18 @@ async def owner_addresses(servers: Servers, broker: str | None, cluster: str | N
     return await master_addresses(servers, broker, cluster)
 
 
-async def all_addresses(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:
+async def all_addresses(
+    servers: Servers, broker: str | None, cluster: str | None, *, to_change: bool = False
+) -> list[str]:
     """Returns what -b and -c stand for where slaves are asked too: the broker itself, or each
-    master and slave of the cluster."""
+    master and slave of the cluster. Where they are `to_change`, a name without a master is
+    `missing`."""
     if broker is not None:
         return [broker]
-    return [
-        address
-        for data in in_cluster(await servers.admin.cluster_info(), cluster or "")
-        for _, address in sorted(data.broker_addrs.items())
-    ]
+    brokers = in_cluster(await servers.admin.cluster_info(), cluster or "")
+    if to_change:
+        masters_of(servers, brokers)
+    return [address for data in brokers for _, address in sorted(data.broker_addrs.items())]
 
 
 def in_cluster(info: ClusterInfo, cluster: str) -> list[BrokerData]:
@@ -106,22 +109,13 @@ def in_cluster(info: ClusterInfo, cluster: str) -> list[BrokerData]:
     ]
 
 
-def masters(info: ClusterInfo, cluster: str) -> dict[str, str]:
-    """Returns broker name to master's address; ends the command where the cluster has no master."""
-    brokers = in_cluster(info, cluster)
-    found = {
-        data.broker_name: data.broker_addrs[MASTER_ID]
-        for data in brokers
-        if MASTER_ID in data.broker_addrs
-    }
-    if not found:
+async def masters_in(servers: Servers, cluster: str) -> dict[str, str]:
+    """Returns the masters of a cluster as `masters_of` does; ends the command where there are
+    none."""
+    brokers = in_cluster(await servers.admin.cluster_info(), cluster)
+    if not any(MASTER_ID in data.broker_addrs for data in brokers):
         fail(f"no broker of cluster {cluster} has a master now: start one")
-    return found
-
-
-def no_master(broker_name: str) -> ClientError:
-    """Makes the error for a broker name of which only slaves are registered."""
-    return ClientError(f"{broker_name} has no master now, only slaves are registered")
+    return masters_of(servers, brokers)
 
 
 async def check_broker_name(servers: Servers, name: str) -> None:

@@ -11,6 +11,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, master_addresses
 from rocketmq_tw.admin.known_names import is_of_users
+from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster
 from rocketmq_tw.admin.output import Report
@@ -26,7 +27,6 @@ from rocketmq_tw.message.names import (
 )
 from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
-from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.command import version_name
 
@@ -161,13 +161,10 @@ def export_configs(tool: Tool, cluster: str, directory: str) -> None:
     async def work(servers: Servers) -> Report:
         brokers = in_cluster(await servers.admin.cluster_info(), cluster)
         configs = {}
-        slaves = 0
-        for data in brokers:
-            master = data.broker_addrs.get(MASTER_ID)
-            slaves += len(data.broker_addrs) - (master is not None)
-            if master is not None:
-                config = await servers.admin.broker_config(master)
-                configs[data.broker_name] = {key: config[key] for key in _KEYS if key in config}
+        for name, master in masters_of(servers, brokers).items():
+            config = await servers.admin.broker_config(master)
+            configs[name] = {key: config[key] for key in _KEYS if key in config}
+        slaves = sum(len(data.broker_addrs) for data in brokers) - len(configs)
         scale = {
             "namesrvSize": len(servers.admin.names.addresses),
             "masterBrokerSize": len(configs),
@@ -192,11 +189,11 @@ def export_metrics(tool: Tool, cluster: str, directory: str) -> None:
     """Writes what a cluster's masters have to do, and with what, to metrics.json."""
 
     async def work(servers: Servers) -> Report:
-        reports: dict[str, Any] = {}
-        for data in in_cluster(await servers.admin.cluster_info(), cluster):
-            if MASTER_ID in data.broker_addrs:
-                master = data.broker_addrs[MASTER_ID]
-                reports[data.broker_name] = await _metrics_of(servers, master)
+        brokers = in_cluster(await servers.admin.cluster_info(), cluster)
+        reports: dict[str, Any] = {
+            name: await _metrics_of(servers, master)
+            for name, master in masters_of(servers, brokers).items()
+        }
         quotas = [report["runtimeQuota"] for report in reports.values()]
         totals = {
             "totalTps": _totals([quota["tps"] for quota in quotas]),

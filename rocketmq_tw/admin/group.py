@@ -10,6 +10,7 @@ import rich_click as click
 from rocketmq_tw.admin.brokers import in_cluster, owner_addresses
 from rocketmq_tw.admin.each_server import ask_each, on_each, unfinished
 from rocketmq_tw.admin.known_names import group_hint, groups_of_masters
+from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
@@ -30,7 +31,6 @@ from rocketmq_tw.wire.bodies.groups import (
     GroupRetryPolicy,
     SubscriptionGroupConfig,
 )
-from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import BodyError, RequestError
 
@@ -226,10 +226,9 @@ def get_group(tool: Tool, group: str) -> None:
     async def work(servers: Servers) -> Report:
         info = await servers.admin.cluster_info()
         where = {
-            data.broker_addrs[MASTER_ID]: {"cluster": cluster, "brokerName": data.broker_name}
+            address: {"cluster": cluster, "brokerName": name}
             for cluster in sorted(info.cluster_addr_table)
-            for data in in_cluster(info, cluster)
-            if MASTER_ID in data.broker_addrs
+            for name, address in masters_of(servers, in_cluster(info, cluster)).items()
         }
         rows = [
             where[answer.address] | _settings(answer.value.subscription_group_table[group])
@@ -294,7 +293,7 @@ async def _delete(
         servers.is_quiet = True
         places = ", ".join(await _places(servers, group))
         hint = f"it is at {places}" if places else await group_hint(servers, group)
-        fail(f"there is no group {group} at {where}: {hint}")
+        fail(servers.conclusion(f"there is no group {group} at {where}: {hint}"))
     done = await on_each(
         targets, lambda address: admin.delete_group(address, group, clean_offset=remove_offset)
     )
@@ -304,7 +303,11 @@ async def _delete(
             await _delete_topic(servers, topic, targets, cluster)
         except (RemotingError, ClientError) as error:
             fail(unfinished(error, done), error)
-        lines.append(f"topic {topic} is deleted from the cluster")
+        lines.append(
+            f"topic {topic} is deleted there, and stays with the name servers: delete it again"
+            if servers.missing
+            else f"topic {topic} is deleted from the cluster"
+        )
     return Report(
         {"group": group, "cluster": cluster, "brokers": done, "topics": topics}, lines=lines
     )
@@ -347,7 +350,8 @@ async def _places(servers: Servers, group: str) -> list[str]:
 async def _delete_topic(
     servers: Servers, topic: str, targets: list[str], cluster: str | None
 ) -> None:
-    """Deletes a topic from brokers and name servers; a topic that does not exist is no error."""
+    """Deletes a topic from brokers and name servers, from these only where no broker is `missing`;
+    a topic that does not exist is no error."""
 
     async def delete(address: str) -> None:
         try:
@@ -357,4 +361,5 @@ async def _delete_topic(
                 raise
 
     await at_each(targets, delete)
-    await servers.admin.delete_topic_in_names(topic, cluster)
+    if not servers.missing:
+        await servers.admin.delete_topic_in_names(topic, cluster)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from rocketmq_tw.admin.each_server import ask_each
+from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.tool import Servers
 from rocketmq_tw.client.errors import NoRouteError
@@ -14,7 +15,7 @@ from rocketmq_tw.message.names import (
     SYSTEM_GROUPS,
     SYSTEM_TOPICS,
 )
-from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData
+from rocketmq_tw.wire.bodies.route import BrokerData
 
 #: In the retry topics of pop consumers of 5.x it stands between group and topic.
 _POP_SEPARATOR = "+"
@@ -40,19 +41,15 @@ async def group_names(servers: Servers) -> list[str]:
 
 async def groups_of_masters(servers: Servers) -> list[tuple[BrokerData, Collection[str]]]:
     """Returns the masters, each with the groups that it has settings of; none of one that does not
-    answer, which is `missing`."""
-    info = await servers.admin.cluster_info()
-    masters = {
-        data.broker_addrs[MASTER_ID]: data
-        for data in info.broker_addr_table.values()
-        if MASTER_ID in data.broker_addrs
-    }
+    answer, which is `missing`, as are names without a master."""
+    known = (await servers.admin.cluster_info()).broker_addr_table
+    names = {address: name for name, address in masters_of(servers, known.values()).items()}
     return [
         (
-            masters[answer.address],
+            known[names[answer.address]],
             () if answer.value is None else answer.value.subscription_group_table,
         )
-        for answer in await ask_each(servers, masters, servers.admin.groups, all_may_fail=True)
+        for answer in await ask_each(servers, names, servers.admin.groups, all_may_fail=True)
     ]
 
 

@@ -11,7 +11,7 @@ from rocketmq_tw.admin.brokers import (
     addresses_of,
     brokers_of,
     known_route,
-    masters,
+    masters_in,
     name_of,
     only_in,
     owner_addresses,
@@ -291,7 +291,7 @@ async def _update(
 ) -> Report:
     targets: Mapping[str, str]
     if cluster is not None:
-        targets = masters(await servers.admin.cluster_info(), cluster)
+        targets = await masters_in(servers, cluster)
     else:
         assert broker is not None
         # The name matters to ordered topics only; a broker may be without a name server.
@@ -305,7 +305,8 @@ async def _update(
     order_conf = None
     if config.order:
         counts = dict.fromkeys(targets, config.write_queue_nums)
-        order_conf = await _keep_order(servers, config.topic_name, counts, merge=cluster is None)
+        is_part = cluster is None or bool(servers.missing)
+        order_conf = await _keep_order(servers, config.topic_name, counts, merge=is_part)
     lines = [f"topic {config.topic_name} is on {address}" for address in done]
     settings = {
         "topic": config.topic_name,
@@ -361,20 +362,20 @@ def delete_topic(tool: Tool, topic: str, cluster: str, yes: bool) -> None:
 
 
 async def _delete(servers: Servers, topic: str, cluster: str) -> Report:
-    targets = masters(await servers.admin.cluster_info(), cluster)
+    targets = await masters_in(servers, cluster)
     route = await known_route(servers, topic)
     await only_in(servers, cluster, route.broker_datas, f"topic {topic}")
     done = await on_each(
         targets.values(), lambda address: servers.admin.delete_topic(address, topic)
     )
-    try:
-        await servers.admin.delete_topic_in_names(topic, cluster)
-    except (RemotingError, ClientError) as error:
-        fail(unfinished(error, done), error)
-    return Report(
-        {"topic": topic, "cluster": cluster, "brokers": done},
-        lines=[
-            *(f"topic {topic} is deleted from {address}" for address in done),
-            f"topic {topic} is deleted from the name servers",
-        ],
-    )
+    lines = [f"topic {topic} is deleted from {address}" for address in done]
+    if servers.missing:
+        # By its route a second call finds what is left of it.
+        lines.append(f"topic {topic} stays with the name servers: delete it again")
+    else:
+        try:
+            await servers.admin.delete_topic_in_names(topic, cluster)
+        except (RemotingError, ClientError) as error:
+            fail(unfinished(error, done), error)
+        lines.append(f"topic {topic} is deleted from the name servers")
+    return Report({"topic": topic, "cluster": cluster, "brokers": done}, lines=lines)

@@ -10,11 +10,11 @@ import rich_click as click
 from rocketmq_tw.admin.brokers import known_route
 from rocketmq_tw.admin.each_server import told_by_each
 from rocketmq_tw.admin.logic_offsets import group_progress, offsets_at
+from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
-from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData
 from rocketmq_tw.wire.codes import ResponseCode
 
@@ -59,7 +59,7 @@ async def _rows(servers: Servers, topic: str) -> list[dict[str, Any]]:
     answer nothing is counted."""
     route = await servers.admin.topic_route(topic)
     brokers = [] if route is None else route.broker_datas
-    masters = [data.broker_addrs[MASTER_ID] for data in brokers if MASTER_ID in data.broker_addrs]
+    masters = list(masters_of(servers, brokers).values())
     in_tps, in_day = await counted(servers, masters, PUT, topic)
     told = await told_by_each(
         servers,

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.brokers import all_addresses, in_cluster
 from rocketmq_tw.admin.each_server import on_each
+from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
@@ -21,7 +22,6 @@ from rocketmq_tw.admin.options import (
 )
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool
-from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 _one_cluster_option = click.option(
     "-c", "--cluster", metavar="NAME", help="On each master of a cluster; of all without -b and -c."
@@ -106,12 +106,8 @@ def _clean(
 async def _masters(servers: Servers, cluster: str | None) -> list[str]:
     info = await servers.admin.cluster_info()
     clusters = sorted(info.cluster_addr_table) if cluster is None else [cluster]
-    return [
-        data.broker_addrs[MASTER_ID]
-        for name in clusters
-        for data in in_cluster(info, name)
-        if MASTER_ID in data.broker_addrs
-    ]
+    brokers = [data for name in clusters for data in in_cluster(info, name)]
+    return list(masters_of(servers, brokers).values())
 
 
 @click.command("resetMasterFlushOffset")
@@ -150,7 +146,7 @@ def export_pops(tool: Tool, broker: str | None, cluster: str | None, dry: bool) 
     check_broker_or_cluster(broker, cluster)
 
     async def work(servers: Servers) -> Report:
-        addresses = await all_addresses(servers, broker, cluster)
+        addresses = await all_addresses(servers, broker, cluster, to_change=True)
         if not dry:
             addresses = await on_each(addresses, servers.admin.return_pops)
         state = "would be told" if dry else "has its records of pops in topics"
@@ -181,7 +177,8 @@ def set_read_ahead(tool: Tool, broker: str | None, cluster: str | None, mode: in
             told = servers.admin.set_read_ahead(address, mode)
             return told.addCallback(lambda remark: said.update({address: remark}))
 
-        await on_each(await all_addresses(servers, broker, cluster), change, said)
+        addresses = await all_addresses(servers, broker, cluster, to_change=True)
+        await on_each(addresses, change, said)
         rows = [{"address": address, "remark": remark} for address, remark in said.items()]
         return Report(
             {"mode": mode, "brokers": rows},

@@ -356,3 +356,96 @@ def test_a_plan_without_a_part_says_so(cluster: World) -> None:
     assert outcome.status == 1
     assert B in outcome.out
     assert only_told_of(A, outcome.err)
+
+
+# A group whose master is gone: name servers know its slave alone
+
+
+@pytest.fixture
+def headless(cluster: World) -> World:
+    """broker-b has no master, and alone has topic OfB and group ofB."""
+    cluster.rmqadmin(f"updateTopic -t OfB -b {B} -r 1 -w 1")
+    cluster.rmqadmin(f"updateSubGroup -g ofB -b {B}")
+    cluster.lose_master("broker-b", "10.0.0.4")
+    return cluster
+
+
+HEADLESS = "broker-b has no master now, only slaves are registered"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "consumerProgress",
+        "startMonitoring --rounds 1",
+        "statsAll",
+        "statsAll -t T",
+        "getConsumerConfig -g billing",
+        "haStatus -c DefaultCluster",
+        "updateTopic -t New -c DefaultCluster",
+        "updateTopicPerm -t T -c DefaultCluster -p 4",
+        "updateSubGroup -g new -c DefaultCluster",
+        "deleteSubGroup -g billing -c DefaultCluster --yes",
+        "deleteTopic -t T -c DefaultCluster --yes",
+        "setConsumeMode -c DefaultCluster -t T -g billing -m POP",
+        "updateBrokerConfig -c DefaultCluster -k traceOn -v false",
+        "updateBrokerConfig -c DefaultCluster -k traceOn -v false -a true",
+        "cleanExpiredCQ",
+        "cleanExpiredCQ -c DefaultCluster",
+        "setCommitLogReadAheadMode -c DefaultCluster -m 0",
+        "updateTopic -t New -c DefaultCluster --dry-run",
+    ],
+)
+def test_a_group_without_a_master_is_named(headless: World, command: str) -> None:
+    outcome = headless.rmqadmin(command)
+    assert (outcome.status, outcome.err) == (1, f"rmqadmin: {HEADLESS}\n")
+    assert outcome.out
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("updateTopicPerm -t OfB -c DefaultCluster -p 4", "topic OfB is not on a broker of"),
+        ("getConsumerConfig -g ofB", "no broker has a group ofB"),
+        ("consumerProgress -g ofB", "no broker has a group ofB"),
+        ("deleteSubGroup -g ofB -c DefaultCluster --yes", "there is no group ofB at cluster Def"),
+    ],
+)
+def test_a_conclusion_names_the_group_without_a_master(
+    headless: World, command: str, said: str
+) -> None:
+    outcome = headless.rmqadmin(command)
+    assert (outcome.status, outcome.out) == (1, "")
+    told, failed = outcome.err.splitlines()
+    assert told == f"rmqadmin: {HEADLESS}"
+    assert failed.startswith(f"rmqadmin: without broker-b, which may know more: {said}"), failed
+
+
+@pytest.mark.parametrize("command", ["exportMetadata", "exportConfigs", "exportMetrics"])
+def test_an_export_without_a_group_is_not_written(
+    headless: World, tmp_path: Path, command: str
+) -> None:
+    outcome = headless.rmqadmin(f"{command} -c DefaultCluster -f {tmp_path}")
+    assert (outcome.status, outcome.out) == (1, "")
+    told, failed = outcome.err.splitlines()
+    assert told == f"rmqadmin: {HEADLESS}"
+    assert failed.endswith(".json is not written: a part of it is missing")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("topic", ["OfB", "T"])
+def test_a_topic_stays_with_the_name_servers_until_it_is_deleted_everywhere(
+    headless: World, topic: str
+) -> None:
+    outcome = headless.rmqadmin(f"deleteTopic -t {topic} -c DefaultCluster --yes")
+    assert outcome.out.endswith(f"\ntopic {topic} stays with the name servers: delete it again\n")
+    assert outcome.status == 1
+    assert headless.hosts[A].topics.get(topic) is None
+    assert topic in headless.name_server_topics()
+
+
+def test_the_order_of_a_group_without_a_master_is_kept(cluster: World) -> None:
+    command = "updateTopic -t T -c DefaultCluster -r 1 -w {} -o true --output json"
+    assert cluster.rmqadmin(command.format(1)).json["orderConf"] == "broker-a:1;broker-b:1"
+    cluster.lose_master("broker-b", "10.0.0.4")
+    assert cluster.rmqadmin(command.format(2)).partial["orderConf"] == "broker-a:2;broker-b:1"
