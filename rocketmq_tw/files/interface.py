@@ -19,6 +19,10 @@ class DiskUsage(NamedTuple):
     used: int
 
 
+class NoFileError(OSError):
+    """Something else, as a directory or a pipe, has the name of a file."""
+
+
 class IFile(Interface):
     """One open file. Errors are `OSError` with the errno that POSIX gives."""
 
@@ -52,14 +56,15 @@ class IFiles(Interface):
     """A file system."""
 
     def open(path: str, *, create: bool = False) -> IFile:
-        """Opens for reading and writing; `create` makes it where it is missing."""
+        """Opens for reading and writing; `create` makes it where it is missing. Raises
+        `NoFileError` for what is no file, and waits for no pipe."""
 
     def open_aside(path: str, target: str) -> IFile:
         """Opens, or makes, the file that is to replace `target`: with its rights and its owner, as
         far as this process may give them, before anything is written."""
 
     def read(path: str) -> bytes:
-        """Returns the whole content; raises FileNotFoundError."""
+        """Returns the whole content; raises FileNotFoundError, and `NoFileError` as `open`."""
 
     def exists(path: str) -> bool:
         """Returns whether a file or directory is there."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
-from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles
+from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles, NoFileError
 
 _SECTOR = 512
 _PAGE = 4096
@@ -373,7 +373,7 @@ class MemoryFiles:
         if isinstance(found, _Node):
             return found
         if found is not None:
-            raise IsADirectoryError(errno.EISDIR, "a directory", path)
+            raise NoFileError(errno.EISDIR, "a directory", path)
         if not create:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         directory, name = self._place(path)

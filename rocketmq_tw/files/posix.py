@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zope.interface import implementer
 
-from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles
+from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles, NoFileError
 
 #: Of directories that are made: messages are nothing for every user of the machine.
 DIRECTORY_MODE = 0o750
@@ -92,6 +92,22 @@ class PosixFile:
             os.close(descriptor)
 
 
+def _open_file(path: str, flags: int, mode: int = 0o644) -> int:
+    """Returns a descriptor of a file; raises `NoFileError` for anything else, without waiting for
+    it."""
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+    except IsADirectoryError as error:
+        raise NoFileError(error.errno, error.strerror, path) from error
+    found = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(found):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(found):
+        raise NoFileError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise NoFileError(errno.EINVAL, "it is no file, and one belongs there: move it away", path)
+
+
 def _take_rights(descriptor: int, old: os.stat_result) -> None:
     """Gives an open file the owner and the rights of `old`. Where this process may not give it to
     the owner it keeps it; a group that was not the old one's gets no rights."""
@@ -115,15 +131,14 @@ class PosixFiles:
     """The real file system."""
 
     def open(self, path: str, *, create: bool = False) -> PosixFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return PosixFile(os.open(path, flags, 0o644))
+        return PosixFile(_open_file(path, os.O_RDWR | (os.O_CREAT if create else 0)))
 
     def open_aside(self, path: str, target: str) -> PosixFile:
         try:
             old = os.stat(target)
         except FileNotFoundError:
             return self.open(path, create=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o600)
+        descriptor = _open_file(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _take_rights(descriptor, old)
         except OSError:
@@ -132,7 +147,7 @@ class PosixFiles:
         return PosixFile(descriptor)
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as source:
+        with open(_open_file(path, os.O_RDONLY), "rb") as source:
             return source.read()
 
     def exists(self, path: str) -> bool:

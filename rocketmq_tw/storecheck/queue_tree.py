@@ -31,6 +31,8 @@ _FILES = (
     "epochFileCheckpoint",
     "timerwheel",
 )
+#: How the names end of the tables in `config/`, and of their copies in front of `.bak`.
+_TABLES = (".json", "timermetrics", "transactionMetrics")
 _DIRECTORIES = ("config", _DELETED, "timerlog")
 _QUEUES, _EXTENSIONS = "consumequeue", "consumequeue_ext"
 
@@ -72,6 +74,9 @@ def check_kinds(root: str, findings: Findings) -> None:
     repair, would end there."""
     for name in _FILES:
         _check_file(root, name, findings)
+    for name in names_in(f"{root}/config"):
+        if name.removesuffix(".bak").endswith(_TABLES):
+            _check_file(root, f"config/{name}", findings)
     for name in _DIRECTORIES:
         _check_directory(root, name, findings)
     for name in names_in(f"{root}/{_DELETED}"):

@@ -67,7 +67,7 @@ class TableCheck:
         path = f"{self._root}/config/{_TOPICS}"
         if os.path.exists(path):
             return
-        has_copy = os.path.exists(f"{path}.bak")
+        has_copy = os.path.isfile(f"{path}.bak")
         then = (
             "its .bak is read in its place"
             if has_copy
@@ -114,10 +114,7 @@ class TableCheck:
         """Returns what a file has, or else its `.bak`; a damaged one is reported."""
         for suffix in ("", ".bak"):
             path = f"{self._root}/config/{name}{suffix}"
-            if not os.path.exists(path):
-                continue
             if not os.path.isfile(path):
-                self._damaged(f"{name}{suffix}", "it is no file")
                 continue
             with open(path, "rb") as file:
                 data = file.read()

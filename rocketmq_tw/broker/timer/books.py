@@ -16,6 +16,7 @@ from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.timer.rules import TimerRules
 from rocketmq_tw.broker.timer.slots import DueSlot
+from rocketmq_tw.files.interface import NoFileError
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.metrics.instruments import Metric, gauge
@@ -104,9 +105,12 @@ class TimerBooks:
             self.progress.take(TimerCheckpoint(self.read_ms))
 
     def load_counts(self) -> None:
-        """Reads the counts; where that fails, they stay 0 until the next recount."""
+        """Reads the counts; where that fails, they stay 0 until the next recount. Raises
+        `NoFileError`, since they could not be written either."""
         try:
             self.counts.load()
+        except NoFileError:
+            raise
         except Exception:
             log.failure("the counts of timed messages cannot be read; they are counted anew")
 

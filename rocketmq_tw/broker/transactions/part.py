@@ -26,6 +26,7 @@ from rocketmq_tw.broker.transactions.role_work import Kept
 from rocketmq_tw.broker.transactions.work import TransactionWork
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft, Stage
+from rocketmq_tw.files.interface import NoFileError
 from rocketmq_tw.message.properties import TRAN_MSG
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler
@@ -116,6 +117,9 @@ class Transactions(Part):
     def _load(self) -> None:
         try:
             self.counts.load()
+        except NoFileError:
+            # They could not be written either.
+            raise
         except Exception:
             log.failure("the counts of half messages cannot be read; they are counted anew")
 

@@ -4,11 +4,12 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.files.interface import DiskUsage, IFiles
+from rocketmq_tw.files.interface import DiskUsage, IFiles, NoFileError
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.files.posix import PosixFiles
 
@@ -26,6 +27,21 @@ def test_other_users_do_not_get_into_a_store(tmp_path: Path) -> None:
         for path in (there_before, there_before / "store", there_before / "store" / "commitlog")
     ]
     assert modes == [0o755, 0o750, 0o750]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_refused_at_once(make: Callable[[str], None], tmp_path: Path) -> None:
+    path = str(tmp_path / "odd")
+    make(path)
+    files = PosixFiles()
+    with pytest.raises(NoFileError) as refused:
+        files.read(path)
+    assert refused.value.filename == path
+    for create in (False, True):
+        with pytest.raises(NoFileError):
+            files.open(path, create=create)
+    with pytest.raises(NoFileError):
+        files.open_aside(path, str(tmp_path))
 
 
 class FailingSync(PosixFiles):

@@ -3,12 +3,14 @@ where their files are moved away."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
+from rocketmq_tw.files.interface import NoFileError
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.timer import SLOT
 from rocketmq_tw.store.timer.unit import OFFSET_AT, UNIT_SIZE
@@ -199,3 +201,18 @@ def test_timers_are_made_again_where_their_files_are_moved_away(
     start(root).stop()
     summary, findings = check_store(Store(str(root), SIZES), lambda finding: None)
     assert (summary.timer_entries, findings.count) == (100, 0)
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+@pytest.mark.parametrize("name", ["timermetrics", "transactionMetrics", "delayOffset.json"])
+def test_a_start_refuses_at_once_what_the_check_says_is_no_file(
+    name: str, make: Callable[[Path], None], stores: dict[str, Path], tmp_path: Path
+) -> None:
+    root = Path(shutil.copytree(stores["stopped"], tmp_path / "store"))
+    path = root / "config" / name
+    path.unlink(missing_ok=True)
+    make(path)
+    (finding,) = found_in(root)
+    assert (finding.kind, finding.file) == ("file-kind", f"config/{name}")
+    with pytest.raises(NoFileError):
+        start(root)
