@@ -74,10 +74,10 @@ class HalfCounts(WriteBehindTable):
         self._rolled_back.forget(gone)
         self._finish_latency.forget(gone)
 
-    def metrics(self) -> Iterator[Metric]:
-        """Yields how many messages of each topic wait, and what was settled since the start; more
-        may be counted in between."""
-        for topic, count in list(self._counts.items()):
+    def metrics(self, *, with_waiting: bool) -> Iterator[Metric]:
+        """Yields how many messages of each topic wait, if that is wanted, and what was settled
+        since the start; more may be counted in between."""
+        for topic, count in list(self._counts.items()) if with_waiting else ():
             yield gauge("rocketmq_half_messages", count.count, {"topic": topic})
         yield from self._committed.metrics()
         yield from self._rolled_back.metrics()

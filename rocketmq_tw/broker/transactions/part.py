@@ -96,6 +96,8 @@ class Transactions(Part):
             )
         elif state.role is Role.ACTING_MASTER:
             self.work = ActingWork(self._host, self._writing, kept, scope)
+        else:
+            self.counts.replace(())
 
     def ready(self, state: RoleState) -> None:
         self.progress.is_copied |= state.role.copies_log
@@ -107,8 +109,10 @@ class Transactions(Part):
         work, self.work = self.work, None
         if work is not None:
             yield work.end()
-        # A slave again, whose master tells how far all is settled.
-        self.progress.is_copied |= state.role is Role.ACTING_MASTER
+        if state.role is Role.ACTING_MASTER:
+            # A slave again, whose master tells how far all is settled, and what waits.
+            self.progress.is_copied = True
+            self.counts.replace(())
 
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.config.transaction_metric_flush_interval / 1000
@@ -155,4 +159,4 @@ class Transactions(Part):
         return {"halfMessagesWaiting": str(pending)}
 
     def metrics(self) -> Iterable[Metric]:
-        return self.counts.metrics()
+        return self.counts.metrics(with_waiting=self.work is not None)

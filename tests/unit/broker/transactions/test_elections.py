@@ -73,3 +73,25 @@ def test_a_master_that_is_none_any_more_promises_nothing(decision: int) -> None:
     group.processes[former].go_on()
     group.run_until(lambda: peer.replies)
     assert peer.replies[0].code != ResponseCode.SUCCESS
+
+
+def waiting(group: ElectedGroup) -> set[int]:
+    """The brokers that tell of half messages which wait."""
+    return {
+        number
+        for number, broker in group.brokers.items()
+        for metric in broker.broker.metrics()
+        if metric.name == "rocketmq_half_messages"
+    }
+
+
+def test_only_the_master_tells_what_waits() -> None:
+    group = settled()
+    half(group)
+    (former,) = group.masters()
+    assert waiting(group) == {former}
+    group.processes[former].pause()
+    group.run_until(lambda: len(group.masters()) == 2)
+    group.processes[former].go_on()
+    group.run_until(lambda: len(group.masters()) == 1 and len(group.in_sync()) == 3)
+    assert waiting(group) == set(group.masters())

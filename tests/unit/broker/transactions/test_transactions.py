@@ -454,6 +454,18 @@ class TestWhatIsKept:
         (figure,) = [m for m in broker.broker.metrics() if m.name == "rocketmq_half_messages"]
         assert (figure.value, figure.labels["topic"]) == (1, "Topic")
 
+    def test_a_broker_that_is_a_slave_now_counts_none(self) -> None:
+        """Its master counts them: what this one had as a master would stay for ever."""
+        broker = BrokerInMemory()
+        begin(broker)
+        let(broker, 4)
+        broker.stop()
+        slave = BrokerInMemory(broker.files, clock=broker.clock, broker_role="SLAVE")
+        let(slave, 4)
+        assert not [m for m in slave.broker.metrics() if m.name == "rocketmq_half_messages"]
+        kept = json.loads(broker.files.read("/store/config/transactionMetrics"))
+        assert kept["transactionCount"] == {}
+
     def test_the_time_until_a_commit_is_told_in_seconds(self) -> None:
         broker = BrokerInMemory()
         committed, rolled_back = begin(broker), begin(broker, b"y")
