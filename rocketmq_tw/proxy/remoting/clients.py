@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from math import inf
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
@@ -41,8 +42,12 @@ class ClassicClient:
         self.address = peer.address
         #: Empty until its first heartbeat.
         self.client_id = ""
-        #: The brokers that it was told of in routes, or has had its topics' routes of before.
+        #: The brokers that it was told of in routes, or that have its topics.
         self.told_brokers: set[str] = set()
+        #: The brokers of the cluster that its requests went to.
+        self.named_brokers: set[str] = set()
+        #: The heartbeat whose topics' brokers were looked for last, and when.
+        self.searched: tuple[bytes, float] = (b"", -inf)
         #: Consumer group -> one of its topics, of the last heartbeat.
         self.groups: Mapping[str, str] = {}
         #: Broker name -> what it was last told in a heartbeat, and when.
@@ -135,6 +140,12 @@ class ClassicClients:
             )
         self._groups += grown
         client.groups = groups
+
+    def note_broker(self, client: ClassicClient, broker_name: str) -> None:
+        """Notes which broker a request of a client goes to, so that it hears of the client."""
+        known = client.named_brokers
+        if broker_name not in known and broker_name in self._brokers.names():
+            known.add(broker_name)
 
     def heard(self, client: ClassicClient, now: float) -> None:
         """Notes a heartbeat of a client."""

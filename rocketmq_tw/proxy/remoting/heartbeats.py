@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
-from twisted.internet.defer import DeferredList
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 
 from rocketmq_tw.message import names
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
@@ -41,6 +42,8 @@ ROUND = 5.0
 BROKER_TIMEOUT = 2.0
 MAX_NAME_LENGTH = 255
 
+log = Logger()
+
 
 class ClassicHeartbeats:
     """Registers classic clients with brokers; `clock` tells when they were told last."""
@@ -65,7 +68,7 @@ class ClassicHeartbeats:
         digest = blake2b(request.body, digest_size=16).digest()
         now = self._clock.seconds()
         self._clients.heard(client, now)
-        brokers = await self._brokers_of(client, data)
+        brokers = await self._brokers_of(client, data, digest, now)
         if not peer.connected:
             return request.response()
         self._brokers.enter(client, groups_of_heartbeat(data), brokers)
@@ -99,22 +102,38 @@ class ClassicHeartbeats:
         client.registered.clear()
         return request.response()
 
-    async def _brokers_of(self, client: ClassicClient, data: HeartbeatData) -> list[str]:
-        """Returns the brokers that the client knows. It may have learnt of them elsewhere, as
-        before a connection was lost: then those of its topics, or else all. At a port that stands
-        for one broker it is that one."""
+    async def _brokers_of(
+        self, client: ClassicClient, data: HeartbeatData, digest: bytes, now: float
+    ) -> list[str]:
+        """Returns the brokers that the client knows. It learns of them here or elsewhere, as over
+        another connection: those in the routes that it had, of its topics and of its requests, or
+        else all. At a port that stands for one broker it is that one."""
         if client.broker_name is not None:
             return [client.broker_name]
-        if client.told_brokers:
-            return sorted(client.told_brokers)
         topics = dict.fromkeys(
             wanted.topic
             for consumer in data.consumer_data_set
             for wanted in consumer.subscription_data_set
         )
-        found = await brokers_of_topics(self._brokers, topics)
-        client.told_brokers.update(found)
-        return found or sorted(self._brokers.names())
+        if not client.told_brokers:
+            client.told_brokers.update(await brokers_of_topics(self._brokers, topics))
+        elif not _is_fresh(client.searched, digest, now):
+            client.searched = digest, now
+            # What is not in memory counts from the next heartbeat on: this one does not wait.
+            Deferred.fromCoroutine(self._search(client, topics))
+        if not client.told_brokers:
+            return sorted(self._brokers.names())
+        return sorted(client.told_brokers | client.named_brokers)
+
+    async def _search(self, client: ClassicClient, topics: Iterable[str]) -> None:
+        """Looks which brokers have got topics of a client since it was told of others."""
+        try:
+            client.told_brokers.update(await brokers_of_topics(self._brokers, topics))
+        except RequestError:
+            # No name server answers: the next round looks again.
+            return
+        except Exception:
+            log.failure("brokers of {client}'s topics are not found", client=client.client_id)
 
     async def _ask_all(
         self, broker_names: Iterable[str], request: RemotingCommand, client: ClassicClient
@@ -165,5 +184,10 @@ def _topic_of_each_group(data: HeartbeatData) -> dict[str, str]:
 
 
 def _is_told(client: ClassicClient, broker_name: str, digest: bytes, now: float) -> bool:
-    known, at = client.registered.get(broker_name, (b"", 0.0))
+    return _is_fresh(client.registered.get(broker_name, (b"", 0.0)), digest, now)
+
+
+def _is_fresh(noted: tuple[bytes, float], digest: bytes, now: float) -> bool:
+    """Returns whether that was noted of the same heartbeat in this round."""
+    known, at = noted
     return known == digest and now - at < ROUND

@@ -125,7 +125,9 @@ class ClassicRequests:
     def _pass_to(
         self, name: str, request: RemotingCommand, peer: IPeer, timeout: float
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        answer = self._passing.to(name, request, self.clients.of(peer), timeout)
+        client = self.clients.of(peer)
+        self.clients.note_broker(client, name)
+        answer = self._passing.to(name, request, client, timeout)
         if request.code == RequestCode.POP_MESSAGE and isinstance(answer, Deferred):
             return self._pops.watch(answer, request, name, peer)
         return answer

@@ -66,6 +66,7 @@ class ClassicSends:
         client = self._clients.of(peer)
         name = named_broker(request) or client.broker_name
         if name is not None and self._metadata is None:
+            self._clients.note_broker(client, name)
             return self._passing.to(name, request, client)
         return Deferred.fromCoroutine(self._send(request, client, name))
 
@@ -95,6 +96,7 @@ class ClassicSends:
     ) -> RemotingCommand:
         await self._check_type(request)
         found = name or await self._targets.find(request)
+        self._clients.note_broker(client, found)
         answer = self._passing.to(found, request, client)
         if isinstance(answer, Deferred):
             answer = await answer

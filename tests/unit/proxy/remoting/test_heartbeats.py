@@ -24,6 +24,7 @@ from rocketmq_tw.wire.bodies.clients import (
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from tests.support.asked import refused
 from tests.support.classic import ClassicPort, classic_request
 from tests.support.network import FakePeer
@@ -133,6 +134,74 @@ def test_a_client_that_has_its_routes_from_elsewhere(port: ClassicPort) -> None:
     port.brokers.asked.clear()
     producer = FakePeer("10.0.0.8:1")
     port.ask(heartbeat(), producer)
+    assert port.asked_names() == ["broker-a", "broker-b", "broker-c"]
+
+
+@pytest.fixture
+def other_connection(port: ClassicPort) -> FakePeer:
+    """A client of stock has one for each way to write an address: on this one it asks for routes,
+    where its name server is a name, and its heartbeats come on the one to the address in them."""
+    return FakePeer(address="10.0.0.9:40001", local_address="10.0.0.1:8080")
+
+
+def test_a_broker_that_gets_the_topic_later(port: ClassicPort, other_connection: FakePeer) -> None:
+    route = classic_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="T")
+    port.ask(route, other_connection)
+    port.ask(heartbeat("G"))
+    port.brokers.add_topic("T", {"broker-a": 4, "broker-b": 4, "broker-d": 4})
+    port.ask(route, other_connection)
+    port.brokers.asked.clear()
+    port.clock.advance(ROUND)
+    port.ask(heartbeat("G"))
+    assert port.asked_names() == ["broker-a", "broker-b", "broker-d"]
+
+
+def test_a_topic_that_is_made_or_subscribed_to_later(port: ClassicPort) -> None:
+    port.ask(heartbeat("G", topic="T"))
+    port.brokers.asked.clear()
+    port.ask(heartbeat("G", topic="Other"))
+    assert port.asked_names() == ["broker-a", "broker-b", "broker-c"]
+    port.brokers.asked.clear()
+    port.ask(heartbeat("G", topic="Made later"))
+    port.brokers.add_topic("Made later", {"broker-d": 4})
+    port.clock.advance(ROUND)
+    port.brokers.asked.clear()
+    port.ask(heartbeat("G", topic="Made later"))
+    assert port.asked_names() == ["broker-a", "broker-b", "broker-c", "broker-d"]
+
+
+def test_a_broker_that_requests_name(port: ClassicPort) -> None:
+    """As with transactions of a client that also consumes: their broker asks it."""
+    send = classic_request(RequestCode.SEND_MESSAGE_V2, b="Other", n="broker-c", e=0)
+    port.brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda request: request.response())
+    pull = classic_request(RequestCode.PULL_MESSAGE, topic="Other", bname="no such broker")
+    port.brokers.answer(RequestCode.PULL_MESSAGE, lambda request: request.response())
+    port.ask(heartbeat("G"))
+    port.ask(send)
+    port.ask(pull)
+    port.clock.advance(ROUND)
+    port.brokers.asked.clear()
+    port.ask(heartbeat("G"))
+    assert port.asked_names() == ["broker-a", "broker-b", "broker-c"]
+
+
+def test_heartbeats_do_not_wait_for_name_servers(
+    port: ClassicPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers forget a client that cannot be heard."""
+    port.ask(heartbeat("G"))
+    asked: Deferred[TopicRouteData | None] = Deferred()
+    with monkeypatch.context() as patched:
+        patched.setattr(port.brokers, "route", lambda topic: asked)
+        port.clock.advance(ROUND)
+        port.brokers.asked.clear()
+        assert port.ask(heartbeat("G")).code == ResponseCode.SUCCESS
+    assert port.asked_names() == ["broker-a", "broker-b"]
+    asked.callback(port.brokers.routes["Other"])
+    port.brokers.route_error = RequestError(ResponseCode.SYSTEM_ERROR, "no name server answers")
+    port.clock.advance(ROUND)
+    port.brokers.asked.clear()
+    assert port.ask(heartbeat("G")).code == ResponseCode.SUCCESS
     assert port.asked_names() == ["broker-a", "broker-b", "broker-c"]
 
 
