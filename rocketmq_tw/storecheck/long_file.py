@@ -66,22 +66,37 @@ class LongFile:
         return total
 
     def check_names(
-        self, findings: Findings, short: Remedy = Remedy.REPAIR, long: Remedy = Remedy.RESTORE
+        self,
+        findings: Findings,
+        short: Remedy = Remedy.REPAIR,
+        long: Remedy = Remedy.RESTORE,
+        advice: str = "",
     ) -> None:
-        """Reports files of a wrong name or size, and missing ones; `short` mends one that is too
-        short, `long` one that is too long."""
+        """Reports what `check_files` does, and names that no file of it has."""
         for name in self.strange:
-            if is_offset(name):
-                tell_no_file(f"{self.directory}/{name}", findings)
-                continue
-            findings.add(
-                "file-name", f"{self.directory}/{name}", None,
-                "no file of that name belongs here", Remedy.RESTORE,
-            )  # fmt: skip
+            # A file system of its own has lost+found.
+            if not is_offset(name) and name != "lost+found":
+                tell_no_name(f"{self.directory}/{name}", findings)
+        self.check_files(findings, short, long, advice)
+
+    def check_files(
+        self,
+        findings: Findings,
+        short: Remedy = Remedy.REPAIR,
+        long: Remedy = Remedy.RESTORE,
+        advice: str = "",
+    ) -> None:
+        """Reports what makes it no whole: files of a wrong size, at a wrong offset, and missing
+        ones; `short` mends one that is too short, `long` one that is too long, and `advice` is what
+        helps in place of a restore."""
+        otherwise = f": {advice}" if advice else ""
+        for name in filter(is_offset, self.strange):
+            tell_no_file(f"{self.directory}/{name}", findings)
         for start in self.astray:
             findings.add(
                 "file-name", f"{self.directory}/{start:020}", None,
-                f"files of {self.file_size} bytes start at its multiples", Remedy.RESTORE,
+                f"files of {self.file_size} bytes start at its multiples{otherwise}",
+                Remedy.RESTORE,
             )  # fmt: skip
         expected = self.min_offset
         for start in self.starts:
@@ -89,16 +104,15 @@ class LongFile:
             if start > expected:
                 findings.add(
                     "file-missing", f"{self.directory}/{expected:020}", None,
-                    f"the files from {expected} to {start} are missing", Remedy.RESTORE,
+                    f"the files from {expected} to {start} are missing{otherwise}", Remedy.RESTORE,
                 )  # fmt: skip
             if size != self.file_size:
                 is_new = size == 0 and start == self.starts[-1]
-                remedy = short if size < self.file_size else long
-                findings.add(
-                    "file-size", file, size,
-                    f"it has {size} bytes in place of {self.file_size}",
-                    Remedy.START if is_new else remedy,
-                )  # fmt: skip
+                remedy = Remedy.START if is_new else short if size < self.file_size else long
+                text = f"it has {size} bytes in place of {self.file_size}"
+                if remedy is Remedy.RESTORE:
+                    text += otherwise
+                findings.add("file-size", file, size, text, remedy)
             expected = start + self.file_size
 
     def read(self, size: int, offset: int) -> bytes:
@@ -158,6 +172,12 @@ def names_in(path: str) -> list[str]:
         return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def tell_no_name(path: str, findings: Findings) -> None:
+    """Reports something with a name that nothing there has."""
+    text = "no file of that name belongs here: move it away"
+    findings.add("file-name", path, None, text, Remedy.RESTORE)
 
 
 def tell_no_file(path: str, findings: Findings) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from rocketmq_tw.storecheck.findings import Findings, Remedy
+from rocketmq_tw.storecheck.findings import Findings
 from rocketmq_tw.storecheck.layout import Sizes
 from rocketmq_tw.storecheck.long_file import (
     LongFile,
@@ -18,6 +18,7 @@ from rocketmq_tw.storecheck.long_file import (
     names_in,
     tell_no_directory,
     tell_no_file,
+    tell_no_name,
 )
 from rocketmq_tw.storecheck.records import is_topic
 
@@ -99,7 +100,7 @@ def _check_entry(root: str, path: str, findings: Findings, *, is_known: bool) ->
     if is_known:
         _check_directory(root, path, findings)
     elif not os.path.isdir(f"{root}/{path}"):
-        findings.add("file-name", path, None, "no file of that name belongs here", Remedy.RESTORE)
+        tell_no_name(path, findings)
 
 
 def _check_directory(root: str, path: str, findings: Findings) -> None:

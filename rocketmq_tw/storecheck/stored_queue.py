@@ -181,3 +181,7 @@ class StoredQueue:
     def check_names(self, findings: Findings) -> None:
         """Reports files of a wrong name or size, and missing ones."""
         self._units.check_names(findings, long=Remedy.REPAIR)
+
+    def check_files(self, findings: Findings) -> None:
+        """Reports what `check_names` does but names that no file of a queue has."""
+        self._units.check_files(findings, long=Remedy.REPAIR)

@@ -118,7 +118,7 @@ def dump_log(
     records = _records(store, first or 0, topic, passed_over, status)
     if _show(tool, store, records, count, _record_line, status):
         return
-    store.log.check_names(passed_over)
+    store.log.check_files(passed_over)
     what = "no record" if topic is None else f"no record of {topic}"
     if passed_over.kinds.keys() - _HARMLESS:
         fail(f"the log has {what} from {first or 0} on where it is whole: {_SEE_CHECK}")
@@ -214,7 +214,7 @@ def dump_queue(
     passed_over = _warnings(status)
     with reading(store):
         queue = StoredQueue(store.root, topic, queue_id, queue_sizes(store.root, store.sizes))
-        queue.check_names(passed_over)
+        queue.check_files(passed_over)
         if not queue.is_there:
             path = f"{store.root}/consumequeue/{topic}/{queue_id}"
             is_wrong = passed_over.count or (os.path.lexists(path) and not os.path.isdir(path))

@@ -77,7 +77,7 @@ def stats(tool: Tool, directory: str, config_file: str | None, log: str | None) 
                 topic.newest = max(topic.newest, record.store_timestamp)
                 sizes[record.size.bit_length()] += 1
             end = walk.end
-    store.log.check_names(damaged)
+    store.log.check_files(damaged)
     rows = [topic.row(name) for name, topic in topics.items()]
     rows.sort(key=lambda row: (-row["bytes"], row["topic"]))
     messages = sum(sizes.values())

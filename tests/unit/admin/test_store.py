@@ -664,8 +664,8 @@ def test_a_file_among_the_topics_is_told(root: Path, run: Run) -> None:
     (root / "consumequeue/Topic/notes.txt").write_text("mine")
     change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
     for line in (
-        "consumequeue/.swp: no file of that name belongs here (restore)",
-        "consumequeue/Topic/notes.txt: no file of that name belongs here (restore)",
+        "consumequeue/.swp: no file of that name belongs here: move it away (restore)",
+        "consumequeue/Topic/notes.txt: no file of that name belongs here: move it away (restore)",
     ):
         assert line in run("check", root).out.splitlines()
     assert run("repair", root, "--yes").status == 1
@@ -1000,6 +1000,21 @@ def test_what_a_repair_does_not_mend_stays(name: str, root: Path, run: Run) -> N
     assert "built all again" in outcome.out
     if name == "strange":
         assert (root / "consumequeue/Topic/notanumber/file").read_text() == "mine"
+
+
+def test_what_is_not_the_logs_damages_it_not(root: Path, run: Run) -> None:
+    """A file system of its own has `lost+found`."""
+    (root / "commitlog/lost+found").mkdir()
+    assert run("check", root).out.splitlines()[-1] == "nothing is wrong"
+    (root / "commitlog/notes.txt").write_text("mine")
+    line = "commitlog/notes.txt: no file of that name belongs here: move it away (restore)"
+    assert line in run("check", root).out.splitlines()
+    (root / "consumequeue/Topic/0/notes.txt").write_text("mine")
+    assert "damaged" not in run("stats", root).out
+    for words in (["log", root, "-t", "nix"], ["queue", root, "Topic", 0, "--from", 10_000]):
+        outcome = run("dump", *words)
+        assert (outcome.status, outcome.out) == (1, "")
+        assert "store check" not in outcome.err and "whole" not in outcome.err
 
 
 def test_stats_count_each_topic(root: Path, run: Run) -> None:
