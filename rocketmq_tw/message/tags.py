@@ -89,6 +89,19 @@ def parse_tag_expression(text: str | None) -> TagExpression:
     return _parse(text)
 
 
+def wants_tag(text: str, tag: str | None) -> bool:
+    """Returns whether a message with this tag matches the expression `text`, which
+    `parse_tag_expression` has read once; a long one is looked through each time, since what it
+    would be parsed to takes thirty times its memory."""
+    if text == SUBSCRIBE_ALL:
+        return True
+    if len(text) <= _SHORT_EXPRESSION:
+        return _remembered_expression(text).matches(tag)
+    if not tag or tag not in text:
+        return False
+    return any(part.strip(_BLANKS) == tag for part in text.split("||"))
+
+
 def _parse(text: str) -> TagExpression:
     parts = text.split("||")
     if not any(parts):

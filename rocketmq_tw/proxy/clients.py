@@ -29,6 +29,8 @@ MAX_ALL_SETTINGS_BYTES = 128 * 1024 * 1024
 #: What each object in settings, or tag, takes beside its bytes on the wire.
 _OBJECT_BYTES = 64
 _MOST_ADDRESSES = 64
+#: Characters of the name of a client's language.
+_MAX_LANGUAGE = 32
 #: Clients that one step of a scan visits.
 _STEP = 500
 
@@ -170,7 +172,7 @@ class ProxyClients:
         size = settings_size(settings)
         self._check_room(client, call, size)
         if client is None:
-            language = call.metadata.get("x-mq-language", "")
+            language = call.metadata.get("x-mq-language", "")[:_MAX_LANGUAGE]
             client = ProxyClient(client_id, call.address, language, self._hand_on)
         else:
             self._discard(client)

@@ -130,8 +130,11 @@ class ReceivingWorld:
         retry_max_times: int = 16,
         in_thread: InThread = at_once,
         broker: dict[str, Any] | None = None,
+        clock_off: int = 0,
         **config: Any,
     ) -> None:
+        """`clock_off`: seconds that the proxy's time of day is ahead of the broker's."""
+        self._clock_off_ms = clock_off * 1000
         self.broker = BrokerInMemory(broker=broker)
         self.clock = self.broker.clock
         self.broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
@@ -161,7 +164,10 @@ class ReceivingWorld:
         self.client = self.clients.settle("client", FakeCall(), settings, "G", ["Topic"])
         metadata = Metadata(self.clock, self.brokers)
         popped = PopClient(self.brokers)
-        now_ms = self.broker.now_ms
+
+        def now_ms() -> int:
+            return self.broker.now_ms() + self._clock_off_ms
+
         self.renewal = Renewal(self.clock, popped, self.clients, metadata, self.config)
         claims = Claims(self.renewal, now_ms)
         unpacking = Unpacking(self.config, self._in_thread)

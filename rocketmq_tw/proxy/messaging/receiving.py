@@ -20,7 +20,7 @@ from rocketmq_tw.proxy.messaging.messages import duration_ms
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.polling import check_invisible_ms, poll_ms
 from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
-from rocketmq_tw.proxy.messaging.renewal import Renewal
+from rocketmq_tw.proxy.messaging.renewal import MAX_MESSAGES, MAX_OF_CLIENT, Renewal
 from rocketmq_tw.proxy.messaging.routes import readable_brokers
 from rocketmq_tw.proxy.messaging.statuses import StatusError, status_of
 from rocketmq_tw.proxy.messaging.streams import server_stream
@@ -35,8 +35,6 @@ from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 
-#: Messages of one receive.
-MAX_MESSAGES = 32
 #: Characters of the id by which a FIFO group gets the same messages again.
 MAX_ATTEMPT_ID = 128
 #: Where a group begins that has no offset: behind the messages that are there.
@@ -67,7 +65,6 @@ class Receiving:
         self._expressions = expressions
         self._clock = clock
         self._config = config
-        self._now_ms = now_ms
         self._delivery = Delivery(clock, clients, self._popped, renewal, unpacking, now_ms)
         self._turns = count()
 
@@ -95,7 +92,9 @@ class Receiving:
         topic = check_topic(request.message_queue.topic)
         group = check_group(request.group)
         wanted = await self._expressions.wanted(request.filter_expression, call)
-        renews = request.auto_renew and self._config.enable_proxy_auto_renew
+        renews = (
+            request.auto_renew and self._config.enable_proxy_auto_renew and self._renewal.has_room()
+        )
         config = await self._metadata.group(group, [topic])
         is_fifo, max_attempts = self._rules(client_id, config)
         header = PopMessageRequestHeader(
@@ -113,7 +112,7 @@ class Receiving:
         )
         client = self._clients.get(client_id)
         receiver = Receiver(client_id, client, topic, group, wanted, max_attempts, renews)
-        poll_until = self._now_ms() + self._poll_ms(request, call, client_id)
+        poll_until = self._clock.seconds() + self._poll_ms(request, call, client_id) / 1000
         names = await self._choose(topic, request.message_queue.broker.name)
         for name in names[:-1]:
             try:
@@ -124,11 +123,11 @@ class Receiving:
         return receiver, await self._ask(names[-1], header, receiver, poll_until)
 
     async def _ask(
-        self, name: str, header: PopMessageRequestHeader, receiver: Receiver, poll_until: int
+        self, name: str, header: PopMessageRequestHeader, receiver: Receiver, poll_until: float
     ) -> list[PoppedMessage]:
+        # Without a bornTime brokers count from when the pop comes to them, whatever our clock says.
         header.bname = name
-        header.born_time = self._now_ms()
-        header.poll_time = max(poll_until - header.born_time, 0)
+        header.poll_time = max(int((poll_until - self._clock.seconds()) * 1000), 0)
         return await self._popped.pop(name, header, receiver.client)
 
     async def _choose(self, topic: str, wanted: str) -> list[str]:
@@ -169,12 +168,12 @@ class Receiving:
         size = min(request.batch_size, MAX_MESSAGES)
         if not renews:
             return size
-        room = self._renewal.room(client_id)
+        room = self._renewal.room_of(client_id)
         if not room:
             raise StatusError(
                 Code.TOO_MANY_REQUESTS,
-                "this proxy has no room to renew further messages: acknowledge those that were"
-                " received, or use another proxy",
+                f"the client has {MAX_OF_CLIENT} messages that are not acknowledged: acknowledge"
+                " some of them first",
             )
         return min(size, room)
 

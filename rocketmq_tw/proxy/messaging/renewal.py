@@ -42,6 +42,9 @@ STEPS = tuple(minutes * _MINUTE for minutes in (1, 3, 5, 10, 30, 60))
 #: Messages that are renewed, some 1 KiB each, and those of one client among them.
 MAX_RENEWED = 200_000
 MAX_OF_CLIENT = 20_000
+#: Messages of one receive.
+MAX_MESSAGES = 32
+_SAY_AGAIN_MS = 10 * _MINUTE
 #: Requests of renewals to one broker at a time.
 _MOST_UNDER_WAY = 128
 #: Seconds that a stop may take to have messages come back.
@@ -82,6 +85,8 @@ class Renewal:
         self._returns = Returns(clock, self._hiding, self._work, config, wake)
         self._in_slices = Slices(clock)
         self._is_stopped = False
+        #: Until then, in ms, the log is not told again that there is no room.
+        self._silent_until = 0
         #: Fires once all have come back after the stop; there is none until all were left.
         self._all_back: Deferred[None] | None = None
         clients.gone.add(self._client_gone)
@@ -89,12 +94,27 @@ class Renewal:
     def __len__(self) -> int:
         return len(self._messages) + len(self._returns)
 
-    def room(self, client_id: str) -> int:
-        """Returns how many messages more of a client can be renewed."""
+    def has_room(self) -> bool:
+        """Returns whether the messages of one more receive can be renewed, whoever has the others.
+        Where not, messages are received without it, as from stock's proxies, and come again after
+        their time; the log says so."""
         self._left.forget_over(self._now())
-        of_client = len(self._of_client.get(client_id, ()))
         room = MAX_RENEWED - len(self) - len(self._left)
-        return max(0, min(MAX_OF_CLIENT - of_client, room))
+        if room >= MAX_MESSAGES:
+            return True
+        if self._now() >= self._silent_until:
+            self._silent_until = self._now() + _SAY_AGAIN_MS
+            _log.warn(
+                "{number} messages are renewed for {clients} clients, and no more can be: further"
+                " ones come again when their time is over",
+                number=len(self),
+                clients=len(self._of_client),
+            )
+        return False
+
+    def room_of(self, client_id: str) -> int:
+        """Returns how many messages more of a client can be renewed."""
+        return max(0, MAX_OF_CLIENT - len(self._of_client.get(client_id, ())))
 
     def add(
         self, client_id: str, group: str, topic: str, handle: ReceiptHandle, retries: int

@@ -31,7 +31,7 @@ from rocketmq_tw.proxy.grpc.interfaces import (
 )
 from rocketmq_tw.proxy.messaging.asked_clients import MAX_TRACE, AskedClients
 from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
-from rocketmq_tw.proxy.messaging.expressions import Expressions
+from rocketmq_tw.proxy.messaging.expressions import MAX_TAGS, Expressions
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.settings import answered_settings
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
@@ -59,8 +59,6 @@ _LIMITS = RequestLimits(
 #: Topics of one producer, and subscriptions of one consumer, which has a receive open for each.
 MAX_TOPICS = 4096
 MAX_SUBSCRIPTIONS = 512
-#: Tags of all subscriptions of one consumer: each takes the reactor 10 µs.
-MAX_TAGS = 4096
 
 #: Seconds for which a group is asked for where no broker answers.
 GROUP_SECONDS = 30.0

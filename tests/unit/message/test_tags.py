@@ -12,6 +12,7 @@ from rocketmq_tw.message.tags import (
     parse_tag_expression,
     tag_match,
     tags_code,
+    wants_tag,
 )
 
 
@@ -96,3 +97,13 @@ def test_long_expressions_and_tags_are_not_kept() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 1_000_000, "10 expressions of 35 KB with 5,000 tags, and texts of 100 KB"
+
+
+@pytest.mark.parametrize("others", [0, 400], ids=["short", "long"])
+def test_an_expression_that_was_read_wants_the_same_tags(others: int) -> None:
+    text = " || ".join(["a", "bc", "", *(f"tag{number}" for number in range(others))])
+    assert (len(text) > 1024) == bool(others)
+    parsed = parse_tag_expression(text)
+    for tag in ("a", "bc", "b", "c", "tag1", "tag", "", " ", "||", None, "a || bc"):
+        assert wants_tag(text, tag) == parsed.matches(tag)
+    assert wants_tag("*", None) and wants_tag("*", "a")

@@ -170,3 +170,11 @@ def test_requests_of_brokers_are_handed_on() -> None:
     client = book.settle("a", Stream())
     client.ask(RemotingCommand.request(307), 3.0)
     assert book.asked == [client]
+
+
+def test_the_name_of_a_language_takes_no_memory() -> None:
+    book = Book()
+    stream = Stream()
+    stream.metadata = {"x-mq-language": "J" * 14_000}
+    client = book.clients.settle("c1", stream, pb.Settings(), "", [])  # type: ignore[arg-type]
+    assert len(client.language) <= 32

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,7 +12,12 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.broker.filters.compile_budget import CompileBudget
 from rocketmq_tw.message.sql92 import is_remembered
-from rocketmq_tw.proxy.messaging.expressions import Expressions, WantedMessages
+from rocketmq_tw.proxy.messaging.expressions import (
+    MAX_TAGS,
+    Expressions,
+    WantedMessages,
+    wanted_messages,
+)
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from tests.support.proxy import FakeCall
@@ -80,3 +87,31 @@ def test_settings_leave_to_receives_what_there_is_no_time_for() -> None:
         reader.expressions.check(wrong)
     reader.expressions.check(sql("settings", 0)), reader.expressions.check(sql("settings", 1))
     reader.expressions.check(pb.FilterExpression(type=pb.SQL, expression="settings < "))
+
+
+def test_an_expression_has_so_many_tags_at_most() -> None:
+    reader = Reader()
+    most = "||".join(["a"] * MAX_TAGS)
+    reader.begin("most", "10.0.0.1:1", pb.FilterExpression(type=pb.TAG, expression=most))
+    _, refused = reader.begin(
+        "more", "10.0.0.1:1", pb.FilterExpression(type=pb.TAG, expression=most + "||a")
+    )
+    failures: list[Any] = []
+    refused.addErrback(failures.append)
+    assert reader.read == ["most"]
+    assert failures[0].check(StatusError)
+    assert "4097 tags" in str(failures[0].value)
+
+
+def test_a_receive_that_waits_holds_no_more_than_the_text() -> None:
+    """What a long expression is parsed to takes thirty times its memory."""
+    text = "||".join(f"tag-{number}" for number in range(MAX_TAGS))
+    gc.collect()
+    tracemalloc.start()
+    waiting = [
+        wanted_messages(pb.FilterExpression(type=pb.TAG, expression=text)) for _ in range(20)
+    ]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 20 * 2 * len(text)
+    assert waiting[0].matches("tag-7") and not waiting[0].matches("tag")

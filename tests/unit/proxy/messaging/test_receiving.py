@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
+from rocketmq_tw.proxy.messaging import renewal
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
 from rocketmq_tw.proxy.messaging.receiving import MAX_ATTEMPT_ID
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
@@ -319,15 +320,42 @@ class TestRenewal:
         world.pass_time(65)
         assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
 
-    def test_a_client_without_room_is_told_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from rocketmq_tw.proxy.messaging import renewal
+    def test_without_room_messages_come_all_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As from stock's proxies, which renew none: whoever has the others."""
+        monkeypatch.setattr(renewal, "MAX_RENEWED", renewal.MAX_MESSAGES + 1)
+        world = ReceivingWorld()
+        for number in range(3):
+            world.send(b"%d" % number)
+        assert world.receive(auto_renew=True, batch_size=2).bodies == [b"0", b"1"]
+        assert len(world.renewal) == 2
+        (message,) = world.receive(auto_renew=True, invisible_duration=None).messages
+        assert len(world.renewal) == 2
+        handle = parse_receipt_handle(message.system_properties.receipt_handle)
+        assert handle.info.invisible_time == world.config.default_invisible_time_mills
 
+    def test_a_client_without_room_is_told_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(renewal, "MAX_OF_CLIENT", 2)
         world = ReceivingWorld()
         for number in range(3):
             world.send(b"%d" % number)
         assert world.receive(auto_renew=True).bodies == [b"0", b"1"]
         assert world.receive(auto_renew=True).status.code == Code.TOO_MANY_REQUESTS
+
+
+class TestClocks:
+    """A proxy's clock that is wrong, by more than a receive waits."""
+
+    @pytest.mark.parametrize("seconds", [-30, 30])
+    def test_receives_wait_and_get_messages(self, seconds: int) -> None:
+        world = ReceivingWorld(clock_off=seconds)
+        began = world.clock.seconds()
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == []
+        assert 4.5 <= world.clock.seconds() - began <= 6
+        call, done = world.begin(long_polling_timeout={"seconds": 5})
+        world.pass_time(2)
+        world.send(b"one")
+        world.until(done)
+        assert received(call).bodies == [b"one"]
 
 
 class TestCallsThatEnd:

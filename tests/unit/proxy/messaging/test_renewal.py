@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RequestTimeout
@@ -555,12 +556,24 @@ class TestStop:
 class TestLimits:
     def test_a_client_has_room_for_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(renewal, "MAX_OF_CLIENT", 3)
-        monkeypatch.setattr(renewal, "MAX_RENEWED", 4)
         world = World()
-        assert world.renewal.room("client") == 3
+        assert world.renewal.room_of("client") == 3
         world.add(handle_of(1)), world.add(handle_of(2))
-        assert world.renewal.room("client") == 1
-        assert world.renewal.room("other") == 2
+        assert world.renewal.room_of("client") == 1
+        assert world.renewal.room_of("other") == 3
+
+    def test_all_have_room_for_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(renewal, "MAX_RENEWED", renewal.MAX_MESSAGES + 1)
+        world = World()
+        with capturedLogs() as events:
+            world.add(handle_of(1))
+            assert world.renewal.has_room()
+            assert events == []
+            world.add(handle_of(2))
+            assert not world.renewal.has_room()
+            assert not world.renewal.has_room()
+        (line,) = map(formatEvent, events)
+        assert "2 messages are renewed for 1 clients" in line
 
     def test_few_are_asked_about_at_a_time(self) -> None:
         world = World()
