@@ -65,6 +65,9 @@ class Loaded:
         assert isinstance(config, config_type)
         return config
 
+    def __contains__(self, config_type: object) -> bool:
+        return config_type in self._configs
+
     def properties(self, derived: Mapping[str, Derived] | None = None) -> str:
         """Returns all effective values as a .properties file that loads to the same: those of
         `derived` in place of the given ones. A comment in front of a value that follows from

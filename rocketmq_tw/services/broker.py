@@ -52,6 +52,7 @@ from rocketmq_tw.services.failed_start import (
 )
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
+from rocketmq_tw.services.options import shown_beside
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -131,6 +132,7 @@ class BrokerService(service.Service):
         self._client_config = loaded[NettyClientConfig]
         self._tls = loaded[TlsConfig]
         self._is_monitored = loaded[MonitoringConfig].is_enabled
+        self._shown_beside = shown_beside(loaded)
 
     def startService(self) -> None:
         super().startService()
@@ -166,7 +168,7 @@ class BrokerService(service.Service):
                 files=PosixFiles(),
                 client=client,
                 server=server,
-                other_configs=[self._client_config],
+                other_configs=self._shown_beside,
                 neighbours=NoNeighbours() if supervision is None else supervision.neighbours,
                 keep_config=self._keep_config(),
                 is_monitored=self._is_monitored,

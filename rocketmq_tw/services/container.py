@@ -41,7 +41,7 @@ from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.container_brokers import check_brokers, file_refusal
 from rocketmq_tw.services.derived import of_container
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
-from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.services.options import NamesrvAddressOptions, shown_beside
 from rocketmq_tw.services.ports import PortUse, own_port
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -169,14 +169,14 @@ class ContainerService(service.Service):
                 client=self._client,
                 server=self._server,
                 net_config=self._net,
-                other_configs=[self._client_config],
+                other_configs=shown_beside(self._loaded),
                 in_thread=in_pool(self._reactor),
                 describe=describe_failed_broker,
             )
         )
 
     def _live_config(self) -> LiveConfig:
-        others: list[Config] = [self._net, self._client_config]
+        others: list[Config] = [self._net, *shown_beside(self._loaded)]
         start = self._start_file
         if start is None:
             return LiveConfig(self.config, others, CONTAINER_RULES)

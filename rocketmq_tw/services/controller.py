@@ -34,7 +34,7 @@ from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
-from rocketmq_tw.services.options import ServerOptions, with_client_tls
+from rocketmq_tw.services.options import ServerOptions, shown_beside, with_client_tls
 from rocketmq_tw.services.ports import PortUse
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -138,7 +138,7 @@ class ControllerService(service.Service):
                 kept_config(
                     PosixFiles(),
                     self._config,
-                    (net, tls),
+                    (net, *shown_beside(loaded)),
                     in_thread,
                     start=self._start_file,
                 ),

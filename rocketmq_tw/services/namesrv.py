@@ -31,7 +31,7 @@ from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerService
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
-from rocketmq_tw.services.options import ServerOptions, with_client_tls
+from rocketmq_tw.services.options import ServerOptions, shown_beside, with_client_tls
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -104,6 +104,7 @@ class NamesrvService(service.Service):
         self._config = config
         self._start_file = start_file
         self._client_config = loaded[NettyClientConfig]
+        self._shown_beside = shown_beside(loaded)
         self._name_server: NameServer | None = None
         self._client: RemotingClient | None = None
         self._controller: ControllerService | None = None
@@ -125,7 +126,7 @@ class NamesrvService(service.Service):
                 self._reactor,
                 PosixFiles(),
                 self._config,
-                other_configs=(self._net, self._tls),
+                other_configs=(self._net, *self._shown_beside),
                 client=self._client,
                 in_thread=in_pool(self._reactor),
                 start_file=self._start_file,

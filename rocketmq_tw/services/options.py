@@ -285,6 +285,18 @@ def check_tls(loaded: Loaded, of_server: TlsConfig) -> None:
         client_context(loaded[TlsConfig])
 
 
+def shown_beside(loaded: Loaded) -> list[Config]:
+    """Returns what administrators are shown over the wire beside a server's own keys and those of
+    its port: the keys about connections to others, TLS, monitoring and the log."""
+    kinds: tuple[type[Config], ...] = (
+        NettyClientConfig,
+        TlsConfig,
+        MonitoringConfig,
+        LogConfig,
+    )
+    return [loaded[kind] for kind in kinds if kind in loaded]
+
+
 def with_client_tls(settings: list[Setting]) -> list[Setting]:
     """Returns `settings` with `useTLS` before all others, as the keys of TLS have it."""
     last = {setting.key: setting for setting in settings}
