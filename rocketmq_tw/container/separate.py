@@ -38,6 +38,7 @@ from rocketmq_tw.container.messages import (
     encode_line,
 )
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.retries import GrowingPause
 from rocketmq_tw.runtime.waiters import Waiters
 
 #: Seconds before a process that ended by itself is started again for the first time.
@@ -145,7 +146,7 @@ class SupervisedBroker:
         self._why = ""
         self._is_stopping = False
         self._served_since = 0.0
-        self._failures = 0
+        self._pause = GrowingPause(FIRST_PAUSE, self._longest_pause)
         self._ended_for_good = Waiters[None]()
         self._again = Alarm(clock, self._begin)
         self._too_late = Alarm(clock, self._kill)
@@ -220,11 +221,11 @@ class SupervisedBroker:
             return
         if served:
             self._changed()
-        longest = self._config.max_broker_restart_pause_millis / 1000
+        # A live change counts from the next end on.
+        self._pause.longest = longest = self._longest_pause
         if served and self._clock.seconds() - self._served_since >= longest:
-            self._failures = 0
-        pause = min(FIRST_PAUSE * 2 ** min(self._failures, 32), longest)
-        self._failures += 1
+            self._pause.worked()
+        pause = self._pause.failed()
         log.error(
             "{broker} ended with {status}{why}: it is started again in {pause:g} s",
             broker=self.setup.identity.canonical_name,
@@ -233,6 +234,10 @@ class SupervisedBroker:
             pause=pause,
         )
         self._again.set(pause)
+
+    @property
+    def _longest_pause(self) -> float:
+        return self._config.max_broker_restart_pause_millis / 1000
 
     def _over(self) -> None:
         self.is_over = True

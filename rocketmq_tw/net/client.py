@@ -20,6 +20,7 @@ from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestC
 from rocketmq_tw.net.outbox import Outboxes
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.retries import GrowingPause
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT
@@ -133,7 +134,7 @@ class _Link:
         self.peer: RemotingProtocol | None = None
         self.attempt: Deferred[Any] | None = None
         self.waiting: Waiters[RemotingProtocol] = Waiters()
-        self.backoff = 0.0
+        self.pause = GrowingPause(FIRST_BACKOFF, LAST_BACKOFF)
         self.retry_at = 0.0
         self.last_error = ""
         self.last_used = 0.0
@@ -278,7 +279,7 @@ class RemotingClient:
     def _connected(self, protocol: Any, link: _Link) -> None:
         # Behind TLS the endpoint hands out the wrapper's inner protocol as well.
         link.attempt = None
-        link.backoff = 0.0
+        link.pause.worked()
         link.peer = protocol
         _give_up_in_time(protocol.transport)
         protocol.when_lost(lambda _: self._lost(link, protocol))
@@ -288,8 +289,7 @@ class RemotingClient:
 
     def _not_connected(self, failure: Failure, link: _Link) -> None:
         link.attempt = None
-        link.backoff = min(LAST_BACKOFF, link.backoff * 2 or FIRST_BACKOFF)
-        link.retry_at = self._clock.seconds() + link.backoff
+        link.retry_at = self._clock.seconds() + link.pause.failed()
         reason = "cancelled" if failure.check(CancelledError) else failure.getErrorMessage()
         link.last_error = f"cannot connect: {reason}"
         link.waiting.fire(Failure(ConnectError(link.address, link.last_error)))

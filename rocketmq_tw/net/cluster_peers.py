@@ -16,6 +16,7 @@ from rocketmq_tw.net.administrators import Administrators
 from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import IIdentified, IPeer
 from rocketmq_tw.net.networks import Networks, host_of, is_loopback
+from rocketmq_tw.runtime.said import SaidOfEach
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -76,8 +77,7 @@ class ClusterCheck:
         """`seconds` is the clock's time."""
         self._peers = ClusterPeers(config.cluster_addresses, config.admin_addresses)
         self._seconds = seconds
-        #: When the log told of a host; the first of them first.
-        self._said_at: dict[str, float] = {}
+        self._said = SaidOfEach[str](SAY_AGAIN_SECONDS, MAX_HOSTS)
 
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
         if request.code not in _OF_BROKERS or self._peers.has(peer):
@@ -89,15 +89,8 @@ class ClusterCheck:
         )
 
     def _say(self, code: RequestCode, peer: IPeer) -> None:
-        now, host = self._seconds(), host_of(peer.address)
-        while self._said_at:
-            first = next(iter(self._said_at))
-            if now - self._said_at[first] < SAY_AGAIN_SECONDS:
-                break
-            del self._said_at[first]
-        if host in self._said_at or len(self._said_at) >= MAX_HOSTS:
+        if not self._said.is_due(host_of(peer.address), self._seconds()):
             return
-        self._said_at[host] = now
         self.log.warn(
             "request {code} ({name}) of {peer} is refused: it is not in clusterAddresses",
             code=int(code),

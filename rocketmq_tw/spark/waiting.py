@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Hashable
 
+from rocketmq_tw.runtime.retries import GrowingPause
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
@@ -40,18 +42,18 @@ class Backoff:
         self._clock = clock
         self._sleep = sleep
         self._since: float | None = None
-        self._pause = _FIRST_PAUSE
+        self._pause = GrowingPause(_FIRST_PAUSE, _LONGEST_PAUSE)
 
     def worked(self) -> None:
-        self._since, self._pause = None, _FIRST_PAUSE
+        self._since = None
+        self._pause.worked()
 
     def pause(self) -> bool:
         """Waits before the next try; False where the limit is used up."""
         now = self._clock()
         if self._since is None:
             self._since = now
-        if now + self._pause > self._since + self._limit:
+        if now + self._pause.next > self._since + self._limit:
             return False
-        self._sleep(self._pause)
-        self._pause = min(_LONGEST_PAUSE, self._pause * 2)
+        self._sleep(self._pause.failed())
         return True

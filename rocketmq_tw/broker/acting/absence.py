@@ -18,6 +18,7 @@ from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
+from rocketmq_tw.runtime.said import SaidLast
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.errors import RequestError, WireError
 
@@ -57,7 +58,7 @@ class Absence(Part):
         self._is_asking = False
         self._slaves = pre_online.slaves
         #: Of these, the missing ones that the log names.
-        self._said_missing: Set[int] = frozenset()
+        self._said_missing = SaidLast[Set[int]]()
         self._membership.group.answered.add(self._heard)
 
     def periodic(self) -> Iterable[Periodic]:
@@ -79,7 +80,7 @@ class Absence(Part):
                 self._listed_at[name_server] = now
                 listed.update(members)
         if listed:
-            self._said_missing = frozenset()
+            self._said_missing.forget()
             if self._role.is_master:
                 self._slaves.listed(frozenset(listed - {own}))
 
@@ -152,8 +153,7 @@ class Absence(Part):
         return asked.addTimeout(self._patience, self._clock, lambda _, __: Failure(late))
 
     def _say_missing(self, missing: Set[int]) -> None:
-        if missing != self._said_missing:
-            self._said_missing = missing
+        if self._said_missing.is_due(missing):
             log.warn(
                 "this master is not registered yet: no name server lists its slaves {missing},"
                 " which were there before it was away",

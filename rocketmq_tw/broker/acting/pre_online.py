@@ -34,6 +34,7 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.net.networks import Networks
 from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.said import SaidLast
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -108,8 +109,7 @@ class PreOnline(Part):
         #: When they are asked again to follow.
         self._open_from = 0.0
         #: Why it waits, and since when the log says so.
-        self._why = ""
-        self._said_at = 0.0
+        self._said = SaidLast[str](SAY_SECONDS)
         changes.begin = self.begin
 
     @property
@@ -143,7 +143,7 @@ class PreOnline(Part):
         else:
             self._membership.hold()
             yield self._changes.change(state)
-        self._why = ""
+        self._said.forget()
         self._tries = PeriodicCall(
             self._host.reactor,
             "asking the group before the registration",
@@ -239,7 +239,7 @@ class PreOnline(Part):
         calls = self._taking_back.calls
         if self._opened_at is None:
             if self._host.reactor.seconds() < self._open_from:
-                raise NotYetError(self._why)
+                raise NotYetError(self._said.last or "")
             # Nobody is disturbed before all of them can be.
             for address in slaves.values():
                 yield calls.master(address)
@@ -336,7 +336,5 @@ class PreOnline(Part):
             raise NotYetError(f"the log of the master {address} is not copied yet")
 
     def _wait(self, why: str, advice: str) -> None:
-        now = self._host.reactor.seconds()
-        if why != self._why or now - self._said_at >= SAY_SECONDS:
-            self._why, self._said_at = why, now
+        if self._said.is_due(why, self._host.reactor.seconds()):
             log.warn("this broker is not registered yet: {why} ({advice})", why=why, advice=advice)

@@ -12,6 +12,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.metrics.instruments import Metric, counter, gauge
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.retries import GrowingPause
 
 #: Seconds for which a broker stays out of elections that was elected and could not enter its role:
 #: the first time, and at most. The other replicas have to be elected meanwhile.
@@ -42,7 +43,7 @@ class Candidacy:
         self.changed = Listeners[()]("a broker stands for election again, or no longer")
         self._failure = ""
         self._failures = 0
-        self._pause = FIRST_PAUSE
+        self._pause = GrowingPause(FIRST_PAUSE, LONGEST_PAUSE)
         self._pause_over = Alarm(clock, self._try_again)
         #: Whether it stands though its disk is too full.
         self._stands_full = False
@@ -85,20 +86,21 @@ class Candidacy:
         """Keeps the broker out of elections for a while: it was elected, and could not enter its
         role."""
         self._failures += 1
+        pause = self._pause.failed()
         self._failure = f"it could not become the master: {why}"
         log.error(
             "this broker was elected and could not become the master ({why}): it stays out of"
             " elections for {pause} s",
             why=why,
-            pause=self._pause,
+            pause=pause,
         )
-        self._pause_over.set(self._pause)
-        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._pause_over.set(pause)
         self._reconsider()
 
     def succeeded(self) -> None:
         """Notes that the broker is the master: the next failure is a first one again."""
-        self._failure, self._pause = "", FIRST_PAUSE
+        self._failure = ""
+        self._pause.worked()
         self._pause_over.cancel()
         self._reconsider()
 

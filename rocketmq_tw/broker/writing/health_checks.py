@@ -16,6 +16,7 @@ from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.raft.message_log import RaftLog
+from rocketmq_tw.runtime.retries import GrowingPause
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.probing import try_to_open, try_to_write
 
@@ -71,7 +72,7 @@ class HealthChecks:
         self._next_trial = 0.0
         self._trial: Deferred[None] = succeed(None)
         #: How long a log that failed is left alone, and when it was tried again last.
-        self._patience = FIRST_PATIENCE
+        self._patience = GrowingPause(FIRST_PATIENCE, LONGEST_PATIENCE)
         self._tried_again_at = 0.0
         self._said: tuple[str, float] = ("", 0.0)
 
@@ -129,12 +130,12 @@ class HealthChecks:
         write tells, which nobody would make otherwise."""
         failure, (said, since) = self._commit.failure, self._said
         if not failure:
-            if now - self._tried_again_at > self._patience:
-                self._patience = FIRST_PATIENCE
-        elif failure == said and not self._found.trouble and now - since >= self._patience:
+            if now - self._tried_again_at > self._patience.next:
+                self._patience.worked()
+        elif failure == said and not self._found.trouble and now - since >= self._patience.next:
             self._commit.failure = ""
             self._tried_again_at = now
-            self._patience = min(2 * self._patience, LONGEST_PATIENCE)
+            self._patience.failed()
 
     def _try_disk(self) -> Deferred[None]:
         reactor, host, store = self._host.reactor, self._host, self._store

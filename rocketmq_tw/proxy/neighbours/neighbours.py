@@ -15,6 +15,7 @@ from rocketmq_tw.proxy.neighbours.records import ProxyIdentity, decode_record
 from rocketmq_tw.proxy.neighbours.telling import Telling
 from rocketmq_tw.proxy.neighbours.topic import NeighboursTopic
 from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.said import SaidLast
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.errors import BodyError
 
@@ -45,7 +46,7 @@ class Neighbours:
         self._silence = silence
         self._now_ms = now_ms
         self._is_used = bool(topic)
-        self._warned_at: float | None = None
+        self._warned = SaidLast[None](_WARN_SECONDS)
         in_slices = Slices(clock)
         place = NeighboursTopic(clock, brokers, topic, cluster, now_ms)
         self.members = Members(silence)
@@ -78,9 +79,7 @@ class Neighbours:
         try:
             record, channel = decode_record(body)
         except BodyError as error:
-            now = self._clock.seconds()
-            if self._warned_at is None or now - self._warned_at >= _WARN_SECONDS:
-                self._warned_at = now
+            if self._warned.is_due(None, self._clock.seconds()):
                 log.warn(
                     "a message in the topic of proxies tells of no consumer and is passed over:"
                     " {error}",

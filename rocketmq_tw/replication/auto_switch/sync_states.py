@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import attrs
 
+from rocketmq_tw.runtime.retries import GrowingPause
 from rocketmq_tw.wire.group_state import SyncStateSet
 
 #: A slave this near to the log's end is waited for from then on, so that it can join while senders
@@ -47,11 +47,12 @@ class _Slave:
     join_start: int = 0
 
 
-class _Pause(NamedTuple):
+@attrs.define
+class _Pause:
     """How often in a row an id failed to join, and when it may try again."""
 
-    failures: int
-    until_ms: int
+    growing: GrowingPause = attrs.field(factory=lambda: GrowingPause(FIRST_PAUSE_MS, MAX_PAUSE_MS))
+    until_ms: float = 0
 
 
 class SyncStates:
@@ -264,14 +265,12 @@ class SyncStates:
 
     def _failures(self, broker_id: int) -> int:
         pause = self._pauses.get(broker_id)
-        return 0 if pause is None else pause.failures
+        return 0 if pause is None else pause.growing.failures
 
     def _pause(self, broker_id: int | None, now_ms: int) -> None:
-        before = self._pauses.pop(broker_id, None)
-        failures = 0 if before is None else before.failures
-        # Python's numbers have no end, so the exponent gets one.
-        pause_ms = min(FIRST_PAUSE_MS << min(failures, 16), MAX_PAUSE_MS)
-        self._pauses[broker_id] = _Pause(failures + 1, now_ms + pause_ms)
+        pause = self._pauses.pop(broker_id, None) or _Pause()
+        pause.until_ms = now_ms + pause.growing.failed()
+        self._pauses[broker_id] = pause
         if len(self._pauses) > MAX_PAUSES:
             del self._pauses[next(iter(self._pauses))]
 

@@ -21,7 +21,7 @@ from rocketmq_tw.replication.links.ends import LinkError, SlaveLink
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.periodic import PeriodicCall
-from rocketmq_tw.runtime.retries import RETRY_SOON, RETRY_USUAL
+from rocketmq_tw.runtime.retries import RETRY_SOON, RETRY_USUAL, GrowingPause
 from rocketmq_tw.runtime.waiters import Waiters
 
 SLAVE_TICK_SECONDS = 1.0
@@ -141,7 +141,7 @@ class HAClient(Factory, Generic[L]):
         #: What `open_link` returned last, while that is under way, and the master it is for.
         self._opening: tuple[Deferred[L], str] | None = None
         self._retry = Alarm(clock, self._connect)
-        self._delay = RETRY_SOON
+        self._pause = GrowingPause(RETRY_SOON, RETRY_USUAL)
         self._noted = ""
         self._closed = Waiters[None]()
         self._ticker = PeriodicCall(clock, "an HA link's timers", SLAVE_TICK_SECONDS, self._tick)
@@ -163,7 +163,7 @@ class HAClient(Factory, Generic[L]):
         self._leave()
         self.master_address = address
         self._endpoint = endpoint
-        self._delay = RETRY_SOON
+        self._pause.worked()
         self._log.info("following the master's HA address {address}", address=address)
         self._ticker.start()
         if self.connection is None:
@@ -220,7 +220,7 @@ class HAClient(Factory, Generic[L]):
 
     def proved(self) -> None:
         """Notes that the master's frames continue this log."""
-        self._delay = RETRY_SOON
+        self._pause.worked()
         if self._noted:
             self._log.info("the link with the master at {at} is back", at=self.master_address)
             self._noted = ""
@@ -267,8 +267,7 @@ class HAClient(Factory, Generic[L]):
     def _connect_later(self) -> None:
         if not self._retry.is_set:
             # Stock's slave waits 5 s; a master that restarts is worth more haste.
-            self._retry.set(self._delay)
-            self._delay = min(self._delay * 2, RETRY_USUAL)
+            self._retry.set(self._pause.failed())
 
     def _leave(self) -> None:
         self.master_address = ""

@@ -29,6 +29,7 @@ from rocketmq_tw.replication.links.group_transfer import GroupTransfer
 from rocketmq_tw.replication.links.members import RegisteredReplicas
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.said import SaidLast
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -66,8 +67,8 @@ class SlaveConnection(Protocol, Generic[L]):
 
     def __init__(self, service: HAService[L]) -> None:
         self._service = service
-        #: When the log said last that it is no replica; milliseconds.
-        self.warned_at_ms: int | None = None
+        #: What the log says of it: that it is no replica.
+        self.said = SaidLast[None](WARN_AGAIN_MS)
         self._writable = True
         #: What a check of the connection waits for; nothing is read or written meanwhile.
         self._check: Deferred[None] | None = None
@@ -389,9 +390,7 @@ class HAService(Factory, Generic[L]):
                 )
             self._set_counts(slave, True)
         else:
-            now_ms = self._now_ms()
-            if slave.warned_at_ms is None or now_ms - slave.warned_at_ms >= WARN_AGAIN_MS:
-                slave.warned_at_ms = now_ms
+            if slave.said.is_due(None, self._now_ms()):
                 self._logger.warn(
                     "the slave {peer}{named} is no registered member of the group: no send waits"
                     " for it, and it is in sync with nobody, until it is registered from that"
