@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import addresses_of, known_route, only_in
 from rocketmq_tw.admin.each_server import ask_each, told_by_each
-from rocketmq_tw.admin.known_names import group_hint, group_names, topic_hint
+from rocketmq_tw.admin.known_names import group_hint, known_groups, topic_hint
 from rocketmq_tw.admin.logic_offsets import KnownRoutes, Progress, group_progress, physical_progress
 from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import SWITCH, of_cluster_option
@@ -19,6 +20,7 @@ from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection
 from rocketmq_tw.wire.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
+from rocketmq_tw.wire.bodies.route import BrokerData
 from rocketmq_tw.wire.command import version_name
 
 
@@ -75,6 +77,8 @@ async def _one_group(
     ):
         stats.offset_table.update(part.offset_table)
         stats.consume_tps += part.consume_tps
+    if topic is None and not stats.offset_table:
+        await _check_has_consumed(servers, group)
     if cluster is None:
         progress = await group_progress(servers, group, stats.offset_table)
     else:
@@ -104,33 +108,52 @@ async def _one_group(
 async def _brokers_of(
     servers: Servers, group: str, topic: str | None, cluster: str | None
 ) -> list[str]:
-    """Returns the brokers that have the topic, or those that know the group, by its retry topic;
-    with `cluster` those in it alone, or where there are none those of its route."""
-    candidates = {retry_topic(group): f"group {group}"}
-    if topic is not None:
-        candidates = {topic: f"topic {topic}"} | candidates
-    for candidate, what in candidates.items():
-        route = await servers.admin.topic_route(candidate)
-        if route is not None:
-            brokers = route.broker_datas
-            if cluster is not None:
-                brokers = await only_in(servers, cluster, brokers, what)
-            return addresses_of(brokers)
-    if cluster is not None and (topic is not None or group in await group_names(servers)):
+    """Returns the brokers that have the topic, or those that know the group; with `cluster` those
+    in it alone, or where there are none those of its route."""
+    groups = await known_groups(servers, cluster) if topic is None else {}
+    if topic is None and cluster is not None and group not in groups:
+        groups = await known_groups(servers)
+    route = None if topic is None else await servers.admin.topic_route(topic)
+    if route is not None:
+        brokers, what = route.broker_datas, f"topic {topic}"
+    else:
+        brokers, what = await _that_know(servers, group, groups.get(group, ())), f"group {group}"
+    if brokers:
+        if cluster is not None:
+            brokers = await only_in(servers, cluster, brokers, what)
+        return addresses_of(brokers)
+    if cluster is not None and (topic is not None or group in groups):
         return addresses_of((await known_route(servers, cluster)).broker_datas)
     if topic is not None:
         hint = await topic_hint(servers, topic)
         raise UnknownTopicError(f"no name server knows the topic {topic}: {hint}")
-    if group in await group_names(servers):
-        raise UnknownTopicError(
-            f"group {group} is there, and no consumer of it has been yet, so there are no offsets:"
-            " start one, or name with -t a topic whose offsets it was given"
-        )
     unknown = (
         f"no broker has a group {group}, neither settings nor a retry topic of it (-t names a topic"
         f" that it reads): {await group_hint(servers, group)}"
     )
     raise UnknownTopicError(servers.conclusion(unknown))
+
+
+async def _that_know(
+    servers: Servers, group: str, with_settings: Iterable[BrokerData]
+) -> list[BrokerData]:
+    """Returns the brokers of the group's retry topic, and those that have settings of it: a group
+    that only pulls, or pops, has no retry topic."""
+    found = {data.broker_name: data for data in with_settings}
+    route = await servers.admin.topic_route(retry_topic(group))
+    if route is not None:
+        found |= {data.broker_name: data for data in route.broker_datas}
+    return [found[name] for name in sorted(found)]
+
+
+async def _check_has_consumed(servers: Servers, group: str) -> None:
+    """Raises `UnknownTopicError` for a group without offsets that never had a consumer."""
+    if await servers.admin.topic_route(retry_topic(group)) is None:
+        none_yet = (
+            f"group {group} is there, and has no offsets yet: start a consumer of it, or name with"
+            " -t a topic that it is to read"
+        )
+        raise UnknownTopicError(servers.conclusion(none_yet))
 
 
 def _queue_row(queue: MessageQueue, done: Progress, client: str | None) -> dict[str, Any]:
@@ -193,22 +216,28 @@ _GROUPS_WITH_ERRORS = (*_GROUPS, Column("Without", "error"))
 
 async def _all_groups(servers: Servers) -> Report:
     routes: KnownRoutes = {}
-    rows = [await group_row(servers, group, routes) for group in await group_names(servers)]
+    rows = [
+        await group_row(servers, group, brokers, routes)
+        for group, brokers in (await known_groups(servers)).items()
+    ]
     columns = _GROUPS_WITH_ERRORS if any(row["error"] for row in rows) else _GROUPS
     return Report({"groups": rows}, [Listing(columns, rows)], nothing=NO_GROUP)
 
 
 async def group_row(
-    servers: Servers, group: str, routes: KnownRoutes | None = None
+    servers: Servers,
+    group: str,
+    with_settings: Iterable[BrokerData],
+    routes: KnownRoutes | None = None,
 ) -> dict[str, Any]:
-    """Makes the row of a group; the part of a broker that does not answer is left out, and the row
-    says so. Routes of topics that are not among `routes` are asked for, and kept there."""
+    """Makes the row of a group, which the brokers `with_settings` of it and those of its retry
+    topic know; the part of one that does not answer is left out, and the row says so. Routes of
+    topics that are not among `routes` are asked for, and kept there."""
     row: dict[str, Any] = {
         "group": group, "count": 0, "version": None, "type": None, "model": None,
         "tps": 0, "diffTotal": 0, "error": None,
     }  # fmt: skip
-    route = await servers.admin.topic_route(retry_topic(group))
-    brokers = addresses_of(route.broker_datas) if route is not None else []
+    brokers = addresses_of(await _that_know(servers, group, with_settings))
     answers = await ask_each(
         servers,
         brokers,

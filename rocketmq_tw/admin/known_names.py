@@ -27,22 +27,35 @@ def is_of_users(group: str) -> bool:
 
 
 async def group_names(servers: Servers) -> list[str]:
+    """Returns the groups that `known_groups` does."""
+    return list(await known_groups(servers))
+
+
+async def known_groups(servers: Servers, cluster: str | None = None) -> dict[str, list[BrokerData]]:
     """Returns the groups that have a retry topic or settings on a master, sorted: also those that
-    have never consumed. A master that does not say its groups is `missing`."""
-    names = {
-        topic.removeprefix(RETRY_PREFIX).partition(_POP_SEPARATOR)[0]
+    have never consumed; each with the masters that have settings of it. With `cluster` no others
+    than its masters are asked. One that does not say its groups is `missing`."""
+    found: dict[str, list[BrokerData]] = {
+        topic.removeprefix(RETRY_PREFIX).partition(_POP_SEPARATOR)[0]: []
         for topic in (await servers.admin.topic_list()).topic_list
         if topic.startswith(RETRY_PREFIX)
     }
-    for _, groups in await groups_of_masters(servers):
-        names.update(filter(is_of_users, groups))
-    return sorted(names)
+    for data, groups in await groups_of_masters(servers, cluster):
+        for group in filter(is_of_users, groups):
+            found.setdefault(group, []).append(data)
+    return dict(sorted(found.items()))
 
 
-async def groups_of_masters(servers: Servers) -> list[tuple[BrokerData, Collection[str]]]:
-    """Returns the masters, each with the groups that it has settings of; none of one that does not
-    answer, which is `missing`, as are names without a master."""
-    known = (await servers.admin.cluster_info()).broker_addr_table
+async def groups_of_masters(
+    servers: Servers, cluster: str | None = None
+) -> list[tuple[BrokerData, Collection[str]]]:
+    """Returns the masters, of one cluster or all, each with the groups that it has settings of;
+    none of one that does not answer, which is `missing`, as are names without a master."""
+    known = {
+        name: data
+        for name, data in (await servers.admin.cluster_info()).broker_addr_table.items()
+        if cluster in (None, data.cluster)
+    }
     names = {address: name for name, address in masters_of(servers, known.values()).items()}
     return [
         (

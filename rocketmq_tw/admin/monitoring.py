@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import rich_click as click
 
 from rocketmq_tw.admin.consumer import NO_GROUP, group_row
-from rocketmq_tw.admin.known_names import group_names
+from rocketmq_tw.admin.known_names import known_groups
 from rocketmq_tw.admin.members import members_of
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.repeating import rounds_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.route import BrokerData
 
 _GROUPS = (
     Column("Group", "group"),
@@ -36,15 +38,15 @@ def start_monitoring(tool: Tool, interval: int, rounds: int | None) -> None:
     alike."""
 
     async def look(servers: Servers) -> Report:
-        groups = await group_names(servers)
-        rows = [await _row(servers, group) for group in groups]
+        groups = await known_groups(servers)
+        rows = [await _row(servers, group, brokers) for group, brokers in groups.items()]
         return Report({"groups": rows}, [Listing(_GROUPS, rows)], nothing=NO_GROUP)
 
     show_repeatedly(tool, interval, look, rounds=rounds)
 
 
-async def _row(servers: Servers, group: str) -> dict[str, Any]:
-    row = await group_row(servers, group)
+async def _row(servers: Servers, group: str, brokers: Iterable[BrokerData]) -> dict[str, Any]:
+    row = await group_row(servers, group, brokers)
     row["sameSubscriptions"] = await _subscribe_alike(servers, group) if row["count"] else None
     return row
 

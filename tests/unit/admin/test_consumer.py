@@ -1,3 +1,6 @@
+import pytest
+
+
 def start(world):
     world.rmqadmin("updateTopic -t T -c DefaultCluster -r 2 -w 2")
     for queue in ("0", "1", "1"):
@@ -61,8 +64,7 @@ def test_a_group_without_offsets_is_told_so(world) -> None:
     outcome = world.rmqadmin("consumerProgress -g fresh")
     assert outcome.status == 1
     assert outcome.err.startswith(
-        "rmqadmin: group fresh is there, and no consumer of it has been yet, so there are no"
-        " offsets: start one"
+        "rmqadmin: group fresh is there, and has no offsets yet: start a consumer of it"
     )
 
 
@@ -77,6 +79,59 @@ def test_a_group_without_members_or_retry_topic_is_found_by_a_topic(world) -> No
     world.rmqadmin("sendMessage -t T -p x")
     found = progress(world, "-g", "reader", "-t", "T")
     assert [(queue["queueId"], queue["diff"]) for queue in found["queues"]] == [(0, 1)]
+
+
+@pytest.fixture
+def pullers(world):
+    """A group that pulls and commits, and joins nowhere: it has no retry topic. It has read one of
+    two messages on broker-a, and none of one on broker-b."""
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateTopic -t T -c DefaultCluster -r 1 -w 1")
+    world.rmqadmin("updateSubGroup -g pullers -c DefaultCluster")
+    for name in ("broker-a", "broker-a", "broker-b"):
+        world.rmqadmin(f"sendMessage -t T -p x -b {name} -i 0")
+    for name, offset in (("broker-a", 1), ("broker-b", 0)):
+        world.brokers[name].offsets.commit("pullers", "T", 0, offset)
+    assert "%RETRY%pullers" not in world.name_server_topics()
+    return world
+
+
+def test_a_group_without_a_retry_topic_is_behind(pullers) -> None:
+    (row,) = progress(pullers)["groups"]
+    assert (row["group"], row["diffTotal"]) == ("pullers", 2)
+    (row,) = pullers.rmqadmin("startMonitoring --rounds 1 --output json").json["groups"]
+    assert (row["group"], row["diffTotal"]) == ("pullers", 2)
+    for arguments in ((), ("-c", "DefaultCluster")):
+        found = progress(pullers, "-g", "pullers", *arguments)
+        assert [(one["brokerName"], one["diff"]) for one in found["queues"]] == [
+            ("broker-a", 1),
+            ("broker-b", 1),
+        ]
+
+
+def test_a_group_that_pulls_is_looked_at_in_one_cluster(pullers) -> None:
+    pullers.add_broker("broker-z", "10.0.0.9", broker_cluster_name="Other")
+    outcome = pullers.rmqadmin("consumerProgress -g pullers -c Other")
+    assert outcome.err == "rmqadmin: group pullers is not in cluster Other but in DefaultCluster\n"
+    outcome = pullers.rmqadmin("consumerProgress -g pullers -c Nix")
+    assert outcome.err == "rmqadmin: there is no cluster Nix; there are: DefaultCluster, Other\n"
+    pullers.network.stop("10.0.0.9:10911")
+    assert progress(pullers, "-g", "pullers", "-c", "DefaultCluster")["diffTotal"] == 2
+
+
+def test_what_a_group_pulls_elsewhere_than_its_retry_topic_is_counts(pullers) -> None:
+    pullers.rmqadmin("updateTopic -t %RETRY%pullers -b 10.0.0.2:10911 -r 1 -w 1")
+    (row,) = progress(pullers)["groups"]
+    assert row["diffTotal"] == progress(pullers, "-g", "pullers")["diffTotal"] == 2
+
+
+def test_a_broker_that_may_know_of_pulls_is_missing(pullers) -> None:
+    pullers.network.stop("10.0.0.3:10911")
+    for arguments in ((), ("-g", "pullers")):
+        outcome = pullers.rmqadmin("consumerProgress", *arguments, "--output", "json")
+        assert outcome.err.startswith("rmqadmin: 10.0.0.3:10911: ")
+        (found,) = outcome.partial.get("groups", [outcome.partial])
+        assert found["diffTotal"] == 1
 
 
 def test_a_cluster_is_looked_at_alone(world) -> None:
