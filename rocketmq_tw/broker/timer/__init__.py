@@ -2,5 +2,5 @@
 
 Public: `Timer` (`part.py`) and its `progress`; `TimerCheckpoint`. What is known: `books.py`; from
 the topic into the wheel: `intake.py`; from the wheel into topics: `delivery.py`; what is done in a
-role: `work.py`.
+role: `work.py`; its life: `engine.py`, without a timer `off.py`.
 """

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import KeptTable, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
 from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.timer.books import TimerBooks
-from rocketmq_tw.broker.timer.keeping import TimerKeeper
+from rocketmq_tw.broker.timer.keeping import PROGRESS_TABLE, TimerKeeper
 from rocketmq_tw.broker.timer.places import TimedPlaces
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.broker.timer.rewind import CutRewind
 from rocketmq_tw.broker.timer.work import DeliveringTimer, FollowingTimer, TimerWork
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.wire.bodies.stats import TimedMessageCounts
+
+#: Seconds between two looks for files of the timer log that are not needed any more.
+RETENTION_SECONDS = 30
 
 log = Logger()
 
@@ -35,14 +42,21 @@ class TimerEngine:
         self._is_loaded = False
         self.books = TimerBooks(host, writing.store)
         self.keeper = TimerKeeper(host, writing.commit, self.books)
-        self._rewind = CutRewind(host, writing.store, self.books, self.keeper)
         self._places = TimedPlaces(writing.store, self.books)
         #: None while the broker has no role.
         self.work: TimerWork | None = None
         self._work_scope = Scope()
+        rewind = CutRewind(host, writing.store, self.books, self.keeper)
+        # The place in time and in the timer's topic, with the wheel and its log.
+        writing.truncation.register(
+            DerivedOffsets("the timer", rewind.look_behind, rewind.save, self._pause, self._resume)
+        )
 
-    def load(self) -> None:
-        """Reads the files, in any thread; raises `StoreError` or `OSError`."""
+    def start(self) -> Deferred[Any] | None:
+        """Fires once the files are read; fails with `StoreError` or `OSError`."""
+        return self._host.in_thread(self._load)
+
+    def _load(self) -> None:
         self.books.load()
         self._is_loaded = True
 
@@ -96,6 +110,16 @@ class TimerEngine:
             # Where too much was not written yet, or reading failed.
             self.work.let_in()
 
+    def table(self) -> KeptTable:
+        """Returns the counts, and what `save` writes with them; `start` has read the rest."""
+        seconds = self._host.store_config.timer_flush_interval_ms / 1000
+        return KeptTable(PROGRESS_TABLE, self.books.load_counts, self.save, seconds)
+
+    def periodic(self) -> Iterable[Periodic]:
+        """Yields what is done from time to time in any role."""
+        yield Periodic("the retention of the timer log", RETENTION_SECONDS, self.expire)
+        yield Periodic("rates of timed messages", SAMPLE_SECONDS, self.books.sample_rates)
+
     def expire(self) -> Deferred[Any]:
         """Removes files of the timer log that are not needed any more, and counts of topics that
         are gone."""
@@ -106,23 +130,13 @@ class TimerEngine:
 
     def places(self) -> Iterator[int]:
         """Yields log offsets that still are needed, the first waiting message's among them: all of
-        the log until it is known what waits, and where there is no timer what is not read."""
+        the log until it is known what waits."""
         if self._is_loaded:
             yield from self._places.all()
-        elif self._host.store_config.timer_wheel_enable:
-            yield 0
         else:
-            checkpoint = self.books.progress.checkpoint or TimerCheckpoint()
-            yield from self._places.of_topic(checkpoint.queue_offset)
+            yield 0
 
     # Truncation
-
-    def derived_offsets(self) -> DerivedOffsets:
-        """Returns the place in time and in the timer's topic, with the wheel and its log."""
-        rewind = self._rewind
-        return DerivedOffsets(
-            "the timer", rewind.look_behind, rewind.save, self._pause, self._resume
-        )
 
     def _pause(self) -> Deferred[None]:
         return succeed(None) if self.work is None else self.work.pause()
@@ -154,3 +168,21 @@ class TimerEngine:
         if not self.pass_empty_slots():
             return 0
         return max(self._host.now_ms() - self.books.read_ms, 0)
+
+    @property
+    def messages_behind(self) -> int:
+        """How many messages of the timer's topic are not in the wheel yet."""
+        return self.books.messages_behind
+
+    @property
+    def enqueue_latency_ms(self) -> int:
+        """How long the oldest message has waited that is not in the wheel yet."""
+        return self.books.enqueue_latency_ms
+
+    def counts(self) -> TimedMessageCounts:
+        """Returns how many messages wait, by topic."""
+        return self.books.counts.table()
+
+    def snapshot(self) -> Iterable[Metric]:
+        """Yields how many messages wait for the next seconds, minutes and hours."""
+        return self.books.snapshot()

@@ -21,6 +21,8 @@ from rocketmq_tw.store.timer.timer_files import TimerChanges
 
 #: Milliseconds of delivered slots that are kept in memory: a master may be followed a little back.
 KEPT_MS = 15 * 60_000
+#: What is written, by name, in the log of a broker.
+PROGRESS_TABLE = "the timer progress"
 
 
 class TimerKeeper:

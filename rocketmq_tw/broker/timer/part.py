@@ -11,9 +11,9 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
-from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.engine import TimerEngine
+from rocketmq_tw.broker.timer.off import TimerOff
 from rocketmq_tw.broker.timer.recall import RecallRequests
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
 from rocketmq_tw.broker.writing.part import STORAGE, Writing
@@ -26,9 +26,6 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
-#: Seconds between two looks for files of the timer log that are not needed any more.
-RETENTION_SECONDS = 30
-
 
 class Timer(Part):
     """Delivers timed messages, recalls some (request 370), and tells how far it is (60) and how
@@ -39,56 +36,46 @@ class Timer(Part):
     def __init__(
         self, host: Host, addresses: Addresses, role: RoleHolder, writing: Writing, tables: Tables
     ) -> None:
-        self._host = host
-        self.enabled = host.store_config.timer_wheel_enable
-        self.engine = TimerEngine(host, role, writing, tables.topics)
+        has_timer = host.store_config.timer_wheel_enable
+        self.engine = (
+            TimerEngine(host, role, writing, tables.topics)
+            if has_timer
+            else TimerOff(host, writing)
+        )
         self.books = self.engine.books
         self.progress = self.books.progress
         redirect = TimerRedirect(host, self.books.rules, self.books.files.number)
         writing.redirects.by_property(Stage.TIMER, TIMER_PROPERTIES, redirect.redirect)
         writing.store.retention.still_needed.register("timed messages", self.engine.places)
-        if self.enabled:
-            writing.truncation.register(self.engine.derived_offsets())
         tables.topics.removed.add(self.books.counts.forget_figures)
         self._recall = RecallRequests(host, addresses, tables.topics, writing)
 
     # Life
 
     def start(self) -> Deferred[Any] | None:
-        return self._host.in_thread(self.engine.load) if self.enabled else None
+        return self.engine.start()
 
     def enter(self, state: RoleState) -> Deferred[Any] | None:
         # A slave that is to act for its master follows it no more.
-        acts = state.role is Role.ACTING_MASTER
-        return self.engine.end() if self.enabled and acts else None
+        return self.engine.end() if state.role is Role.ACTING_MASTER else None
 
     def ready(self, state: RoleState) -> None:
-        if self.enabled:
-            self.engine.begin()
+        self.engine.begin()
 
     def leave(self, state: RoleState) -> Deferred[Any] | None:
-        if not self.enabled:
-            return None
         ended = self.engine.end()
         if state.role is Role.ACTING_MASTER:
             ended.addCallback(lambda _: self.engine.begin())
         return ended
 
     def stop(self) -> Deferred[Any] | None:
-        return self.engine.close() if self.enabled else None
+        return self.engine.close()
 
     def tables(self) -> Iterable[KeptTable]:
-        name, seconds = "the timer progress", self._host.store_config.timer_flush_interval_ms / 1000
-        if self.enabled:
-            # `start` has loaded the rest.
-            yield KeptTable(name, self.books.load_counts, self.engine.save, seconds)
-        else:
-            yield KeptTable(name, self.progress.load, self.engine.keeper.save_followed, seconds)
+        yield self.engine.table()
 
     def periodic(self) -> Iterable[Periodic]:
-        if self.enabled:
-            yield Periodic("the retention of the timer log", RETENTION_SECONDS, self.engine.expire)
-            yield Periodic("rates of timed messages", SAMPLE_SECONDS, self.books.sample_rates)
+        return self.engine.periodic()
 
     # Requests and figures
 
@@ -107,10 +94,8 @@ class Timer(Part):
         return request.response(body=checkpoint.encode())
 
     def metrics_table(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """Answers request 61."""
-        if not self.enabled:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "no timer: timerWheelEnable=false")
-        return request.response(body=encode_body(self.books.counts.table()))
+        """Answers request 61. Raises `RequestError` where there is no timer."""
+        return request.response(body=encode_body(self.engine.counts()))
 
     def runtime_info(self) -> Mapping[str, str]:
         """Returns the timer's figures; all are 0 where there is no timer, as in stock."""
@@ -118,7 +103,7 @@ class Timer(Part):
         entered, delivered = books.rates()
         return {
             "timerReadBehind": str(self.engine.behind_ms() // 1000),
-            "timerOffsetBehind": str(self._messages_behind()),
+            "timerOffsetBehind": str(self.engine.messages_behind),
             "timerCongestNum": str(max(books.waiting, 0)),
             "timerEnqueueTps": f"{entered:.1f}",
             "timerDequeueTps": f"{delivered:.1f}",
@@ -128,15 +113,12 @@ class Timer(Part):
         return labelled(self._figures(), STORAGE)
 
     def _figures(self) -> Iterable[Metric]:
-        books = self.books
-        yield gauge("rocketmq_timer_enqueue_lag", self._messages_behind())
-        enqueue_ms = books.enqueue_latency_ms if self.enabled else 0
-        yield gauge("rocketmq_timer_enqueue_latency", enqueue_ms, unit="milliseconds")
+        books, engine = self.books, self.engine
+        yield gauge("rocketmq_timer_enqueue_lag", engine.messages_behind)
+        yield gauge(
+            "rocketmq_timer_enqueue_latency", engine.enqueue_latency_ms, unit="milliseconds"
+        )
         yield gauge("rocketmq_timer_dequeue_lag", max(books.waiting, 0))
-        yield gauge("rocketmq_timer_dequeue_latency", self.engine.behind_ms(), unit="milliseconds")
+        yield gauge("rocketmq_timer_dequeue_latency", engine.behind_ms(), unit="milliseconds")
         yield from books.counts.metrics()
-        if self.enabled:
-            yield from books.snapshot()
-
-    def _messages_behind(self) -> int:
-        return self.books.messages_behind if self.enabled else 0
+        yield from engine.snapshot()
