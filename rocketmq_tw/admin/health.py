@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 import attrs
 import rich_click as click
@@ -12,7 +12,7 @@ from rocketmq_tw.admin.output import Column, Listing, Report, number_of
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo
+from rocketmq_tw.wire.bodies.route import MASTER_ID, ClusterInfo
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import WireError
@@ -111,17 +111,27 @@ async def _look(servers: Servers, cluster: str | None) -> ClusterFindings:
         if _brokers_of(told[address]) != _brokers_of(told[first]):
             what = f"the name server knows other brokers than {first} does"
             problems.append(Problem(_WARNING, address, what))
-    info = told[first]
-    if cluster is not None and cluster not in info.cluster_addr_table:
+    infos = told.values()
+    if cluster is not None and not any(cluster in info.cluster_addr_table for info in infos):
         problems.append(Problem(_ERROR, cluster, "no broker of this cluster is registered"))
-    elif not info.broker_addr_table:
+    elif not any(info.broker_addr_table for info in infos):
         problems.append(Problem(_ERROR, first, "no broker is registered: start one"))
-    for name, data in sorted(info.broker_addr_table.items()):
-        if cluster in (None, data.cluster) or name in info.cluster_addr_table.get(
-            cluster or "", ()
-        ):
-            found.brokers += len(data.broker_addrs)
-            problems += await _look_at(servers, data)
+    for name, members in sorted(_members(infos, cluster).items()):
+        found.brokers += len({address for _, address in members})
+        problems += await _look_at(servers, name, members)
+    return found
+
+
+def _members(told: Iterable[ClusterInfo], cluster: str | None) -> dict[str, set[tuple[int, str]]]:
+    """Returns broker name to the ids and addresses that any name server has of it; of one cluster
+    or all."""
+    found: dict[str, set[tuple[int, str]]] = {}
+    for info in told:
+        for name, data in info.broker_addr_table.items():
+            if cluster in (None, data.cluster) or name in info.cluster_addr_table.get(
+                cluster or "", ()
+            ):
+                found.setdefault(name, set()).update(data.broker_addrs.items())
     return found
 
 
@@ -136,14 +146,15 @@ def _brokers_of(info: ClusterInfo) -> dict[str, dict[int, str]]:
     return {name: data.broker_addrs for name, data in info.broker_addr_table.items()}
 
 
-async def _look_at(servers: Servers, data: BrokerData) -> list[Problem]:
-    """Looks at the brokers of a name."""
+async def _look_at(servers: Servers, name: str, members: Set[tuple[int, str]]) -> list[Problem]:
+    """Looks at the brokers of a name, by ids and addresses."""
     problems = []
-    if MASTER_ID not in data.broker_addrs:
-        what = f"no master is registered, only slaves ({len(data.broker_addrs)}): sends fail"
-        problems.append(Problem(_ERROR, data.broker_name, what))
-    for broker_id, address in sorted(data.broker_addrs.items()):
-        where = f"{data.broker_name} {broker_id} ({address})"
+    slaves = len({address for broker_id, address in members if broker_id != MASTER_ID})
+    if all(broker_id != MASTER_ID for broker_id, _ in members):
+        what = f"no master is registered, only slaves ({slaves}): sends fail"
+        problems.append(Problem(_ERROR, name, what))
+    for broker_id, address in sorted(members):
+        where = f"{name} {broker_id} ({address})"
         try:
             table = (await servers.admin.runtime_info(address)).table
         except _FAILURES as error:
@@ -157,14 +168,14 @@ async def _look_at(servers: Servers, data: BrokerData) -> list[Problem]:
             problems.append(Problem(_WARNING, where, what))
             config = {}
         problems += judge_permission(where, broker_id, config)
-        if broker_id == MASTER_ID and len(data.broker_addrs) > 1:
+        if broker_id == MASTER_ID and slaves:
             try:
                 info = await _replication(servers, address, config)
             except _FAILURES as error:
                 what = f"its slaves could not be asked for: {_failure(error)}"
                 problems.append(Problem(_WARNING, where, what))
             else:
-                problems += judge_slaves(where, len(data.broker_addrs) - 1, info)
+                problems += judge_slaves(where, slaves, info)
     return problems
 
 

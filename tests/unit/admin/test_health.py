@@ -11,9 +11,12 @@ from msgspec.structs import force_setattr
 from rocketmq_tw.admin.health import judge, judge_slaves
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.net.interfaces import Handler
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
 A = "10.0.0.2:10911"
@@ -45,6 +48,27 @@ def test_a_name_server_that_is_gone_is_an_error(world) -> None:
     assert "10.9.9.9:9876" in outcome.out
     assert outcome.out.endswith("\nnot healthy: 2 name servers and 1 broker were asked\n")
     assert outcome.err == ""
+
+
+def test_a_dead_broker_that_one_name_server_alone_knows_is_an_error(world) -> None:
+    slave = BrokerData(cluster="Other", broker_name="broker-a", broker_addrs={1: "10.0.0.98:10911"})
+    gone = BrokerData(cluster="Other", broker_name="gone", broker_addrs={0: "10.0.0.99:10911"})
+    table = {"broker-a": slave, "gone": gone}
+    info = ClusterInfo(broker_addr_table=table, cluster_addr_table={"Other": list(table)})
+
+    def tell(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=encode_body(info))
+
+    world.network.serve("10.0.0.7:9876", {RequestCode.GET_BROKER_CLUSTER_INFO: tell})
+    for names in (f"{world.names};10.0.0.7:9876", f"10.0.0.7:9876;{world.names}"):
+        for options in ("", "-c Other"):
+            outcome = world.rmqadmin(f"health {options} --output json", name_servers=names)
+            assert outcome.status == 1
+            said = {row["where"]: row["what"] for row in json.loads(outcome.out)["problems"]}
+            for where in ("gone 0 (10.0.0.99:10911)", "broker-a 1 (10.0.0.98:10911)"):
+                assert said[where].startswith("does not answer: ")
+            assert not any("no master" in what for what in said.values()) or options
+        assert json.loads(outcome.out)["asked"]["nameServers"] == 2
 
 
 def test_a_broker_in_place_of_a_name_server_is_told(world) -> None:
