@@ -1,6 +1,7 @@
 """`twistd rmq-namesrv`: a name server."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 import msgspec
@@ -60,7 +61,13 @@ class Options(ServerOptions):
         return with_client_tls(settings)
 
     def monitored(self) -> Sequence[str]:
-        return ("name server",)
+        return kinds_of_name_server(self.loaded)
+
+
+def kinds_of_name_server(loaded: Loaded) -> Sequence[str]:
+    """Returns the kinds of servers of which the name server that is configured so tells figures."""
+    has_controller = loaded[NamesrvConfig].enable_controller_in_namesrv
+    return ("name server", "controller") if has_controller else ("name server",)
 
 
 def reached_at(host: str, port: int) -> str:
@@ -108,6 +115,8 @@ class NamesrvService(service.Service):
         self._name_server: NameServer | None = None
         self._client: RemotingClient | None = None
         self._controller: ControllerService | None = None
+        #: Why the controller had to stop while the name server stays; empty where it had not.
+        self._controller_failure = ""
         if config.enable_controller_in_namesrv:
             self._controller = ControllerService(
                 reactor, loaded, on_failure=self._controller_failed, start_file=start_file
@@ -153,16 +162,20 @@ class NamesrvService(service.Service):
 
     def metrics(self) -> Iterable[Metric]:
         """See `Monitored`."""
-        return () if self._name_server is None else self._name_server.metrics()
+        if self._name_server is None:
+            return ()
+        of_controller = () if self._controller is None else self._controller.metrics()
+        return chain(self._name_server.metrics(), of_controller)
 
     def not_ready(self) -> str:
         """See `Monitored`."""
         if self._name_server is None or not self.local_address:
             return "it has not started"
-        return self._name_server.not_ready()
+        return self._name_server.not_ready() or self._controller_failure
 
     def _controller_failed(self, error: BaseException | None) -> None:
         """Routes are told on: that needs no controller."""
+        self._controller_failure = f"its controller cannot go on and has stopped: {error}"
         self.log.critical(
             "the controller cannot go on and stops, the name server stays: {reason}", reason=error
         )

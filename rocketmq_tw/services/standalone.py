@@ -31,7 +31,7 @@ from rocketmq_tw.services.derived import of_broker
 from rocketmq_tw.services.failed_start import PROXY_KEYS, KeysToChange, refuse_to_start
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
-from rocketmq_tw.services.namesrv import NamesrvService, reached_at
+from rocketmq_tw.services.namesrv import NamesrvService, kinds_of_name_server, reached_at
 from rocketmq_tw.services.ports import PortUse, check_free, own_port
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -79,7 +79,7 @@ class Options(LocalProxyOptions):
         return own_port("namesrvListenPort", net, own.namesrv_listen_port) + super().ports()
 
     def monitored(self) -> Sequence[str]:
-        return ("name server", *super().monitored())
+        return (*kinds_of_name_server(self.loaded), *super().monitored())
 
     def derived(self) -> Mapping[str, Derived]:
         net = self.loaded[NettyServerConfig]

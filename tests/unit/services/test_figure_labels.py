@@ -119,7 +119,7 @@ def parsed(kind: type[ServerOptions], *arguments: str) -> ServerOptions:
 
 SERVERS: list[tuple[type[ServerOptions], tuple[str, ...], tuple[str, ...]]] = [
     (namesrv.Options, (), ("name server",)),
-    (namesrv.Options, ("-o", "enableControllerInNamesrv=true"), ("name server",)),
+    (namesrv.Options, ("-o", "enableControllerInNamesrv=true"), ("name server", "controller")),
     (broker.Options, (), ("broker",)),
     (broker.Options, ("--enable-proxy",), ("broker", "proxy")),
     (controller.Options, (), ("controller",)),

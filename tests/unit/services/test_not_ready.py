@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from twisted.python.failure import Failure
 
 from rocketmq_tw.config.load import load
 from rocketmq_tw.config.properties import Setting
-from rocketmq_tw.services import broker
-from rocketmq_tw.services.controller import ControllerService
-from rocketmq_tw.services.controller import Options as ControllerOptions
+from rocketmq_tw.services import broker, controller, namesrv
 from rocketmq_tw.services.proxy import Options as ProxyOptions
 from rocketmq_tw.services.proxy import ProxyService
 from tests.support.broker import fired
@@ -46,10 +45,46 @@ def test_a_broker_is_not_ready_while_its_store_is_loaded(
     fired(stopped)
 
 
+def test_a_name_server_tells_of_the_controller_in_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (controller, namesrv):
+        monkeypatch.setattr(module, "freeze_startup_objects", lambda: None)
+    keys = {
+        "bindAddress": "127.0.0.1",
+        "listenPort": "9876",
+        "kvConfigPath": str(tmp_path / "kv.json"),
+        "enableControllerInNamesrv": "true",
+        "controllerStorePath": str(tmp_path / "controller"),
+        "controllerDLegerGroup": "g",
+        "controllerDLegerPeers": "n0-127.0.0.1:9877;n1-127.0.0.1:9878",
+        "controllerDLegerSelfId": "n0",
+    }
+    settings = [Setting(key, value, "test") for key, value in keys.items()]
+    reactor = PoolReactor()
+    loaded = load(namesrv.Options.types, settings, str(tmp_path))
+    service = namesrv.NamesrvService(reactor, loaded)
+    service.startService()
+    figures = {metric.name: metric.labels for metric in service.metrics()}
+    assert {"rocketmq_topic_number", "role"} <= figures.keys()
+    # One of two has no leader, and routes are told.
+    assert service.not_ready() == ""
+    node = service._controller._controller.node
+    node.when_failed.errback(Failure(OSError("the disk failed")))
+    assert service.not_ready() == "its controller cannot go on and has stopped: the disk failed"
+    assert {metric.name for metric in service.metrics()} & {"role", "rocketmq_topic_number"} == {
+        "rocketmq_topic_number"
+    }
+    stopped = service.stopService()
+    reactor.run_until(lambda: stopped.called)
+    fired(stopped)
+
+
 def test_other_servers_are_not_ready_before_they_start() -> None:
     reactor = PoolReactor()
-    controller = ControllerService(reactor, load(ControllerOptions.types, [], "/"))
+    loaded = load(controller.Options.types, [], "/")
+    alone = controller.ControllerService(reactor, loaded)
     proxy = ProxyService(reactor, load(ProxyOptions.types, [], "/"))
-    assert controller.not_ready() == "it has not started"
+    assert alone.not_ready() == "it has not started"
     assert proxy.not_ready() == "it does not listen yet"
-    assert [*controller.metrics(), *proxy.metrics()] == []
+    assert [*alone.metrics(), *proxy.metrics()] == []
