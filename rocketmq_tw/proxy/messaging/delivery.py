@@ -74,7 +74,7 @@ class Delivery:
         answer = _Answer(call, receiver, wanted, self._clock.seconds())
         if answer.renews and receiver.has_gone(self._clients):
             # Nobody would see to it that they come back before their time is over.
-            answer.renews = False
+            answer.renews, answer.is_late = False, True
             self._cut(answer)
             reason = "the client has gone"
             call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))
@@ -147,9 +147,13 @@ class Delivery:
                 self._renewal.bring_back(receiver.group, receiver.topic, handle)
         else:
             for message in answer.left:
-                left_ms = answer.left_ms(message, self._clock.seconds())
                 self._renewal.bring_back_unrenewed(
-                    receiver.client_id, receiver.group, receiver.topic, message.handle, left_ms
+                    receiver.client_id,
+                    receiver.group,
+                    receiver.topic,
+                    message.handle,
+                    answer.left_ms(message, self._clock.seconds()),
+                    message.stored.reconsume_times if answer.is_late else 0,
                 )
         answer.left.clear()
 
@@ -178,7 +182,9 @@ class _Answer:
         self.call = call
         self._popped_at = popped_at
         self.receiver = receiver
-        #: Not for a caller that is gone: its messages come back at once.
+        #: Whether the caller was gone before it could get anything.
+        self.is_late = call.is_over
+        #: Not for a caller that is gone: its messages come back.
         self.renews = receiver.renews and not call.is_over
         self.left = deque(messages)
         self.handles = [message.handle for message in messages]

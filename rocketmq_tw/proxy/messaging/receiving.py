@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.config.proxy import ProxyConfig
@@ -19,6 +20,7 @@ from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.messages import duration_ms
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.polling import check_invisible_ms, poll_ms
+from rocketmq_tw.proxy.messaging.polls import Polls
 from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.renewal import MAX_MESSAGES, MAX_OF_CLIENT, Renewal
 from rocketmq_tw.proxy.messaging.routes import readable_brokers
@@ -58,14 +60,15 @@ class Receiving:
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._brokers = brokers
-        self._popped = PopClient(brokers)
+        popped = PopClient(brokers)
+        self._polls = Polls(popped, clients)
         self._renewal = renewal
         self._clients = clients
         self._metadata = metadata
         self._expressions = expressions
         self._clock = clock
         self._config = config
-        self._delivery = Delivery(clock, clients, self._popped, renewal, unpacking, now_ms)
+        self._delivery = Delivery(clock, clients, popped, renewal, unpacking, now_ms)
         self._turns = count()
 
     def methods(self) -> Methods:
@@ -116,19 +119,24 @@ class Receiving:
         names = await self._choose(topic, request.message_queue.broker.name)
         for name in names[:-1]:
             try:
-                return receiver, await self._ask(name, header, receiver, poll_until)
+                return receiver, await self._ask(name, header, receiver, poll_until, call)
             except ConnectError:
                 # Nothing was popped: another broker may have messages.
                 continue
-        return receiver, await self._ask(names[-1], header, receiver, poll_until)
+        return receiver, await self._ask(names[-1], header, receiver, poll_until, call)
 
-    async def _ask(
-        self, name: str, header: PopMessageRequestHeader, receiver: Receiver, poll_until: float
-    ) -> list[PoppedMessage]:
+    def _ask(
+        self,
+        name: str,
+        header: PopMessageRequestHeader,
+        receiver: Receiver,
+        poll_until: float,
+        call: ICall,
+    ) -> Deferred[list[PoppedMessage]]:
         # Without a bornTime brokers count from when the pop comes to them, whatever our clock says.
         header.bname = name
         header.poll_time = max(int((poll_until - self._clock.seconds()) * 1000), 0)
-        return await self._popped.pop(name, header, receiver.client)
+        return self._polls.pop(name, header, receiver, call)
 
     async def _choose(self, topic: str, wanted: str) -> list[str]:
         """Returns the brokers to ask, one after the other where they cannot be reached: the one

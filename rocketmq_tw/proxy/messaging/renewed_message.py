@@ -57,6 +57,7 @@ class RenewedMessage:
         "received_at",
         "renewals",
         "retries",
+        "returns_in",
     )
 
     def __init__(
@@ -80,6 +81,8 @@ class RenewedMessage:
         self.claims = 0
         #: Whether its client is gone, so that it comes back unless a claim settles it.
         self.is_left = False
+        #: In how many ms it is to come back once it is left, where that is not to be soon.
+        self.returns_in: int | None = None
         #: Whether a broker may have hidden it without that its answer came: `handle` is void then.
         self.is_uncertain = False
         self.is_busy = False

@@ -91,7 +91,13 @@ class Returns:
         broker_name = message.place.broker_name
         if not is_wanted or broker_name in self._out_of_reach:
             return
-        error = await self._hiding.hide(message, self._config.invisible_time_millis_when_clear)
+        wait_ms = message.returns_in
+        if wait_ms is None:
+            wait_ms = self._config.invisible_time_millis_when_clear
+        elif message.hidden_until - self._now() <= wait_ms:
+            # It comes back by itself.
+            return
+        error = await self._hiding.hide(message, wait_ms)
         if error is None or is_for_good(error):
             return
         if not self._is_last:

@@ -58,4 +58,6 @@ class UndeliveredPops:
         for message in messages:
             # They were popped just now. None of the clients that the proxy registers has them.
             left_ms = message.handle.info.invisible_time
-            self._renewal.bring_back_unrenewed("", group, topic, message.handle, left_ms)
+            self._renewal.bring_back_unrenewed(
+                "", group, topic, message.handle, left_ms, message.stored.reconsume_times
+            )

@@ -19,6 +19,7 @@ from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 from tests.support.http2 import GrpcInMemory, Http2Client, Response
 from tests.support.proxy import FakeCall
@@ -529,6 +530,119 @@ class TestCallsThatEnd:
         world.pass_time(5)
         (again,) = world.receive(long_polling_timeout={"seconds": 5}).messages
         assert again.system_properties.delivery_attempt == 2
+
+
+class TestPollsOfReceivesThatAreOver:
+    """Brokers hold them on, and wake the oldest first."""
+
+    def begin_and_cut(self, world: ReceivingWorld, number: int, **fields: Any) -> None:
+        """Receives of a client that is killed."""
+        fields = {"long_polling_timeout": {"seconds": 20}, **fields}
+        begun = [world.begin(**fields)[0] for _ in range(number)]
+        world.pass_time(0.5)
+        for call in begun:
+            call.finish()
+
+    def dead_letters(self, world: ReceivingWorld) -> bool:
+        return "%DLQ%G" in world.broker.topics
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_a_receive_that_waits_gets_what_they_bring(self, renews: bool, is_fifo: bool) -> None:
+        world = ReceivingWorld(retry_max_times=3, is_fifo=is_fifo)
+        self.begin_and_cut(world, 10, auto_renew=renews)
+        for body in (b"one", b"two", b"three"):
+            call, done = world.begin(auto_renew=renews, long_polling_timeout={"seconds": 20})
+            world.pass_time(0.5)
+            world.send(body)
+            world.pass_time(0.5)
+            assert done.called
+            (message,) = received(call).messages
+            assert (message.body, message.system_properties.delivery_attempt) == (body, 1)
+            assert world.ack(message).status.code == Code.OK
+        assert len(world.renewal) == 0
+        world.pass_time(90)
+        assert world.receive(long_polling_timeout={"seconds": 0}).bodies == []
+        assert not self.dead_letters(world)
+
+    def test_a_client_that_cuts_each_receive_takes_none_from_others(self) -> None:
+        world = ReceivingWorld()
+        for _ in range(15):
+            self.begin_and_cut(world, 1)
+        call, done = world.begin(long_polling_timeout={"seconds": 20})
+        self.begin_and_cut(world, 1)
+        for number in range(3):
+            world.send(b"%d" % number)
+        world.pass_time(0.5)
+        assert done.called
+        messages = received(call).messages
+        while len(messages) < 3:
+            messages += world.receive(long_polling_timeout={"seconds": 5}).messages
+        attempts = [each.system_properties.delivery_attempt for each in messages]
+        assert (sorted(each.body for each in messages), max(attempts)) == ([b"0", b"1", b"2"], 2)
+
+    def test_where_no_other_waits_they_take_it_twice_at_most(self) -> None:
+        world = ReceivingWorld(retry_max_times=3)
+        self.begin_and_cut(world, 10, auto_renew=True)
+        world.send(b"one")
+        world.pass_time(21)
+        (message,) = world.receive(long_polling_timeout={"seconds": 10}).messages
+        assert message.system_properties.delivery_attempt <= 3
+        assert not self.dead_letters(world)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"filter_expression": tag("A")},
+            {"filter_expression": sql("a IS NULL")},
+            {"invisible_duration": {"seconds": 60}},
+        ],
+    )
+    def test_one_that_waits_for_others_gets_nothing_from_them(self, fields: dict[str, Any]) -> None:
+        world = ReceivingWorld(broker={"enable_property_filter": True})
+        self.begin_and_cut(world, 1)
+        call, done = world.begin(long_polling_timeout={"seconds": 20}, **fields)
+        world.send(b"one", tag="A")
+        world.pass_time(0.75)
+        assert not done.called
+        world.until(done)
+        (message,) = received(call).messages
+        assert (message.body, message.system_properties.delivery_attempt) == (b"one", 2)
+
+    def test_nobody_gets_more_messages_than_it_asked_for(self) -> None:
+        world = ReceivingWorld()
+        world.brokers.late[RequestCode.POP_MESSAGE] = 1
+        world.send(b"one"), world.send(b"two")
+        cut, _ = world.begin()
+        call, _ = world.begin(batch_size=1, long_polling_timeout={"seconds": 20})
+        larger, _done = world.begin(batch_size=2, long_polling_timeout={"seconds": 20})
+        cut.finish()
+        world.pass_time(2)
+        assert call.sent == []
+        assert received(larger).bodies == [b"one", b"two"]
+
+    def test_one_whose_client_is_gone_gets_nothing_from_them(self) -> None:
+        world = ReceivingWorld()
+        waiting = {"auto_renew": True, "long_polling_timeout": {"seconds": 20}}
+        self.begin_and_cut(world, 1, auto_renew=True)
+        gone, _ = world.begin(**waiting)
+        world.clients.remove("client")
+        call, _done = world.begin(world.call("other"), **waiting)
+        world.send(b"one")
+        world.pass_time(0.5)
+        assert gone.sent == []
+        assert received(call).bodies == [b"one"]
+
+    def test_a_receive_that_is_over_asks_no_further_broker(self) -> None:
+        world = ReceivingWorld()
+        world.brokers.add_topic("Topic", {"broker-a": 1, "broker-b": 1})
+        world.brokers.answer(RequestCode.POP_MESSAGE, lambda request: asked)
+        asked: Deferred[RemotingCommand] = Deferred()
+        call, done = world.begin()
+        call.finish()
+        asked.errback(ConnectError("a:1", "refused"))
+        assert done.called
+        assert len(pops(world)) == 1
 
 
 class TestPackedBodies:

@@ -79,6 +79,19 @@ class PopPort:
         return found
 
 
+def test_pops_of_a_client_that_is_gone_take_a_message_twice_at_most() -> None:
+    """Brokers hold them on, and each would take it as it comes back."""
+    port = PopPort()
+    gone = FakePeer("10.0.0.8:1")
+    for _ in range(10):
+        port.hold(gone, 20)
+    gone.lose()
+    port.broker.send(b"one")
+    port.clock.pump([0.5] * 60)
+    (message,) = port.pop(FakePeer("10.0.0.9:1"))
+    assert message.reconsume_times == 2
+
+
 @pytest.mark.parametrize("orderly", [False, True])
 def test_messages_popped_for_a_client_that_is_gone_come_back(orderly: bool) -> None:
     port = PopPort(orderly=orderly)
