@@ -68,8 +68,21 @@ def _version(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
+#: What may be wrong with a certificate beside who signed it, by OpenSSL's numbers of X509_V_ERR:
+#: its errors call all of that "certificate verify failed".
+_EXPIRED, _NOT_YET, _WEAK = "certificate has expired", "not yet valid", "certificate is too weak"
+_FAULTS = {9: _NOT_YET, 10: _EXPIRED, 66: _WEAK, 67: _WEAK, 68: _WEAK}
+
 #: What a client hears from OpenSSL, and what it means for its user.
 _WORDS = {
+    _EXPIRED: "the server's certificate, or that of who signed it, has expired: the server needs a"
+    " new one in tls.server.certPath, or this machine's clock is wrong",
+    _NOT_YET: "the server's certificate, or that of who signed it, is not valid yet: look at the"
+    " clocks of both machines",
+    _WEAK: "the server's certificate, or that of who signed it, is too weak: make one with an"
+    " elliptic curve, or RSA of 2048 bits or more, and SHA-256",
+    "alert certificate expired": "the server says that our certificate has expired: name a new one"
+    " in tls.client.certPath",
     "certificate verify failed": "the server's certificate is signed by nobody that is trusted:"
     " name the authority in tls.client.trustCertPath (of rmqadmin: in the file of --tls-config),"
     " or set tls.client.authServer=false",
@@ -86,11 +99,15 @@ def in_words(error: BaseException | None) -> str | None:
     other error."""
     if not isinstance(error, SSL.Error) or not error.args or not isinstance(error.args[0], list):
         return None
-    reasons = [str(reason[-1]) for reason in error.args[0] if reason]
+    reasons = _reasons(error)
     for known, words in _WORDS.items():
         if any(known in reason for reason in reasons):
             return f"TLS: {words}"
     return f"TLS: {', '.join(reasons) or 'the handshake failed'}"
+
+
+def _reasons(error: SSL.Error) -> list[str]:
+    return [str(reason[-1]) for reason in error.args[0] if reason]
 
 
 def server_context(config: TlsConfig, protocols: Sequence[bytes] = ()) -> TlsContext:
@@ -179,19 +196,55 @@ def _client_options(config: TlsConfig) -> CertificateOptions:
     if config.client_auth_server:
         context = options.getContext()
         _trust(context, "tls.client.trustCertPath", config.client_trust_cert_path)
-        context.set_verify(SSL.VERIFY_PEER)
+        context.set_verify(SSL.VERIFY_PEER, _verify)
     return options
+
+
+def _verify(_: SSL.Connection, certificate: crypto.X509, number: int, depth: int, ok: int) -> bool:
+    """Takes a certificate that is `ok`. What is wrong with another one is the handshake's error,
+    where it is not who signed it."""
+    if not ok and number in _FAULTS:
+        raise SSL.Error([("", "", _FAULTS[number])])
+    return bool(ok)
 
 
 def _own_options(prefix: str, key_path: str, cert_path: str, password: str) -> CertificateOptions:
-    options = _options(*_own_certificate(prefix, key_path, cert_path, password))
+    key, certificates = _own_certificate(prefix, key_path, cert_path, password)
+    options = _options(key, certificates)
     try:
         options.getContext()
     except SSL.Error as error:
-        raise TlsConfigError(
-            f"{prefix}.keyPath {key_path} is not the key of {prefix}.certPath {cert_path}"
-        ) from error
+        raise TlsConfigError(_why_unfit(error, prefix, key_path, cert_path)) from error
+    _warn_of_age(f"{prefix}.certPath", cert_path, certificates)
     return options
+
+
+def _why_unfit(error: SSL.Error, prefix: str, key_path: str, cert_path: str) -> str:
+    """Says why OpenSSL does not take a key with its certificate."""
+    reasons = _reasons(error)
+    if any("mismatch" in reason for reason in reasons):
+        return f"{prefix}.keyPath {key_path} is not the key of {prefix}.certPath {cert_path}"
+    advice = ""
+    if any("too small" in reason or "too weak" in reason for reason in reasons):
+        advice = ": make one with an elliptic curve, or RSA of 2048 bits or more, and SHA-256"
+    return f"{prefix}.certPath {cert_path} cannot be used ({', '.join(reasons)}){advice}"
+
+
+def _warn_of_age(key: str, path: str, certificates: Sequence[crypto.X509]) -> None:
+    """Warns of certificates that are not valid now: who checks them refuses this end."""
+    now = datetime.now(UTC)
+    for each in (certificate.to_cryptography() for certificate in certificates):
+        expired = each.not_valid_after_utc < now
+        if expired or now < each.not_valid_before_utc:
+            log.warn(
+                "{key} {path}: the certificate of {name} {fault} {time}: who checks it refuses this"
+                " end of TLS",
+                key=key,
+                path=path,
+                name=each.subject.rfc4514_string(),
+                fault="has expired on" if expired else "is not valid before",
+                time=each.not_valid_after_utc if expired else each.not_valid_before_utc,
+            )
 
 
 def _options(key: crypto.PKey | None, certificates: list[crypto.X509]) -> CertificateOptions:

@@ -4,10 +4,14 @@ import base64
 import os
 import stat
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
 from OpenSSL import SSL, crypto
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.ssl import AcceptableCiphers, CertificateOptions, TLSVersion
@@ -286,6 +290,85 @@ def test_a_key_of_another_certificate_is_refused_at_the_start(files):
     write_key(files["server_key_path"], key)
     with pytest.raises(TlsConfigError, match=r"tls\.server\.keyPath .* is not the key of"):
         ServerTls(TlsConfig(test_mode_enable=False, **files))
+
+
+def made(days_before: int, days_after: int):
+    """A key, and a certificate of its own that is valid so many days around now."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key, certificate_of(key, days_before, days_after)
+
+
+def certificate_of(key, days_before: int, days_after: int):
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=days_before))
+        .not_valid_after(now + timedelta(days=days_after))
+        .sign(key, hashes.SHA256())
+    )
+
+
+def write_pair(files, side, key, certificate):
+    write_key(files[f"{side}_key_path"], crypto.PKey.from_cryptography_key(key))
+    write_certificate(files[f"{side}_cert_path"], crypto.X509.from_cryptography(certificate))
+
+
+AGES = [
+    (
+        (9, -2),
+        "has expired on 20",
+        "has expired: the server needs a new one in tls.server.certPath",
+    ),
+    ((-2, 9), "is not valid before 20", "is not valid yet: look at the clocks of both machines"),
+]
+
+
+@pytest.mark.parametrize(("days", "warned", "told"), AGES)
+def test_a_certificate_that_is_not_valid_now_is_named(files, days, warned, told):
+    write_pair(files, "server", *made(*days))
+    config = TlsConfig(test_mode_enable=False, client_auth_server=True, **files)
+    with capturedLogs() as logs:
+        network = network_with(config)
+        lines = [formatEvent(event) for event in logs]
+        # It trusts exactly this one.
+        refused = ask(network, config)
+    assert [line for line in lines if warned in line and "tls.server.certPath" in line], lines
+    assert told in str(refused.value)
+    assert "trusted" not in str(refused.value)
+
+
+def test_an_expired_certificate_in_place_of_a_good_one_is_warned_of(files):
+    network = network_with(TlsConfig(test_mode_enable=False, **files))
+    with capturedLogs() as logs:
+        write_pair(files, "server", *made(9, -2))
+        ask(network, TlsConfig())
+    assert [line for event in logs if "has expired on" in (line := formatEvent(event))]
+
+
+def test_a_client_whose_certificate_has_expired_is_told_so(files, tmp_path):
+    own = {"client_cert_path": str(tmp_path / "c.pem"), "client_key_path": str(tmp_path / "c.key")}
+    write_pair(own, "client", *made(9, -2))
+    keys = {"server_auth_client": True, "server_need_client_auth": "require"}
+    trusted = {"server_trust_cert_path": own["client_cert_path"]}
+    config = TlsConfig(test_mode_enable=False, **files | own | keys | trusted)
+    with capturedLogs():
+        refused = ask(network_with(config), config)
+    assert "our certificate has expired: name a new one in tls.client.certPath" in str(
+        refused.value
+    )
+
+
+def test_a_weak_certificate_is_no_wrong_key(files):
+    key = rsa.generate_private_key(65537, 1024)
+    write_pair(files, "server", key, certificate_of(key, 1, 9))
+    with pytest.raises(TlsConfigError, match=r"tls\.server\.certPath .*RSA of 2048 bits") as wrong:
+        ServerTls(TlsConfig(test_mode_enable=False, **files))
+    assert "not the key" not in str(wrong.value)
 
 
 def write_key(path, key):
