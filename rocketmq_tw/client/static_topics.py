@@ -176,7 +176,13 @@ def _completed(topic: str, spare: str, hosted: Hosted) -> Hosted:
         for logic_id, items in detail.hosted_queues.items():
             former = queues.get(logic_id, [])
             shorter, longer = sorted((items, former), key=_progress)
-            check_successor(shorter, longer, same_epoch=False)
+            try:
+                check_successor(shorter, longer, same_epoch=False)
+            except ValueError as error:
+                raise ValueError(
+                    f"{detail.bname} and another broker contradict each other about queue"
+                    f" {logic_id}: {error}"
+                ) from error
             queues[logic_id] = longer
     for detail in details:
         for logic_id, items in detail.hosted_queues.items():

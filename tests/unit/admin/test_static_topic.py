@@ -297,6 +297,19 @@ def test_queues_that_a_broker_has_forgotten_are_made_where_they_are_wanted(three
     assert [sent(three, "broker-b", number) >= 0 for number in range(4)] == [True] * 4
 
 
+def test_brokers_that_contradict_each_other_are_told_of(three) -> None:
+    made(three, 1, "broker-a")
+    mappings = three.brokers["broker-b"].broker[Tables].mappings
+    detail = deepcopy(mappings.get("S"))
+    detail.hosted_queues = {0: [LogicQueueMappingItem(bname="broker-b", queue_id=0)]}
+    mappings.update(detail, force=True)
+    outcome = three.rmqadmin("remappingStaticTopic -t S -b broker-c")
+    assert outcome.err == (
+        "rmqadmin: the static topic S stays where it is: broker-b and another broker contradict"
+        " each other about queue 0: the item of generation 0 would be another queue\n"
+    )
+
+
 def test_a_file_is_carried_out(three, tmp_path) -> None:
     """What mqadmin wrote: its maps have bare numbers as keys."""
     config = nothing_hosted("S", "broker-b", 2, 7)
