@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from twisted.internet.address import IPv4Address
 from twisted.internet.base import ReactorBase
 from twisted.internet.defer import Deferred, execute
+from twisted.python.runtime import seconds
 from zope.interface import implementer
 
 from rocketmq_tw.broker.assembly.host import Surroundings
@@ -119,7 +120,7 @@ class Turns(ReactorBase):
         super().__init__()
 
     def seconds(self) -> float:
-        return super().seconds() + self.ahead
+        return seconds() + self.ahead
 
     def installWaker(self) -> None:
         """Nothing ever waits here."""

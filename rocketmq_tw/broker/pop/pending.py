@@ -118,7 +118,7 @@ class PendingCheckPoint:
 
 
 def _first_ones(distances: Sequence[int]) -> int:
-    different = set(distances)
+    different = distances if isinstance(distances, range) else set(distances)
     if len(different) == len(distances):
         return (1 << len(distances)) - 1
     return sum(1 << distances.index(distance) for distance in different)

@@ -21,7 +21,7 @@ from rocketmq_tw.broker.pop.check_points import (
     check_point_key,
     decode_revive_message,
     is_local,
-    popped_offsets,
+    popped_distances,
     revive_queue_ids,
 )
 from rocketmq_tw.broker.pop.pending import NOWHERE, InFlight, PendingCheckPoint, PendingCheckPoints
@@ -241,7 +241,7 @@ class ReviveQueues:
             place, is_here = NOWHERE, is_local(point, self._broker_name)
             if is_here:
                 # The oldest one that was popped: what a filter left out may lie in front of it.
-                first = min(popped_offsets(point), default=0)
+                first = point.start_offset + min(popped_distances(point), default=0)
                 place = next(place_of(self._store, point.topic, point.queue_id, first), NOWHERE)
             latest_ms = head.store_timestamp + self._longest_ms
             books.add(key, point, head.queue_offset, place, is_local=is_here, latest_ms=latest_ms)
