@@ -168,7 +168,7 @@ def _completed(topic: str, spare: str, hosted: Hosted) -> Hosted:
     is to be on the broker `spare`, where one has not heard of so many queues. Raises `ValueError`
     where all have: its list is on a broker that is away. So it does where two lists contradict each
     other."""
-    details = [_detail(each) for each in hosted.values()]
+    details = [_detail(each) for _, each in sorted(hosted.items())]
     total = max((detail.total_queues for detail in details), default=0)
     epoch = max((detail.epoch for detail in details), default=0)
     queues: dict[int, list[LogicQueueMappingItem]] = {}
