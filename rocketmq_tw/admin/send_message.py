@@ -19,12 +19,14 @@ from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message, SendStatus
 from rocketmq_tw.message.names import check_topic
 from rocketmq_tw.message.properties import (
+    CHECK_IMMUNITY_TIME_IN_SECONDS,
     DELAY,
     KEYS,
     RESERVED,
-    SHARDING_KEY,
     TAGS,
     TIMER_PROPERTIES,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
 )
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
@@ -39,7 +41,10 @@ _STDIN = "-"
 #: Properties with an option of their own.
 _OPTION_OF = {KEYS: "-k", TAGS: "-c"}
 #: Properties that mean something to brokers, and are the sender's to set.
-_TAKEN = frozenset((DELAY, SHARDING_KEY, *TIMER_PROPERTIES))
+_TAKEN = frozenset((DELAY, *TIMER_PROPERTIES))
+_OF_TRANSACTIONS = frozenset(
+    (CHECK_IMMUNITY_TIME_IN_SECONDS, TRANSACTION_CHECK_TIMES, TRANSACTION_ID)
+)
 _NOT_SAFE = {
     SendStatus.FLUSH_DISK_TIMEOUT: "it was not flushed to the disk in time",
     SendStatus.FLUSH_SLAVE_TIMEOUT: "no slave had it in time",
@@ -81,7 +86,7 @@ def _properties(
             raise click.BadParameter(f"{name} is given twice: a message has one value of it")
         if name in _OPTION_OF:
             raise click.BadParameter(f"{name}: give {_OPTION_OF[name]}")
-        if name in RESERVED and name not in _TAKEN:
+        if name in (RESERVED | _OF_TRANSACTIONS) - _TAKEN:
             raise click.BadParameter(f"{name} is set by clients and servers: take another name")
         found[name] = value
     return found

@@ -87,13 +87,13 @@ DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 CRC32 = "__CRC32#"
 
-#: Properties with a field of their own in a message, or of clients and servers: no user's.
+#: Properties with a field of their own in a message, or of clients and servers: no user's. Stock's
+#: proxy has the same set, without those of message groups, traces and checks of transactions.
 RESERVED = frozenset(
     {
         BORN_HOST,
         BORN_TIMESTAMP,
         BUYER_ID,
-        CHECK_IMMUNITY_TIME_IN_SECONDS,
         CLUSTER,
         CONSUME_START_TIME,
         CORRECTION_FLAG,
@@ -125,7 +125,6 @@ RESERVED = frozenset(
         RECONSUME_TIME,
         REPLY_TO_CLIENT,
         RETRY_TOPIC,
-        SHARDING_KEY,
         TAGS,
         *TIMER_PROPERTIES,
         TIMER_DELAY_LEVEL,
@@ -134,10 +133,7 @@ RESERVED = frozenset(
         TIMER_ENQUEUE_MS,
         TIMER_OUT_MS,
         TIMER_ROLL_TIMES,
-        TRACE_CONTEXT,
         TRACE_ON,
-        TRANSACTION_CHECK_TIMES,
-        TRANSACTION_ID,
         TRANSFER_FLAG,
         TRAN_MSG,
         TRAN_PREPARED_QUEUE_OFFSET,

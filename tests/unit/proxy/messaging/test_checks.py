@@ -128,6 +128,21 @@ def test_properties_of_the_servers_are_refused(name: str) -> None:
     assert name in sentence
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "__SHARDINGKEY",
+        "TRACE_CONTEXT",
+        "__transactionId__",
+        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        "TRANSACTION_CHECK_TIMES",
+    ],
+)
+def test_properties_that_stocks_proxy_takes(name: str) -> None:
+    """It also shows them, so a client may send what it received."""
+    assert code_of(message(properties={name: "1"}))[0] == Code.OK
+
+
 def test_tags_keys_and_ids() -> None:
     assert code_of(message(tag="a b"))[0] == Code.OK
     assert code_of(message(tag=" \t"))[0] == Code.ILLEGAL_MESSAGE_TAG

@@ -109,7 +109,12 @@ def test_a_stored_message_is_shown_to_its_consumer() -> None:
     shown = message_of(stored(properties=properties, reconsume_times=2), topic="ns%T")
     system = shown.system_properties
     assert shown.topic == Resource(name="ns%T")
-    assert dict(shown.user_properties) == {"colour": "red"}
+    # Stock's proxy also shows the properties that these fields come from.
+    assert dict(shown.user_properties) == {
+        "colour": "red",
+        "__SHARDINGKEY": "g",
+        "TRACE_CONTEXT": "00-1-2-3",
+    }
     assert shown.body == b"hello"
     assert (system.message_id, system.tag, list(system.keys)) == ("ID", "a", ["k1", "k2"])
     assert (system.queue_id, system.queue_offset, system.delivery_attempt) == (3, 77, 3)

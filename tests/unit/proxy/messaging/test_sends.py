@@ -143,6 +143,15 @@ def test_messages_of_a_group_have_one_queue(group: str, place: tuple[str, int]) 
     assert parse_properties(proxy.headers[0].properties)["__SHARDINGKEY"] == group
 
 
+def test_a_group_in_a_property_is_one() -> None:
+    proxy = Proxy("FIFO")
+    for _ in range(3):
+        assert proxy.send(message(properties={"__SHARDINGKEY": "b"})).status.code == Code.OK
+    assert {(header.broker_name, header.queue_id) for header in proxy.headers} == {("b", 1)}
+    refused = Proxy("NORMAL").send(message(properties={"__SHARDINGKEY": "b"}))
+    assert refused.status.code == Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+
+
 def test_a_timed_message_can_be_recalled() -> None:
     proxy = Proxy("DELAY")
     response = proxy.send(message(delivery_timestamp=timestamp_of(NOW + 5000)))
