@@ -10,13 +10,12 @@ from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.client.routes import is_static, next_queue, publish_queues_at_brokers
 from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.proxy.avoided import AvoidedBrokers
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, TopicRouteData
 
 #: Topics whose queues are remembered.
 _MOST_TOPICS = 10_000
-#: Seconds for which a broker that failed is passed over where a topic has others.
-AVOID_SECONDS = 10.0
 
 _MULTIPLIER = 2862933555777941757
 _LONG = (1 << 64) - 1
@@ -46,10 +45,8 @@ class WriteQueues:
     """Chooses queues as stock's proxies do: those of brokers with a master, by name and id."""
 
     def __init__(self, clock: IReactorTime) -> None:
-        self._clock = clock
+        self._avoided = AvoidedBrokers(clock)
         self._known: dict[str, _Known] = {}
-        #: Name of a broker that failed -> until when it is avoided, in seconds of the clock.
-        self._avoided: dict[str, float] = {}
         self._next = randrange(1 << 30)
 
     def of(self, topic: str, route: TopicRouteData) -> Sequence[MessageQueue]:
@@ -82,18 +79,17 @@ class WriteQueues:
     def next(self, queues: Sequence[MessageQueue], failed: str | None = None) -> MessageQueue:
         """Returns the next queue in turn, of a broker that did not fail lately, nor is `failed`,
         where there is one."""
-        if not self._avoided:
+        avoided = self._avoided.now()
+        if not avoided:
             return next_queue(queues, self._turn, (failed,))
-        now = self._clock.seconds()
-        self._avoided = {name: until for name, until in self._avoided.items() if until > now}
-        avoid = {failed, *self._avoided}
+        avoid = {failed, *avoided}
         if all(queue.broker_name in avoid for queue in queues):
             avoid = {failed}
         return next_queue(queues, self._turn, avoid)
 
     def avoid(self, broker_name: str) -> None:
         """Passes over a broker for a while, since it cannot be reached or did not answer."""
-        self._avoided[broker_name] = self._clock.seconds() + AVOID_SECONDS
+        self._avoided.add(broker_name)
 
     def _turn(self) -> int:
         self._next += 1

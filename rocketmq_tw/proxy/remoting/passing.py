@@ -4,11 +4,14 @@ looked at."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.proxy.avoided import AvoidedBrokers
 from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -31,6 +34,12 @@ _HOLD_FIELDS = {
 #: Seconds in which one of several brokers has to answer, and how many of them are asked.
 ANY_TIMEOUT = 3.0
 MAX_ASKED = 8
+#: Seconds that one of them has where another can be asked: clients give up after 3 s.
+ONE_OF_MANY_TIMEOUT = 1.0
+#: Requests for which a broker asks a client, which may take its time.
+_ASKS_CLIENTS = frozenset(
+    {int(RequestCode.GET_CONSUMER_RUNNING_INFO), int(RequestCode.CONSUME_MESSAGE_DIRECTLY)}
+)
 
 
 def pass_on(request: RemotingCommand, *, oneway: bool = False) -> RemotingCommand:
@@ -72,8 +81,9 @@ def limit_hold(request: RemotingCommand) -> float:
 class Passing:
     """Passes requests of clients on to brokers, and answers back."""
 
-    def __init__(self, brokers: IBrokers) -> None:
+    def __init__(self, brokers: IBrokers, clock: IReactorTime) -> None:
         self._brokers = brokers
+        self._avoided = AvoidedBrokers(clock)
 
     def to(
         self,
@@ -99,15 +109,23 @@ class Passing:
         client: IProxyClient,
         is_wanted: Callable[[RemotingCommand], bool],
     ) -> RemotingCommand:
-        """Returns the first wanted answer of one of several brokers, or the last of the others.
-        Raises `RequestError` (SERVICE_NOT_AVAILABLE) where none is there or answers."""
+        """Returns the first wanted answer of one of several brokers, or the last of the others;
+        those that failed lately are asked last. Raises `RequestError` (SERVICE_NOT_AVAILABLE) where
+        none is there or answers."""
         answer: RemotingCommand | None = None
         reasons: list[str] = []
-        for name in list(broker_names)[:MAX_ASKED]:
+        avoided = self._avoided.now()
+        names = sorted(broker_names, key=lambda name: name in avoided)[:MAX_ASKED]
+        is_quick = request.code not in _ASKS_CLIENTS
+        for name, following in zip_longest(names, names[1:]):
+            has_another = following is not None and following not in avoided
+            timeout = ONE_OF_MANY_TIMEOUT if is_quick and has_another else ANY_TIMEOUT
             try:
-                answer = await self._brokers.ask(name, pass_on(request), ANY_TIMEOUT, client)
+                answer = await self._brokers.ask(name, pass_on(request), timeout, client)
             except RemotingError as error:
                 reasons.append(f"{name}: {error}")
+                if is_quick and len(names) > 1:
+                    self._avoided.add(name)
             else:
                 if is_wanted(answer):
                     break

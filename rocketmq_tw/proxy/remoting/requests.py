@@ -71,7 +71,7 @@ class ClassicRequests:
         ports: BrokerPorts = NO_PORTS,
     ) -> None:
         self.clients = ClassicClients(brokers, ports)
-        self._passing = Passing(brokers)
+        self._passing = Passing(brokers, clock)
         self._targets = Targets(brokers)
         self._routes = ClassicRoutes(brokers, self.clients, ports, advertised)
         self._heartbeats = ClassicHeartbeats(brokers, self.clients, clock, neighbours.telling)

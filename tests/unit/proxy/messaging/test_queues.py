@@ -1,7 +1,8 @@
 import pytest
 from twisted.internet.task import Clock
 
-from rocketmq_tw.proxy.messaging.queues import AVOID_SECONDS, WriteQueues, consistent_hash
+from rocketmq_tw.proxy.avoided import AVOID_SECONDS
+from rocketmq_tw.proxy.messaging.queues import WriteQueues, consistent_hash
 from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicQueueMappingInfo
 from tests.support.proxy import PlayedBrokers, answer_of

@@ -2,9 +2,11 @@
 
 import msgspec
 import pytest
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
+from rocketmq_tw.proxy.avoided import AVOID_SECONDS
 from rocketmq_tw.proxy.neighbours.records import (
     REGISTER,
     UNREGISTER,
@@ -86,6 +88,63 @@ def test_a_group_that_no_broker_knows(port: ClassicPort) -> None:
     with refused(ResponseCode.SYSTEM_ERROR) as caught:
         port.ask(classic_request(code))
     assert "consumerGroup" in caught.value.remark
+
+
+QUESTIONS = [
+    classic_request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="G"),
+    classic_request(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="G"),
+    classic_request(
+        RequestCode.QUERY_ASSIGNMENT, encode_body(QueryAssignmentRequestBody(topic="T"))
+    ),
+    classic_request(
+        RequestCode.CHECK_CLIENT_CONFIG,
+        encode_body(CheckClientBody(subscription_data=SubscriptionData(topic="T"))),
+    ),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: str(question.code))
+def test_a_broker_that_hangs_is_asked_last(port: ClassicPort, question: RemotingCommand) -> None:
+    """Clients wait 3 s for the answer."""
+
+    def answer(request: RemotingCommand) -> RemotingCommand | Deferred[RemotingCommand]:
+        (*_, asked) = port.brokers.asked
+        if asked.broker_name != "broker-b":
+            return request.response()
+        assert asked.timeout is not None
+        late: Deferred[RemotingCommand] = Deferred()
+        error = RequestTimeout("b:1", request.code, asked.timeout)
+        port.clock.callLater(asked.timeout, late.errback, error)
+        return late
+
+    port.brokers.answer(question.code, answer)
+    subscribe(port)
+    begun = port.clock.seconds()
+    done = port.begin(question)
+    port.clock.pump([0.5] * 4)
+    assert done.result.code == ResponseCode.SUCCESS
+    assert port.asked_names() == ["broker-b", "broker-c"]
+    port.brokers.asked.clear()
+    for _ in range(3):
+        port.ask(question)
+    assert port.asked_names() == ["broker-c"] * 3
+    assert port.clock.seconds() - begun < 3
+    port.clock.advance(AVOID_SECONDS)
+    port.brokers.asked.clear()
+    port.begin(question)
+    assert port.asked_names() == ["broker-b"]
+
+
+def test_a_broker_that_asks_a_slow_client_is_not_left_early(port: ClassicPort) -> None:
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    port.brokers.answer(code, RequestTimeout("b:1", code, 3.0))
+    subscribe(port)
+    with refused(ResponseCode.SERVICE_NOT_AVAILABLE):
+        port.ask(classic_request(code, consumerGroup="G"))
+    assert [asked.timeout for asked in port.brokers.asked] == [3.0, 3.0]
+    port.brokers.asked.clear()
+    port.ask(QUESTIONS[0])
+    assert port.asked_names() == ["broker-b"]
 
 
 def told(port: ClassicPort, client_id: str, kind: str = REGISTER) -> None:
