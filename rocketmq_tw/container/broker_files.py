@@ -18,7 +18,8 @@ from rocketmq_tw.broker.cluster.addresses import named_config
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded, SettingRefused, load
-from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.config.log import LogConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import MAX_BYTES, ConfigError, Setting, read_properties
 from rocketmq_tw.config.schema import keys_of, stock_default
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -27,6 +28,8 @@ from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 #: The configurations that a broker's file gives; all else of its server is the container's.
 TYPES: Sequence[type[Config]] = (BrokerConfig, MessageStoreConfig, NettyServerConfig)
+#: Those of the container, whose keys in a broker's file say nothing.
+_OF_CONTAINER = (NettyServerConfig, NettyClientConfig, TlsConfig, LogConfig)
 #: Where a file names no port: stock's for a broker in a container.
 DEFAULT_PORT = 6888
 
@@ -87,7 +90,7 @@ class BrokerFiles:
             settings = read_properties(text, path)
             if not any(setting.key in keys_of(kind) for setting in settings for kind in TYPES):
                 raise FileRefused(_unreadable(path, "it has no key of a broker"))
-            loaded = load(TYPES, settings, self.home)
+            loaded = load(TYPES, list(filter(_is_for_broker, settings)), self.home)
         except SettingRefused as error:
             log.warn("a broker's file is refused: {why}", why=str(error))
             where = f"{error.setting.origin}: {error.setting.key}"
@@ -100,6 +103,8 @@ class BrokerFiles:
         for notice in loaded.notices:
             if notice.is_warning:
                 self.warn(notice.text)
+            else:
+                log.info("{text}", text=notice.text)
         return self._setup(path, {setting.key: setting for setting in settings}, loaded)
 
     def _setup(self, path: str, settings: Mapping[str, Setting], loaded: Loaded) -> BrokerSetup:
@@ -177,6 +182,24 @@ def _identity(config: BrokerConfig, store: MessageStoreConfig) -> BrokerIdentity
             raise FileRefused("dLegerSelfId has to be n and a number, as in n0")
         broker_id = int(number)
     return BrokerIdentity(config.broker_cluster_name, config.broker_name, broker_id)
+
+
+def _is_for_broker(setting: Setting) -> bool:
+    """Returns whether the broker reads the key, or nobody knows it; says so where what it says does
+    not count, since the container's file says it."""
+    own, shared = (
+        any(setting.key in keys_of(kind) for kind in kinds)
+        for kinds in ((BrokerConfig, MessageStoreConfig), _OF_CONTAINER)
+    )
+    if own or not shared or setting.key == "listenPort":
+        return True
+    log.info(
+        "{origin}: {key} has no effect here: what the container's file says counts",
+        origin=setting.origin,
+        key=setting.key,
+    )
+    # Its value is looked at all the same.
+    return setting.key in keys_of(NettyServerConfig)
 
 
 def _unreadable(path: str, reason: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.net.interfaces import ANONYMOUS, IIdentified
+from rocketmq_tw.net.interfaces import ANONYMOUS, IIdentified, IPeer
 
 T = TypeVar("T")
 
@@ -21,10 +21,11 @@ MAX_TOLD = 1_000
 
 
 def who(peer: IIdentified) -> str:
-    """Returns the address of a peer, and behind it its name where a check has identified it."""
-    if peer.identity == ANONYMOUS:
-        return peer.address
-    return f"{peer.address} ({peer.identity.name})"
+    """Returns the address of a peer, behind it its name where a check has identified it, and where
+    it is served: several brokers, or a broker and its name server, may have one log."""
+    name = "" if peer.identity == ANONYMOUS else f" ({peer.identity.name})"
+    served = f" at {peer.local_address}" if IPeer.providedBy(peer) else ""
+    return f"{peer.address}{name}{served}"
 
 
 def changed(now: Any, before: Any) -> str:

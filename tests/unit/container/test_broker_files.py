@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.config.properties import MAX_BYTES
 from rocketmq_tw.container.broker_files import BrokerFiles, FileRefused
@@ -51,3 +52,32 @@ def test_who_a_broker_is(text: str, kind: str, broker_id: int) -> None:
 def test_a_dledger_id_without_a_number_is_refused() -> None:
     with pytest.raises(FileRefused, match="dLegerSelfId"):
         FILES.parse("enableDLegerCommitLog=true\ndLegerSelfId=first\n", "/f")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "adminAddresses=10.0.0.0/8",
+            "adminAddresses has no effect here: what the container's file",
+        ),
+        (
+            "tls.server.mode=disabled",
+            "tls.server.mode has no effect here: what the container's file",
+        ),
+        ("logLevel=debug", "logLevel has no effect here: what the container's file says counts"),
+        ("metricsExporterType=PROM", "metricsExporterType has no effect here"),
+        ("sendMessageThreadPoolNums=4", "sendMessageThreadPoolNums has no effect here"),
+    ],
+)
+def test_what_has_no_effect_in_a_container_is_said(line: str, told: str) -> None:
+    with capturedLogs() as events:
+        FILES.parse(f"brokerName=b\nlistenPort=10921\nautoCreateTopicEnable=false\n{line}\n", "/f")
+    [event] = events
+    assert event["log_level"] is LogLevel.info
+    assert formatEvent(event).startswith(f"/f:4: {told}")
+
+
+def test_a_wrong_value_is_refused_where_it_has_no_effect_too() -> None:
+    with pytest.raises(FileRefused, match="adminAddresses"):
+        FILES.parse("brokerName=b\nadminAddresses=everybody\n", "/f")

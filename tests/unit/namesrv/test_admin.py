@@ -11,7 +11,8 @@ from rocketmq_tw.wire.errors import RequestError
 def said(namesrv: Any, code: int, **fields: str) -> list[str]:
     with capturedLogs() as logs:
         assert namesrv.ask(code, fields).code == 0
-    return [formatEvent(event).partition(" ")[2] for event in logs]
+    # In front of it is who did it, and where that was.
+    return [formatEvent(event).split(" ", 3)[3] for event in logs]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ MAPPING = TopicQueueMappingDetail(topic="Named")
     ],
 )
 def test_a_peer_is_told_by_its_address_and_its_name(identity: PeerIdentity, told: str) -> None:
-    assert who(FakePeer("10.0.0.1:4321", identity=identity)) == told
+    peer = FakePeer("10.0.0.1:4321", identity=identity)
+    assert who(peer) == f"{told} at {peer.local_address}", "of which server, where one log has two"
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_who_changed_what_is_logged(code: RequestCode, fields: dict[str, str], b
         broker.request(RemotingCommand(code, ext_fields=fields, body=data), peer)
     lines = [line for line in map(formatEvent, events) if line and peer.address in line]
     assert len(lines) == 1
-    assert f"{peer.address} (alice) " in lines[0]
+    assert f"{peer.address} (alice) at {peer.local_address} " in lines[0]
     if "Named" in str(fields) + str(body):
         assert "Named" in lines[0]
 
@@ -93,7 +93,7 @@ def said(
     with capturedLogs() as events:
         broker.request(RemotingCommand(code, ext_fields=fields or {}, body=data), peer)
     (line,) = [line for line in map(formatEvent, events) if line and peer.address in line]
-    return line.partition(" ")[2]
+    return line.removeprefix(f"{peer.address} at {peer.local_address} ")
 
 
 def test_what_a_topic_was_is_logged(broker: BrokerInMemory) -> None:

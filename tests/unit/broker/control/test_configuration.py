@@ -34,7 +34,7 @@ def test_the_configuration_is_changed_by_allow_list(
     lost, made = logs
     assert "until the server stops" in formatEvent(lost)
     assert made["changes"] == said
-    assert made["peer"] == f"{plane.peer.address} (administrator)"
+    assert made["peer"] == f"{plane.peer.address} (administrator) at {plane.peer.local_address}"
     assert plane.store_config.file_reserved_time == 48
     assert plane.config.broker_permission == 4
     plane.network.settle()
