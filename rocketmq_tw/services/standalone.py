@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from twisted.internet.defer import inlineCallbacks
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.broker import Broker
+from rocketmq_tw.broker.broker import VIP_DISTANCE, Broker
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig
@@ -93,6 +93,16 @@ def _with_own(own: str, config: BrokerConfig) -> str:
     return ";".join(dict.fromkeys(f"{own};{config.namesrv_addr}".rstrip(";").split(";")))
 
 
+def _ports_of_broker(loaded: Loaded) -> Iterator[tuple[list[int], KeysToChange]]:
+    """Yields what the broker listens on, with the key for another port."""
+    net, store = loaded[NettyServerConfig], loaded[MessageStoreConfig]
+    if net.listen_port:
+        yield [net.listen_port, net.listen_port - VIP_DISTANCE], KeysToChange()
+    serves_slaves = not store.enable_dledger_commit_log and store.broker_role != "SLAVE"
+    if serves_slaves and (net.listen_port or store.ha_listen_port):
+        yield [store.ha_listen_port or net.listen_port + 1], KeysToChange("haListenPort")
+
+
 class StandaloneService(service.Service):
     """A name server and a broker in one process. The name server starts first, then the broker,
     which registers with it; they are stopped in reverse."""
@@ -121,7 +131,7 @@ class StandaloneService(service.Service):
         #: before a server has said that it listens.
         self._ports = [
             ([loaded[StandaloneConfig].namesrv_listen_port], KeysToChange("namesrvListenPort")),
-            ([loaded[NettyServerConfig].listen_port], KeysToChange()),
+            *_ports_of_broker(loaded),
         ]
         if proxy is not None:
             of_proxy = proxy[ProxyConfig]

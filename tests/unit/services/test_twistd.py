@@ -228,6 +228,9 @@ def test_a_standalone_tells_of_a_taken_port_before_any_of_its_servers_begins(
         free = ("-o", "namesrvListenPort=0", "-o", "listenPort=0")
         for command in (
             ("rmq-standalone", *free, "-o", f"listenPort={port}"),
+            # Its VIP channel, and its port for slaves.
+            ("rmq-standalone", *free, "-o", f"listenPort={port + 2}"),
+            ("rmq-standalone", *free, "-o", f"haListenPort={port}"),
             ("rmq-standalone", *free, "--enable-proxy", "-pc", str(proxy)),
         ):
             status, output = twistd(*command).finish()
