@@ -129,8 +129,7 @@ def test_of_a_container(twistd: Start, name_server: str, tmp_path: Path) -> None
         paths.append(tmp_path / f"broker-{name}.conf")
         paths[-1].write_text(
             f"brokerName={name}\nbrokerId=0\nlistenPort=0\nhaListenPort=0\nbrokerIP1=127.0.0.1\n"
-            f"bindAddress=127.0.0.1\nstorePathRootDir=store-{name}\n"
-            "mappedFileSizeCommitLog=1048576\n"
+            f"storePathRootDir=store-{name}\nmappedFileSizeCommitLog=1048576\n"
         )
     container = twistd(
         *("--pidfile=", "rmq-container", "-n", name_server, "-b", ":".join(map(str, paths))),
