@@ -7,17 +7,24 @@ from __future__ import annotations
 from itertools import islice
 from typing import NamedTuple
 
-from twisted.internet.defer import Deferred
+from attrs import evolve
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall
 from rocketmq_tw.proxy.messaging.delivery import Receiver
 from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
+from rocketmq_tw.proxy.messaging.statuses import StatusError
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 
 #: Receives that are looked at to find one that takes so many messages.
 _MOST_LOOKED_AT = 32
+
+_log = Logger()
 
 
 class _Wanted(NamedTuple):
@@ -29,25 +36,26 @@ class _Wanted(NamedTuple):
     expression_type: str | None
     expression: str | None
     is_fifo: bool
-    invisible_ms: int
 
 
 class _Receive:
     """A receive that waits; what `poll` brings is its own."""
 
-    def __init__(self, receiver: Receiver, call: ICall, most: int) -> None:
+    def __init__(self, receiver: Receiver, call: ICall, most: int, invisible_ms: int) -> None:
         self.receiver = receiver
         self.call = call
         self.most = most
+        self.invisible_ms = invisible_ms
         self.poll = _Poll(self)
         self.messages: Deferred[list[PoppedMessage]] = Deferred()
 
 
 class _Poll:
-    """A poll at a broker, and the receive that it is for now."""
+    """A poll at a broker, for how long it hides messages, and the receive that it is for now."""
 
     def __init__(self, receive: _Receive) -> None:
         self.receive = receive
+        self.invisible_ms = receive.invisible_ms
 
 
 class Polls:
@@ -65,7 +73,7 @@ class Polls:
         """Fires with what a receive gets, or fails as `PopClient.pop` does. Where its call is over
         nothing is popped any more; what was popped before that nobody else waits for is its own
         all the same."""
-        receive = _Receive(receiver, call, header.max_msg_nums)
+        receive = _Receive(receiver, call, header.max_msg_nums, header.invisible_time)
         if call.is_over:
             receive.messages.callback([])
             return receive.messages
@@ -76,7 +84,6 @@ class Polls:
             header.exp_type,
             header.exp,
             bool(header.order),
-            header.invisible_time,
         )
         self._waiting.setdefault(wanted, {})[receive] = None
         call.on_end(lambda: self._leave(wanted, receive))
@@ -93,7 +100,37 @@ class Polls:
         if result and self._is_gone(receive):
             receive = self._take_over(wanted, poll, len(result))
         self._leave(wanted, receive)
-        receive.messages.callback(result)
+        if result and poll.invisible_ms != receive.invisible_ms and not self._is_gone(receive):
+            fitted = Deferred.fromCoroutine(self._fit(receive, result))
+            fitted.addCallbacks(receive.messages.callback, receive.messages.errback)
+        else:
+            receive.messages.callback(result)
+
+    async def _fit(self, receive: _Receive, messages: list[PoppedMessage]) -> list[PoppedMessage]:
+        """Returns the messages that are hidden for as long as a receive wants, which another poll
+        hid for another time. Those with which that fails come back when that is over."""
+        asked = [Deferred.fromCoroutine(self._hide(receive, message)) for message in messages]
+        found: list[PoppedMessage | None] = await gatherResults(asked, consumeErrors=True)
+        return [message for message in found if message is not None]
+
+    async def _hide(self, receive: _Receive, message: PoppedMessage) -> PoppedMessage | None:
+        receiver = receive.receiver
+        try:
+            handle = await self._popped.hide(
+                receiver.topic,
+                receiver.group,
+                message.handle,
+                receive.invisible_ms,
+                receiver.client,
+            )
+        except (StatusError, RequestError, RemotingError) as error:
+            _log.info(
+                "a message of {topic} that another receive popped is not given out: {error}",
+                topic=receiver.topic,
+                error=error,
+            )
+            return None
+        return evolve(message, handle=handle)
 
     def _take_over(self, wanted: _Wanted, poll: _Poll, number: int) -> _Receive:
         """Returns who gets what a poll brought for a receive that is over: the other one that waits

@@ -595,7 +595,6 @@ class TestPollsOfReceivesThatAreOver:
         [
             {"filter_expression": tag("A")},
             {"filter_expression": sql("a IS NULL")},
-            {"invisible_duration": {"seconds": 60}},
         ],
     )
     def test_one_that_waits_for_others_gets_nothing_from_them(self, fields: dict[str, Any]) -> None:
@@ -608,6 +607,38 @@ class TestPollsOfReceivesThatAreOver:
         world.until(done)
         (message,) = received(call).messages
         assert (message.body, message.system_properties.delivery_attempt) == (b"one", 2)
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    def test_what_it_gets_is_hidden_for_as_long_as_it_asked_for(self, is_fifo: bool) -> None:
+        world = ReceivingWorld(is_fifo=is_fifo)
+        self.begin_and_cut(world, 1, invisible_duration={"seconds": 3600})
+        call, done = world.begin(
+            long_polling_timeout={"seconds": 20}, invisible_duration={"seconds": 40}
+        )
+        world.send(b"one"), world.pass_time(0.5)
+        assert done.called
+        (message,) = received(call).messages
+        assert message.system_properties.delivery_attempt == 1
+        handle = parse_receipt_handle(message.system_properties.receipt_handle)
+        assert abs(handle.visible_at - world.broker.now_ms() - 40_000) <= 1_000
+        assert world.ack(message).status.code == Code.OK
+        world.pass_time(50)
+        assert world.receive(long_polling_timeout={"seconds": 0}).bodies == []
+
+    def test_one_that_cannot_be_hidden_so_comes_later(self) -> None:
+        world = ReceivingWorld()
+        self.begin_and_cut(world, 1, invisible_duration={"seconds": 30})
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        world.brokers.answer(code, RequestTimeout("a:1", code, 3))
+        call, done = world.begin(
+            long_polling_timeout={"seconds": 20}, invisible_duration={"seconds": 40}
+        )
+        world.send(b"one"), world.pass_time(0.5)
+        assert done.called
+        assert received(call).bodies == []
+        world.brokers.answers_itself(code)
+        world.pass_time(31)
+        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
 
     def test_nobody_gets_more_messages_than_it_asked_for(self) -> None:
         world = ReceivingWorld()
