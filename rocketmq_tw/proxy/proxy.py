@@ -16,6 +16,8 @@ from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import Method
+from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity
+from rocketmq_tw.proxy.heartbeat_sync.sync import HeartbeatSync
 from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
 from rocketmq_tw.proxy.messaging.checks import TopicTypes
@@ -38,8 +40,6 @@ from rocketmq_tw.proxy.messaging.telemetry import Telemetry
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
-from rocketmq_tw.proxy.neighbours.records import ProxyIdentity
 from rocketmq_tw.proxy.registration import ClientRegistration
 from rocketmq_tw.proxy.remoting.broker_ports import BrokerPorts
 from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
@@ -70,9 +70,9 @@ class Proxy:
         self.clients = ProxyClients(
             reactor.seconds, asked.hand_on, lambda: config.channel_expired_timeout / 1000
         )
-        self._neighbours = _neighbours(reactor, brokers, config, now_ms)
+        self._heartbeat_sync = _heartbeat_sync(reactor, brokers, config, now_ms)
         self._registration = ClientRegistration(
-            reactor, brokers, self.clients, Slices(reactor), self._neighbours.telling, now_ms
+            reactor, brokers, self.clients, Slices(reactor), self._heartbeat_sync.telling, now_ms
         )
         popped = PopClient(brokers)
         renewal = self._renewal = Renewal(reactor, popped, self.clients, metadata, config)
@@ -113,7 +113,7 @@ class Proxy:
         self._classic = ClassicRequests(
             brokers,
             reactor,
-            self._neighbours,
+            self._heartbeat_sync,
             UndeliveredPops(renewal),
             _advertised(config),
             typed,
@@ -124,7 +124,7 @@ class Proxy:
 
     def start(self) -> None:
         """Registers clients with brokers from now on."""
-        self._neighbours.start()
+        self._heartbeat_sync.start()
         self._registration.start()
         self._classic.start()
 
@@ -136,7 +136,7 @@ class Proxy:
         self._registration.stop()
         self._classic.stop()
         return drained.addCallback(
-            lambda _: gatherResults([self._renewal.stop(), self._neighbours.stop()])
+            lambda _: gatherResults([self._renewal.stop(), self._heartbeat_sync.stop()])
         ).addCallback(lambda _: None)
 
     def metrics(self) -> Iterable[Metric]:
@@ -146,7 +146,7 @@ class Proxy:
         yield gauge("rocketmq_proxy_clients", len(self.clients), {"protocol_type": "grpc"})
         classic = len(self._classic.clients)
         yield gauge("rocketmq_proxy_clients", classic, {"protocol_type": "remoting"})
-        yield gauge("rocketmq_proxy_consumers_elsewhere", len(self._neighbours.members))
+        yield gauge("rocketmq_proxy_consumers_elsewhere", len(self._heartbeat_sync.members))
 
 
 def _advertised(config: ProxyConfig) -> Endpoint | None:
@@ -158,15 +158,15 @@ def _advertised(config: ProxyConfig) -> Endpoint | None:
     return None
 
 
-def _neighbours(
+def _heartbeat_sync(
     reactor: Any, brokers: IBrokers, config: ProxyConfig, now_ms: Callable[[], int]
-) -> Neighbours:
+) -> HeartbeatSync:
     identity = ProxyIdentity(
         config.local_serve_addr or host_address(),
         config.remoting_listen_port,
         config.grpc_server_port,
     )
-    return Neighbours(
+    return HeartbeatSync(
         reactor,
         brokers,
         identity,

@@ -18,9 +18,9 @@ from twisted.python.failure import Failure
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
+from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
 from rocketmq_tw.proxy.memberships import groups_of_heartbeat
 from rocketmq_tw.proxy.messaging.subscriptions import heartbeat_of, origin_of
-from rocketmq_tw.proxy.neighbours.telling import Telling
 from rocketmq_tw.proxy.proto.messaging_pb2 import Settings
 from rocketmq_tw.proxy.topic_brokers import find_brokers
 from rocketmq_tw.runtime.clock import wall_clock_ms
@@ -74,7 +74,7 @@ class ClientRegistration:
         self._brokers = brokers
         self._clients = clients
         self._in_slices = in_slices
-        self._neighbours = telling
+        self._other_proxies = telling
         self._now_ms = now_ms
         self._heartbeats: dict[ProxyClient, _Heartbeat] = {}
         self._kept_bytes = 0
@@ -137,7 +137,7 @@ class ClientRegistration:
             return
         heartbeat = self._heartbeat(client)
         data = decode_body(HeartbeatData, heartbeat.body)
-        self._tell_neighbours(client, data, heartbeat)
+        self._tell_other_proxies(client, data, heartbeat)
         if found.is_complete and not found.names:
             # Topics need not exist: its groups would fill a connection that others need.
             self._brokers.forget(client)
@@ -184,13 +184,13 @@ class ClientRegistration:
         if dropped is not None:
             self._kept_bytes -= len(dropped.body)
 
-    def _tell_neighbours(
+    def _tell_other_proxies(
         self, client: ProxyClient, data: HeartbeatData, heartbeat: _Heartbeat
     ) -> None:
         if not data.consumer_data_set:
-            self._neighbours.gone(client)
+            self._other_proxies.gone(client)
             return
-        self._neighbours.heard(
+        self._other_proxies.heard(
             client,
             origin_of(client),
             data.consumer_data_set,

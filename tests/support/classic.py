@@ -15,7 +15,7 @@ from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import VERSION_4_9_7, RemotingCommand
 from tests.support.network import FakePeer
-from tests.support.proxy import PlayedBrokers, answer_of, neighbours_of, undelivered_pops
+from tests.support.proxy import PlayedBrokers, answer_of, heartbeat_sync_of, undelivered_pops
 
 
 class ClassicPort:
@@ -32,11 +32,11 @@ class ClassicPort:
         self.clock = Clock()
         self.brokers = PlayedBrokers()
         metadata = Metadata(self.clock, self.brokers) if typed else None
-        self.neighbours = neighbours_of(self.clock, self.brokers)
+        self.heartbeat_sync = heartbeat_sync_of(self.clock, self.brokers)
         self.requests = ClassicRequests(
             self.brokers,
             self.clock,
-            self.neighbours,
+            self.heartbeat_sync,
             undelivered_pops(self.clock, self.brokers),
             advertised,
             metadata,

@@ -22,14 +22,14 @@ from rocketmq_tw.message.types import MESSAGE_TYPE
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers, IProxyClient
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, ICall
+from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity
+from rocketmq_tw.proxy.heartbeat_sync.sync import HeartbeatSync
 from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients, Recover
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
-from rocketmq_tw.proxy.neighbours.records import ProxyIdentity
 from rocketmq_tw.proxy.proto.messaging_pb2 import ClientType, Settings, TelemetryCommand
 from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.runtime.listeners import Listeners
@@ -302,22 +302,22 @@ class FakeClients(dict[str, Any]):
 
 
 #: The topic of proxies in tests, and how a proxy under test names itself.
-NEIGHBOURS_TOPIC = "DefaultHeartBeatSyncerTopic"
+HEARTBEAT_SYNC_TOPIC = "DefaultHeartBeatSyncerTopic"
 IDENTITY = ProxyIdentity("10.0.0.1", 8080, 8081)
 
 
-def neighbours_of(
+def heartbeat_sync_of(
     clock: Clock,
     brokers: IBrokers,
     identity: ProxyIdentity = IDENTITY,
     now_ms: Callable[[], int] | None = None,
-) -> Neighbours:
+) -> HeartbeatSync:
     """What a proxy knows of others; it tells and hears nothing before `start`."""
-    return Neighbours(
+    return HeartbeatSync(
         clock,
         brokers,
         identity,
-        NEIGHBOURS_TOPIC,
+        HEARTBEAT_SYNC_TOPIC,
         "DefaultCluster",
         lambda: 120.0,
         now_ms or (lambda: int(clock.seconds() * 1000)),

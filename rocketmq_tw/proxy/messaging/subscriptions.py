@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rocketmq_tw.message.tags import SQL92_TYPE, SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.proxy.clients import ProxyClient
+from rocketmq_tw.proxy.heartbeat_sync.records import GRPC, Origin
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.statuses import StatusError
-from rocketmq_tw.proxy.neighbours.records import GRPC, Origin
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     PUSH_CONSUMER,
     SQL,

@@ -10,9 +10,9 @@ from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
-from rocketmq_tw.proxy.neighbours.members import Members
+from rocketmq_tw.proxy.heartbeat_sync.members import Members
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
-from rocketmq_tw.proxy.remoting.neighbours import with_neighbours
+from rocketmq_tw.proxy.remoting.other_members import with_other_members
 from rocketmq_tw.proxy.remoting.passing import Passing
 from rocketmq_tw.proxy.remoting.targets import named_broker
 from rocketmq_tw.proxy.topic_brokers import brokers_of_topics
@@ -46,7 +46,7 @@ class ClassicGroups:
             )
         brokers = await self._brokers_of(group, client, request)
         answer = await self._passing.to_any(brokers, request, client, _is_success)
-        return with_neighbours(request, answer, group, self._members)
+        return with_other_members(request, answer, group, self._members)
 
     async def check_client(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """46: whether a client may subscribe so."""

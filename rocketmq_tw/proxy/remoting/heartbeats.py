@@ -18,9 +18,9 @@ from rocketmq_tw.message import names
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import IBrokers
+from rocketmq_tw.proxy.heartbeat_sync.records import REMOTING, Origin
+from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
 from rocketmq_tw.proxy.memberships import groups_of_heartbeat, groups_of_unregistration
-from rocketmq_tw.proxy.neighbours.records import REMOTING, Origin
-from rocketmq_tw.proxy.neighbours.telling import Telling
 from rocketmq_tw.proxy.remoting.clients import ClassicClient, ClassicClients
 from rocketmq_tw.proxy.remoting.passing import answer_to, pass_on
 from rocketmq_tw.proxy.topic_brokers import brokers_of_topics

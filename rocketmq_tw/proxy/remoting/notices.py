@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from twisted.internet.interfaces import IReactorTime
 
-from rocketmq_tw.proxy.neighbours.members import Members
+from rocketmq_tw.proxy.heartbeat_sync.members import Members
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.slices import Slices, every
@@ -20,7 +20,7 @@ GATHER_SECONDS = 1.0
 _ASK_SECONDS = 3.0
 
 
-class NeighbourNotices:
+class OtherMemberNotices:
     """Gathers the groups that changed, and goes through all clients then."""
 
     def __init__(

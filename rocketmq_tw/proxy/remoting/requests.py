@@ -7,13 +7,13 @@ from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
+from rocketmq_tw.proxy.heartbeat_sync.sync import HeartbeatSync
 from rocketmq_tw.proxy.metadata import Metadata
-from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
 from rocketmq_tw.proxy.remoting.broker_ports import NO_PORTS, BrokerPorts
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
 from rocketmq_tw.proxy.remoting.groups import ClassicGroups
 from rocketmq_tw.proxy.remoting.heartbeats import ClassicHeartbeats
-from rocketmq_tw.proxy.remoting.notices import NeighbourNotices
+from rocketmq_tw.proxy.remoting.notices import OtherMemberNotices
 from rocketmq_tw.proxy.remoting.passing import Passing, limit_hold
 from rocketmq_tw.proxy.remoting.pops import UndeliveredPops
 from rocketmq_tw.proxy.remoting.routes import ClassicRoutes
@@ -64,7 +64,7 @@ class ClassicRequests:
         self,
         brokers: IBrokers,
         clock: IReactorTime,
-        neighbours: Neighbours,
+        heartbeat_sync: HeartbeatSync,
         pops: UndeliveredPops,
         advertised: Endpoint | None = None,
         metadata: Metadata | None = None,
@@ -74,12 +74,12 @@ class ClassicRequests:
         self._passing = Passing(brokers, clock)
         self._targets = Targets(brokers)
         self._routes = ClassicRoutes(brokers, self.clients, ports, advertised)
-        self._heartbeats = ClassicHeartbeats(brokers, self.clients, clock, neighbours.telling)
+        self._heartbeats = ClassicHeartbeats(brokers, self.clients, clock, heartbeat_sync.telling)
         self._pops = pops
-        self._groups = ClassicGroups(brokers, self.clients, self._passing, neighbours.members)
+        self._groups = ClassicGroups(brokers, self.clients, self._passing, heartbeat_sync.members)
         self._sends = ClassicSends(brokers, self.clients, self._passing, self._targets, metadata)
         in_slices = Slices(clock)
-        self._notices = NeighbourNotices(clock, self.clients, neighbours.members, in_slices)
+        self._notices = OtherMemberNotices(clock, self.clients, heartbeat_sync.members, in_slices)
         self._expiring = PeriodicCall(
             clock,
             "the scan for silent classic clients",

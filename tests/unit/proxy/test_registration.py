@@ -34,12 +34,12 @@ from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
 from tests.support.proxy import (
-    NEIGHBOURS_TOPIC,
+    HEARTBEAT_SYNC_TOPIC,
     FakeCall,
     PlayedBrokers,
     answer_of,
     asked_clients,
-    neighbours_of,
+    heartbeat_sync_of,
 )
 from tests.support.tables import tables_of
 
@@ -71,9 +71,9 @@ class Site:
         self.brokers = brokers
         asked = asked_clients(self.clock, lambda client, request: None)
         self.clients = ProxyClients(self.clock.seconds, asked.hand_on, lambda: 120.0)
-        self.neighbours = neighbours_of(self.clock, brokers)
+        self.heartbeat_sync = heartbeat_sync_of(self.clock, brokers)
         self.registration = ClientRegistration(
-            self.clock, brokers, self.clients, all_steps, self.neighbours.telling
+            self.clock, brokers, self.clients, all_steps, self.heartbeat_sync.telling
         )
         self.pass_time(35)
         self.cluster.start()
@@ -140,7 +140,7 @@ def test_settings_that_no_other_proxy_can_be_told_are_taken(site: Site) -> None:
     settings.subscription.subscriptions.add().topic.name = "Topic"
     settings.request_timeout.nanos = -(1 << 31)
     settings.subscription.long_polling_timeout.seconds = 1 << 62
-    site.neighbours.telling.start()
+    site.heartbeat_sync.telling.start()
     site.clients.settle("odd", FakeCall("odd"), settings, "g", ["Topic"])
     site.pass_time(1)
     assert site.online() == ["odd"]
@@ -254,7 +254,7 @@ def test_other_proxies_are_told_of_consumers() -> None:
     """With their settings as JSON, which stock's proxies keep."""
     clock, brokers = Clock(), PlayedBrokers()
     brokers.add_topic("Topic", {"broker-a": 4})
-    brokers.add_topic(NEIGHBOURS_TOPIC, {"broker-a": 1})
+    brokers.add_topic(HEARTBEAT_SYNC_TOPIC, {"broker-a": 1})
     told: list[dict[str, Any]] = []
 
     def store(request: RemotingCommand) -> RemotingCommand:
@@ -263,7 +263,7 @@ def test_other_proxies_are_told_of_consumers() -> None:
 
     brokers.answer(RequestCode.SEND_MESSAGE_V2, store)
     brokers.answer(RequestCode.HEART_BEAT, lambda request: request.response())
-    telling = neighbours_of(clock, brokers).telling
+    telling = heartbeat_sync_of(clock, brokers).telling
     telling.start()
     clients = ProxyClients(clock.seconds, asked_clients(clock, hand_on).hand_on, lambda: 1e9)
     registration = ClientRegistration(clock, brokers, clients, all_steps, telling)
@@ -332,7 +332,7 @@ def test_a_broker_that_hangs_keeps_no_other_from_hearing_of_clients() -> None:
     brokers.answer(RequestCode.HEART_BEAT, answer)
     clients = ProxyClients(clock.seconds, asked_clients(clock, hand_on).hand_on, lambda: 1e9)
     registration = ClientRegistration(
-        clock, brokers, clients, Slices(clock), neighbours_of(clock, brokers).telling
+        clock, brokers, clients, Slices(clock), heartbeat_sync_of(clock, brokers).telling
     )
     registration.start()
     settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER)
@@ -358,7 +358,7 @@ def test_a_heartbeat_is_made_once_for_the_same_settings() -> None:
         brokers,
         clients,
         all_steps,
-        neighbours_of(clock, brokers).telling,
+        heartbeat_sync_of(clock, brokers).telling,
         # The time of day is set back meanwhile.
         iter([1_000, 1_005, 900]).__next__,
     )
@@ -398,7 +398,7 @@ def test_heartbeats_of_many_clients_are_made_again(monkeypatch: pytest.MonkeyPat
     brokers.add_topic("Topic", {"broker-a": 4})
     brokers.answer(RequestCode.HEART_BEAT, lambda request: request.response())
     clients = ProxyClients(clock.seconds, asked_clients(clock, hand_on).hand_on, lambda: 1e9)
-    telling = neighbours_of(clock, brokers).telling
+    telling = heartbeat_sync_of(clock, brokers).telling
     registration = ClientRegistration(clock, brokers, clients, all_steps, telling)
     registration.start()
     for number in range(10):

@@ -29,7 +29,7 @@ from tests.support.broker import BrokerInMemory
 from tests.support.heartbeats import push_consumer
 from tests.support.name_server import NameServerInMemory
 from tests.support.network import FakePeer
-from tests.support.proxy import neighbours_of, undelivered_pops
+from tests.support.proxy import heartbeat_sync_of, undelivered_pops
 from tests.support.transactions import begin
 
 NAME_SERVER, BROKER = "10.0.0.1:9876", "10.0.0.2:10911"
@@ -53,7 +53,7 @@ class Site:
         self.port = ClassicRequests(
             brokers,
             self.clock,
-            neighbours_of(self.clock, brokers),
+            heartbeat_sync_of(self.clock, brokers),
             undelivered_pops(self.clock, brokers),
         )
         self.pass_time(35)

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.proxy.avoided import AVOID_SECONDS
-from rocketmq_tw.proxy.neighbours.records import (
+from rocketmq_tw.proxy.heartbeat_sync.records import (
     REGISTER,
     UNREGISTER,
     ClientChannel,
@@ -156,7 +156,7 @@ def told(port: ClassicPort, client_id: str, kind: str = REGISTER) -> None:
         group="G",
         language="JAVA",
         version=475,
-        last_update_timestamp=len(port.neighbours.members),
+        last_update_timestamp=len(port.heartbeat_sync.members),
         subscription_data_set=msgspec.Raw(encode_body([wanted])),
         consume_type="CONSUME_PASSIVELY",
         message_model="CLUSTERING",
@@ -164,7 +164,7 @@ def told(port: ClassicPort, client_id: str, kind: str = REGISTER) -> None:
         local_proxy_id="10.0.0.5%8080%8081",
         channel_data=encode_body(ClientChannel(remote_address="10.0.0.8:1")).decode(),
     )
-    port.neighbours.take(encode_body(record), 0.0)
+    port.heartbeat_sync.take(encode_body(record), 0.0)
 
 
 def knows(port: ClassicPort, code: int, body: Body | None) -> None:

@@ -4,14 +4,14 @@ import pytest
 from twisted.internet.defer import Deferred, fail
 
 from rocketmq_tw.net.errors import RequestTimeout
-from rocketmq_tw.proxy.memberships import Membership
-from rocketmq_tw.proxy.neighbours.records import (
+from rocketmq_tw.proxy.heartbeat_sync.records import (
     REGISTER,
     UNREGISTER,
     ConsumerHeartbeat,
     decode_record,
     subscriptions_of,
 )
+from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.remoting import clients as clients_module
 from rocketmq_tw.proxy.remoting.heartbeats import MAX_NAME_LENGTH, ROUND
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -28,7 +28,7 @@ from rocketmq_tw.wire.errors import RequestError
 from tests.support.asked import refused
 from tests.support.classic import ClassicPort, classic_request
 from tests.support.network import FakePeer
-from tests.support.proxy import NEIGHBOURS_TOPIC
+from tests.support.proxy import HEARTBEAT_SYNC_TOPIC
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_the_brokers_of_the_routes_that_it_has_hear_of_a_client(port: ClassicPor
 
 def test_other_proxies_are_told_of_consumers(port: ClassicPort) -> None:
     """In stock's format: stock's proxies know members from these messages alone."""
-    port.brokers.add_topic(NEIGHBOURS_TOPIC, {"broker-a": 1})
+    port.brokers.add_topic(HEARTBEAT_SYNC_TOPIC, {"broker-a": 1})
     told: list[ConsumerHeartbeat] = []
 
     def store(request: RemotingCommand) -> RemotingCommand:
@@ -94,7 +94,7 @@ def test_other_proxies_are_told_of_consumers(port: ClassicPort) -> None:
         return request.response()
 
     port.brokers.answer(RequestCode.SEND_MESSAGE_V2, store)
-    port.neighbours.telling.start()
+    port.heartbeat_sync.telling.start()
     take_route(port, "T")
     port.ask(heartbeat("G", "H"))
     port.ask(heartbeat("G", "H"))

@@ -15,7 +15,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer
 from tests.support.pops import PoppedMessage, Popper
-from tests.support.proxy import neighbours_of, undelivered_pops
+from tests.support.proxy import heartbeat_sync_of, undelivered_pops
 from tests.support.receiving import RealBroker
 from tests.support.wait import result_of
 
@@ -40,7 +40,7 @@ class PopPort:
         self.requests = ClassicRequests(
             self.brokers,
             self.clock,
-            neighbours_of(self.clock, self.brokers),
+            heartbeat_sync_of(self.clock, self.brokers),
             undelivered_pops(self.clock, self.brokers),
         )
         self.popper = Popper(

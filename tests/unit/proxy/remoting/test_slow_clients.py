@@ -8,7 +8,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, encode_command
 from tests.support.classic import classic_request
 from tests.support.memory_server import MemoryServer, RawClient
-from tests.support.proxy import PlayedBrokers, neighbours_of, undelivered_pops
+from tests.support.proxy import PlayedBrokers, heartbeat_sync_of, undelivered_pops
 
 LIMIT = 4 * 1024 * 1024
 PIECE = 100_000
@@ -26,7 +26,7 @@ class SlowPort:
         requests = ClassicRequests(
             self.brokers,
             self.server.clock,
-            neighbours_of(self.server.clock, self.brokers),
+            heartbeat_sync_of(self.server.clock, self.brokers),
             undelivered_pops(self.server.clock, self.brokers),
         )
         self.server.listener.serve(requests.handlers())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import attrs
 from twisted.logger import Logger
 
-from rocketmq_tw.proxy.neighbours.records import (
+from rocketmq_tw.proxy.heartbeat_sync.records import (
     REGISTER,
     ClientChannel,
     ConsumerHeartbeat,

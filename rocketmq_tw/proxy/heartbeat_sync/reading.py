@@ -24,7 +24,7 @@ from rocketmq_tw.message.model import COMPRESSED
 from rocketmq_tw.message.record import RecordError, decode_records
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
 from rocketmq_tw.proxy.brokers import IBrokers
-from rocketmq_tw.proxy.neighbours.topic import ASK_SECONDS, NeighboursTopic
+from rocketmq_tw.proxy.heartbeat_sync.topic import ASK_SECONDS, HeartbeatSyncTopic
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.wire.bodies.queues import MessageQueue
@@ -57,7 +57,7 @@ class TopicReader:
         self,
         clock: IReactorTime,
         brokers: IBrokers,
-        topic: NeighboursTopic,
+        topic: HeartbeatSyncTopic,
         take: Take,
         age: Callable[[], float],
         in_slices: InSlices,

@@ -1,7 +1,7 @@
-"""What the proxies of a cluster tell each other of their consumers, in stock's way: messages in a
-topic that each of them reads.
+"""Heartbeat sync: what the proxies of a cluster tell each other of their consumers, in stock's way
+(HeartbeatSyncer): messages in a topic that each of them reads.
 
-Public: `Neighbours` (`neighbours.py`). What a message holds: `records.py`; the topic: `topic.py`;
+Public: `HeartbeatSync` (`sync.py`). What a message holds: `records.py`; the topic: `topic.py`;
 telling: `telling.py`; hearing: `reading.py`, `members.py`.
 
 Stock's proxies know the members of a group from these messages alone. Ours register clients with

@@ -14,17 +14,23 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.brokers import IProxyClient
-from rocketmq_tw.proxy.neighbours import reading
-from rocketmq_tw.proxy.neighbours.neighbours import Neighbours
-from rocketmq_tw.proxy.neighbours.records import REMOTING, Origin, ProxyIdentity
+from rocketmq_tw.proxy.heartbeat_sync import reading
+from rocketmq_tw.proxy.heartbeat_sync.records import REMOTING, Origin, ProxyIdentity
+from rocketmq_tw.proxy.heartbeat_sync.sync import HeartbeatSync
 from rocketmq_tw.wire.bodies.clients import ConsumerData
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.offsets import GetMaxOffsetResponseHeader
 from tests.support.broker import BrokerInMemory
-from tests.support.proxy import IDENTITY, BrokersInMemory, FakeClient, PlayedBrokers, neighbours_of
-from tests.support.proxy import NEIGHBOURS_TOPIC as TOPIC
+from tests.support.proxy import HEARTBEAT_SYNC_TOPIC as TOPIC
+from tests.support.proxy import (
+    IDENTITY,
+    BrokersInMemory,
+    FakeClient,
+    PlayedBrokers,
+    heartbeat_sync_of,
+)
 
 
 def heartbeat(
@@ -79,12 +85,12 @@ class Topic(BrokersInMemory):
         for _ in range(round(seconds / 0.1)):
             self.clock.advance(0.1)
 
-    def proxy(self, identity: ProxyIdentity = IDENTITY) -> Neighbours:
-        return neighbours_of(self.clock, self, identity, self.broker.now_ms)
+    def proxy(self, identity: ProxyIdentity = IDENTITY) -> HeartbeatSync:
+        return heartbeat_sync_of(self.clock, self, identity, self.broker.now_ms)
 
 
-def ids(neighbours: Neighbours) -> list[str | None]:
-    return [member.connection.client_id for member in neighbours.members.of("G")]
+def ids(heartbeat_sync: HeartbeatSync) -> list[str | None]:
+    return [member.connection.client_id for member in heartbeat_sync.members.of("G")]
 
 
 def test_members_of_others_are_known_while_they_are_told_of() -> None:
@@ -144,7 +150,7 @@ def test_a_proxy_that_starts_hears_what_was_told_lately() -> None:
 
 def test_what_is_new_counts_whatever_the_broker_s_clock_says() -> None:
     topic = Topic()
-    proxy = neighbours_of(topic.clock, topic, now_ms=lambda: topic.broker.now_ms() + 3_600_000)
+    proxy = heartbeat_sync_of(topic.clock, topic, now_ms=lambda: topic.broker.now_ms() + 3_600_000)
     proxy.start()
     topic.pass_time(12)
     topic.write(heartbeat("a"))
@@ -228,7 +234,7 @@ def test_a_broker_that_refuses_is_asked_slowly() -> None:
     brokers.answer(
         RequestCode.PULL_MESSAGE, lambda request: request.response(ResponseCode.SYSTEM_ERROR, "no")
     )
-    proxy = neighbours_of(clock, brokers)
+    proxy = heartbeat_sync_of(clock, brokers)
     proxy.start()
     clock.pump([0.1] * 600)
     pulls = [each for each in brokers.asked if each.request.code == RequestCode.PULL_MESSAGE]
@@ -255,7 +261,7 @@ def test_a_queue_that_comes_back_has_one_reader() -> None:
         answer.errback(RequestTimeout("broker-a", RequestCode.PULL_MESSAGE, reading.HOLD_SECONDS))
 
     brokers.answer(RequestCode.PULL_MESSAGE, hold)
-    proxy = neighbours_of(clock, brokers)
+    proxy = heartbeat_sync_of(clock, brokers)
     proxy.start()
     clock.pump([0.1] * 190)
     route = brokers.routes.pop(TOPIC)

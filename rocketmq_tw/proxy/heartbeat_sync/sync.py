@@ -9,11 +9,11 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from rocketmq_tw.proxy.brokers import IBrokers
-from rocketmq_tw.proxy.neighbours.members import Members
-from rocketmq_tw.proxy.neighbours.reading import TopicReader
-from rocketmq_tw.proxy.neighbours.records import ProxyIdentity, decode_record
-from rocketmq_tw.proxy.neighbours.telling import Telling
-from rocketmq_tw.proxy.neighbours.topic import NeighboursTopic
+from rocketmq_tw.proxy.heartbeat_sync.members import Members
+from rocketmq_tw.proxy.heartbeat_sync.reading import TopicReader
+from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity, decode_record
+from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
+from rocketmq_tw.proxy.heartbeat_sync.topic import HeartbeatSyncTopic
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.said import SaidLast
 from rocketmq_tw.runtime.slices import Slices
@@ -26,7 +26,7 @@ _WARN_SECONDS = 60.0
 log = Logger()
 
 
-class Neighbours:
+class HeartbeatSync:
     """`members` are the consumers at proxies that brokers know nothing of; `telling` is told of
     those here. `topic` is the topic's name, empty where proxies tell each other nothing; `silence`
     is after how many seconds a member is gone that is told of no more."""
@@ -48,7 +48,7 @@ class Neighbours:
         self._is_used = bool(topic)
         self._warned = SaidLast[None](_WARN_SECONDS)
         in_slices = Slices(clock)
-        place = NeighboursTopic(clock, brokers, topic, cluster, now_ms)
+        place = HeartbeatSyncTopic(clock, brokers, topic, cluster, now_ms)
         self.members = Members(silence)
         self.telling = Telling(clock, place, identity, now_ms)
         self._reader = TopicReader(clock, brokers, place, self.take, silence, in_slices, now_ms)

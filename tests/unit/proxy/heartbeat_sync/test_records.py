@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.proxy.neighbours.records import (
+from rocketmq_tw.proxy.heartbeat_sync.records import (
     GRPC,
     MAX_NAME,
     MAX_RECORD_BYTES,

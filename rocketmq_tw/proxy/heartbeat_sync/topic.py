@@ -35,7 +35,7 @@ _CREATE_AGAIN_SECONDS = 600.0
 log = Logger()
 
 
-class NeighboursTopic:
+class HeartbeatSyncTopic:
     """Creates the topic where brokers lack it, finds its queues, and sends to them. `cluster` is
     the name of the brokers' cluster; without such a one all brokers are taken."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from rocketmq_tw.proxy.neighbours.members import Member, Members, subscription_table
+from rocketmq_tw.proxy.heartbeat_sync.members import Member, Members, subscription_table
 from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection, ConsumerIdList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -16,7 +16,7 @@ B = TypeVar("B", bound=Body)
 _SUCCESS = ResponseCode.SUCCESS
 
 
-def with_neighbours(
+def with_other_members(
     request: RemotingCommand, answer: RemotingCommand, group: str, members: Members
 ) -> RemotingCommand:
     """Returns the answer to 38, 203 or 307; raises `BodyError` where a broker's cannot be read."""

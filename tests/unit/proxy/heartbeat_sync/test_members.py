@@ -6,9 +6,9 @@ from time import process_time
 
 import pytest
 
-from rocketmq_tw.proxy.neighbours import members as module
-from rocketmq_tw.proxy.neighbours.members import Members
-from rocketmq_tw.proxy.neighbours.records import (
+from rocketmq_tw.proxy.heartbeat_sync import members as module
+from rocketmq_tw.proxy.heartbeat_sync.members import Members
+from rocketmq_tw.proxy.heartbeat_sync.records import (
     REGISTER,
     UNREGISTER,
     ClientChannel,

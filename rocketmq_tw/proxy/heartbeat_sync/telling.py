@@ -12,8 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.brokers import IProxyClient
-from rocketmq_tw.proxy.memberships import Membership
-from rocketmq_tw.proxy.neighbours.records import (
+from rocketmq_tw.proxy.heartbeat_sync.records import (
     MAX_RECORD_BYTES,
     REGISTER,
     UNREGISTER,
@@ -21,7 +20,8 @@ from rocketmq_tw.proxy.neighbours.records import (
     ProxyIdentity,
     encode_record,
 )
-from rocketmq_tw.proxy.neighbours.topic import NeighboursTopic
+from rocketmq_tw.proxy.heartbeat_sync.topic import HeartbeatSyncTopic
+from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.runtime.fairness import FewAtOnce
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.clients import ConsumerData
@@ -57,7 +57,7 @@ class Telling:
     def __init__(
         self,
         clock: IReactorTime,
-        topic: NeighboursTopic,
+        topic: HeartbeatSyncTopic,
         identity: ProxyIdentity,
         now_ms: Callable[[], int],
     ) -> None:

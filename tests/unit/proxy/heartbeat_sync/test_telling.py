@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from rocketmq_tw.net.errors import ConnectError
-from rocketmq_tw.proxy.neighbours import telling as module
-from rocketmq_tw.proxy.neighbours.records import (
+from rocketmq_tw.proxy.heartbeat_sync import telling as module
+from rocketmq_tw.proxy.heartbeat_sync.records import (
     GRPC,
     MAX_RECORD_BYTES,
     REGISTER,
@@ -23,7 +23,7 @@ from rocketmq_tw.proxy.neighbours.records import (
 from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from tests.support.proxy import NEIGHBOURS_TOPIC, FakeClient, PlayedBrokers, neighbours_of
+from tests.support.proxy import HEARTBEAT_SYNC_TOPIC, FakeClient, PlayedBrokers, heartbeat_sync_of
 
 
 class Site:
@@ -31,9 +31,9 @@ class Site:
 
     def __init__(self) -> None:
         self.clock, self.brokers = Clock(), PlayedBrokers()
-        self.brokers.add_topic(NEIGHBOURS_TOPIC, {"broker-a": 1, "broker-b": 1})
+        self.brokers.add_topic(HEARTBEAT_SYNC_TOPIC, {"broker-a": 1, "broker-b": 1})
         self.brokers.answer(RequestCode.SEND_MESSAGE_V2, lambda request: request.response())
-        self.telling = neighbours_of(self.clock, self.brokers).telling
+        self.telling = heartbeat_sync_of(self.clock, self.brokers).telling
         self.telling.start()
 
     def heard(self, client: Any, *groups: str, digest: bytes = b"1", attribute: str = "{}") -> None:
@@ -123,7 +123,7 @@ def test_without_the_topic_nothing_is_told(site: Site) -> None:
 
 def test_nothing_is_told_before_the_start() -> None:
     site = Site()
-    site.telling = neighbours_of(site.clock, site.brokers).telling
+    site.telling = heartbeat_sync_of(site.clock, site.brokers).telling
     site.heard(FakeClient("c"), "G")
     assert site.told() == []
 
