@@ -82,6 +82,7 @@ SERVERS: dict[str, tuple[Make, Any, dict[str, str], int, int]] = {
             "controllerDLegerGroup": "g",
             "controllerDLegerPeers": "n0-127.0.0.1:9877",
             "controllerDLegerSelfId": "n0",
+            "controllerStorePath": "controller",
         },
         RequestCode.GET_CONTROLLER_CONFIG,
         RequestCode.UPDATE_CONTROLLER_CONFIG,
