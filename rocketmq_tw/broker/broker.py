@@ -31,7 +31,7 @@ from rocketmq_tw.broker.dledger.part import DLedgerGroup
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.part import Pop
-from rocketmq_tw.broker.pop.reviving import Reviving
+from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.pop.timed_check_points import TimedCheckPoints
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.reading.pull_reads import PullReads

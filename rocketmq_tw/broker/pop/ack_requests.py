@@ -20,7 +20,7 @@ from rocketmq_tw.broker.pop.check_points import (
 from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.gathered_acks import NO_OFFSETS, GatheredAcks
 from rocketmq_tw.broker.pop.order import OrderBook
-from rocketmq_tw.broker.pop.reviving import Reviving
+from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message.extra_info import (

@@ -17,7 +17,7 @@ from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.catch_up import PopCatchUp, queue_exists
 from rocketmq_tw.broker.pop.checks import not_popped
 from rocketmq_tw.broker.pop.order import OrderBook
-from rocketmq_tw.broker.pop.reviving import Reviving
+from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.pop.service import PopContext, PopService
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import DELIVERING_ROLES, Role, RoleState

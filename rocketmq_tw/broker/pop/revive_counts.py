@@ -1,5 +1,8 @@
-"""What goes into the revive topic, what comes out of it, and what is revived: stock 5.3.3's
-`rocketmq_pop_revive_in_message_total`, `..._out_message_total` and `..._retry_messages_total`."""
+"""Figures for monitoring, and no state of the revival.
+
+They count what goes into the revive topic, what comes out of it, and what is revived: stock 5.3.3's
+`rocketmq_pop_revive_in_message_total`, `..._out_message_total` and `..._retry_messages_total`.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The revive queues, and what becomes of their check points in one role of the broker.
+"""The revive queues: read here in one role of the broker, but not what is done with check points.
 
-Each queue is read in order: check points and acknowledgements meet in the books (`pending.py`).
-Where the queue is read to its end, what is left of due check points is put into a log; once it is
-in there, the offset moves on. A crash in between puts it twice at most, and loses none.
+That is in `revival.py` for a master, in `escaping.py` for an acting master. Each queue is read in
+order: check points and acknowledgements meet in the books (`pending.py`). Where the queue is read
+to its end, what is left of due check points is put into a log; once it is in there, the offset
+moves on. A crash in between puts it twice at most, and loses none.
 """
 
 from __future__ import annotations

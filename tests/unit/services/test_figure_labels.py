@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.broker.pop.reviving import Reviving
+from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.config.load import load
 from rocketmq_tw.config.monitoring import OWN_LABELS

@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP
 from rocketmq_tw.broker.pop.part import Pop
-from rocketmq_tw.broker.pop.reviving import Reviving
+from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC

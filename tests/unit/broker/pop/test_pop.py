@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.pop.reviving import Reviving
+from rocketmq_tw.broker.pop.revive_part import Reviving
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.sending import send
 from rocketmq_tw.files.memory import MemoryFiles

@@ -1,5 +1,7 @@
-"""Gives messages that were popped and not acknowledged in time to their group's retry topic
-(docs/formats/pop.md, "Revival"): what is left of a due check point is stored again there.
+"""What a master does with due check points; an acting master does what is in `escaping.py`.
+
+Messages that were popped and not acknowledged in time are stored again in their group's retry topic
+(docs/formats/pop.md, "Revival"). They are made in `retry_messages.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ log = Logger()
 
 
 class Revival(ReviveQueues):
-    """The revival of messages during a role as the master."""
+    """Revives messages during a role as the master."""
 
     def __init__(
         self,

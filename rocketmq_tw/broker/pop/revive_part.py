@@ -1,5 +1,8 @@
-"""The revive queues, as a part of the broker: a master revives what is due, an acting master lets
-it escape."""
+"""The part of the broker that begins and ends the work on the revive queues with each role.
+
+It does none of that work: a master revives what is due (`revival.py`), an acting master lets it
+escape (`escaping.py`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from rocketmq_tw.broker.pop.escaping import EscapingCheckPoints
 from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.remote_messages import RemoteMessages
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
-from rocketmq_tw.broker.pop.revive import Revival
+from rocketmq_tw.broker.pop.revival import Revival
 from rocketmq_tw.broker.pop.revive_counts import ReviveCounts
 from rocketmq_tw.broker.pop.revive_queues import ReviveQueues
 from rocketmq_tw.broker.pop.rewind import PopRewind
@@ -69,7 +72,7 @@ class Reviving(Part):
         self._retries = RetryMessages(
             host.config, writing.store, tables, writing.sink, store_host, remote
         )
-        self._revival: ReviveQueues | None = None
+        self._queues: ReviveQueues | None = None
         writing.store.retention.still_needed.register("popped messages", self._places)
         writing.truncation.register(
             DerivedOffsets("revived and popped messages", self._rewind, self._save_offsets)
@@ -77,19 +80,19 @@ class Reviving(Part):
 
     def pending(self) -> int:
         """Returns how many check points wait for acknowledgements."""
-        return 0 if self._revival is None else len(self._revival)
+        return 0 if self._queues is None else len(self._queues)
 
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
         """Returns whether it is known that a popped message, whose check point is in this revive
         queue, was acknowledged or stored again. Of what an acting master gives to another broker
         nothing is known."""
-        revival = self._revival
-        return isinstance(revival, Revival) and revival.is_done(queue_id, ack)
+        queues = self._queues
+        return isinstance(queues, Revival) and queues.is_done(queue_id, ack)
 
     def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
         """Returns what `Revival.popped_by` does, as far as anything is known."""
-        revival = self._revival
-        return revival.popped_by(queue_id, ack) if isinstance(revival, Revival) else None
+        queues = self._queues
+        return queues.popped_by(queue_id, ack) if isinstance(queues, Revival) else None
 
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.config.revive_interval / 1000
@@ -98,7 +101,7 @@ class Reviving(Part):
     def ready(self, state: RoleState) -> None:
         host, scope = self._host, self._role.scope
         if state.role is Role.MASTER:
-            self._revival = Revival(
+            self._queues = Revival(
                 host,
                 self._store,
                 self._offsets,
@@ -108,29 +111,29 @@ class Reviving(Part):
                 scope,
             )
         elif state.role is Role.ACTING_MASTER:
-            self._revival = EscapingCheckPoints(
+            self._queues = EscapingCheckPoints(
                 host, self._store, self._offsets, self.log, self.in_flight, scope
             )
             # Before anything of it is acknowledged.
-            self._revival.revive()
+            self._queues.revive()
 
     @inlineCallbacks
     def leave(self, state: RoleState) -> Generator[Any, Any, None]:
-        if self._revival is not None:
-            yield self._revival.finished()
+        if self._queues is not None:
+            yield self._queues.finished()
             if state.role is Role.ACTING_MASTER:
                 # The offsets say what another broker has, to a master that comes back too.
-                yield self._revival.all_put()
+                yield self._queues.all_put()
             yield self._writing.commit.flushed()
-            self._revival.save_offsets()
-            self._revival = None
+            self._queues.save_offsets()
+            self._queues = None
 
     def metrics(self) -> Iterable[Metric]:
-        kept = 0 if self._revival is None else self._revival.kept
+        kept = 0 if self._queues is None else self._queues.kept
         yield gauge("rocketmq_pop_check_points_pending", self.pending())
         yield gauge("rocketmq_pop_check_points_kept", kept)
-        if self._revival is not None:
-            for queue_id, messages, age_ms in self._revival.behind():
+        if self._queues is not None:
+            for queue_id, messages, age_ms in self._queues.behind():
                 # Stock's name with stock's unit, though it is a number of messages.
                 labels = {"queue_id": str(queue_id)}
                 yield gauge("rocketmq_pop_revive_lag", messages, labels, unit="milliseconds")
@@ -138,7 +141,7 @@ class Reviving(Part):
         yield from self.log.counts.metrics()
 
     def _revive(self) -> Deferred[Any] | None:
-        return None if self._revival is None else self._revival.revive()
+        return None if self._queues is None else self._queues.revive()
 
     def _places(self) -> Iterator[int]:
         """Yields log offsets that still are needed: check points that are not dealt with, and the
@@ -147,8 +150,8 @@ class Reviving(Part):
         for queue_id in store.queue_ids(topic):
             done = self._offsets.query(REVIVE_GROUP, topic, queue_id)
             yield from place_of(store, topic, queue_id, done + 1)
-        if self._revival is not None:
-            yield from self._revival.places()
+        if self._queues is not None:
+            yield from self._queues.places()
 
     def _rewind(self, cut: LogCut) -> Iterator[None]:
         config, topic = self._host.config, self.log.topic
