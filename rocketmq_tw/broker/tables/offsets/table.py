@@ -241,8 +241,9 @@ class OffsetTable(WriteBehindTable):
         has none in the queue from then on."""
         key = pair_key(topic, group)
         self.pulled.clear(group, topic)
-        self._resets.set(key, queue_id, offset)
+        # First: it forgets what is known of a pair that was removed and is not freed yet.
         queues = self.add(key)
+        self._resets.set(key, queue_id, offset)
         if offset < 0:
             queues.pop(queue_id, None)
         else:

@@ -218,6 +218,16 @@ def test_a_reset_holds_until_a_pull_took_it() -> None:
     assert table.query("G", "T", 0) == 10
 
 
+def test_a_reset_holds_though_a_removed_pair_is_not_freed_yet() -> None:
+    table = make_table()
+    table.commit("G", "T", 0, 50)
+    steps = table.remove_group("G")
+    table.reset("G", "T", 0, 10)
+    deque(steps)
+    assert table.has_reset("G", "T", 0)
+    assert table.take_reset("G", "T", 0) == table.query("G", "T", 0) == 10
+
+
 def test_pairs_of_topic_and_group_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offsets_module, "MAX_PAIRS", 1)
     table = make_table()
