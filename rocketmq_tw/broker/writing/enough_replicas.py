@@ -23,6 +23,11 @@ class EnoughReplicas:
         #: trouble. Empty while they are not.
         self.trouble = ""
 
+    def end_role(self) -> None:
+        """Forgets what was seen, without a word: what a master refused says nothing of its next
+        role, in which it may refuse nothing as it takes nothing."""
+        self._since, self.trouble = None, ""
+
     def look(self, now: float) -> None:
         """To be called each second or so; `now` is in seconds."""
         refusal, was_well = self._refusal(), not self.trouble

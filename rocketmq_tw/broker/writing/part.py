@@ -144,6 +144,7 @@ class Writing(Part):
         return self.truncation.end_at_whole_record() if state.role.writes_log else None
 
     def leave(self, state: RoleState) -> Deferred[None] | None:
+        self._enough_replicas.end_role()
         return None if state.role is Role.ACTING_MASTER else self.commit.make_durable()
 
     @inlineCallbacks

@@ -139,6 +139,22 @@ def test_too_few_are_told_once_and_when_it_is_over() -> None:
         assert [line for line in refusals(events) if "enough replicas again" in line]
 
 
+def test_a_master_that_becomes_a_slave_does_not_say_that_there_are_enough() -> None:
+    group = with_lost(2, EVERY | {"min_in_sync_replicas": 2}, told=True)
+    group.settle(5)
+    assert enough(group) == 0
+    with capturedLogs() as events:
+        group.elect(2, tell=(1,))
+        group.settle(5)
+    assert not [line for line in refusals(events) if "again" in line]
+    assert enough(group) == 1
+    with capturedLogs() as events:
+        group.elect(1, tell=(1,))
+        group.settle(5)
+    assert enough(group) == 0
+    assert len(refusals(events)) == 1, "it is told of anew"
+
+
 def test_slaves_that_connect_again_are_no_trouble() -> None:
     troubles = iter(["too few", "too few", "", "too few", ""])
     enough_replicas = EnoughReplicas(lambda: next(troubles))
