@@ -23,7 +23,7 @@ from rocketmq_tw.client.static_topics import (
     plan_queues,
     queues_of,
 )
-from rocketmq_tw.message.logic_queues import led_queues
+from rocketmq_tw.message.logic_queues import leader_of, led_queues
 from rocketmq_tw.message.names import check_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
@@ -57,7 +57,9 @@ _force_option = click.option(
     type=bool,
     default=False,
     metavar="TRUE|FALSE",
-    help="Whether brokers take what contradicts what they have.",
+    help="Whether brokers take what contradicts what they have. remappingStaticTopic then makes"
+    " queues that no broker has, where a broker has not heard of the topic: only if no broker that"
+    " is away has them.",
 )
 
 
@@ -103,7 +105,8 @@ def update_static_topic(
         try:
             await world.tell(plan, plan, told)
         except _FAILURES as error:
-            fail(unfinished(error, told), error)
+            way_on = f"; to finish it: {_finishing(topic, plan)}" if told else ""
+            fail(unfinished(error, told) + way_on, error)
         return _report(topic, plan)
 
     tool.report(work)
@@ -136,7 +139,9 @@ def remapping_static_topic(
             unknown = f"there is no static topic {topic}: updateStaticTopic makes one"
             fail(servers.conclusion(unknown))
         try:
-            move = written or plan_move(topic, targets, hosted, wall_clock_ms())
+            move = written or plan_move(
+                topic, targets, hosted, wall_clock_ms(), world.unaware, make_anew=force
+            )
             queues_of(move.hosted)
         except ValueError as error:
             fail(f"the static topic {topic} stays where it is: {error}")
@@ -168,6 +173,8 @@ class _World:
         self._topic = topic
         self._info = info
         self._force = force
+        #: Masters that have not heard of the topic, of the clusters that have it or are to.
+        self.unaware: list[str] = []
         self._masters = {
             name: data.broker_addrs[MASTER_ID]
             for name, data in info.broker_addr_table.items()
@@ -185,10 +192,12 @@ class _World:
         return names
 
     async def hosted(self, targets: Iterable[str]) -> Hosted:
-        """Returns the mapping of each broker that has the topic. One that does not answer, or has
-        no master, is `missing` where it can have nothing of it: no target is of its cluster, and no
-        name server knows the topic in that. Raises why another one does not answer."""
+        """Returns the mapping of each broker that has the topic, and notes who is `unaware` of it.
+        One that does not answer, or has no master, is `missing` where it can have nothing of it: no
+        target is of its cluster, and no name server knows the topic in that. Raises why another one
+        does not answer."""
         found: Hosted = {}
+        without: set[str] = set()
         silent: dict[str, Exception] = {
             name: no_master(name)
             for name in self._info.broker_addr_table
@@ -198,10 +207,13 @@ class _World:
             try:
                 found[name] = await self._admin.static_topic(address, self._topic)
             except BrokerError as error:
-                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    without.add(name)
+                else:
                     silent[name] = error
             except _FAILURES as error:
                 silent[name] = error
+        self.unaware = sorted(without.intersection(self._of_clusters({*targets, *found})))
         if silent:
             route = await self._admin.topic_route(self._topic)
             routed = [] if route is None else [data.broker_name for data in route.broker_datas]
@@ -266,6 +278,12 @@ class _World:
     def _unknown(self, name: str) -> str:
         known = ", ".join(sorted(self._masters)) or "none"
         return f"there is no broker {name} with a master; there are: {known}"
+
+
+def _finishing(topic: str, plan: Hosted) -> str:
+    """Returns the command that goes on with a change which ended half-way."""
+    leaders = {leader_of(items) or "" for items in queues_of(plan).values()}
+    return f"rmqadmin remappingStaticTopic -t {topic} -b {','.join(sorted(leaders))}"
 
 
 def _check(topic: str, brokers: str | None, clusters: str | None) -> None:

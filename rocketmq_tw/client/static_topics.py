@@ -9,7 +9,7 @@ possible move.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 
 import attrs
@@ -70,7 +70,8 @@ def queues_of(hosted: Mapping[str, TopicConfigAndQueueMapping]) -> dict[int, Ite
     if found.keys() != set(range(total)):
         raise ValueError(
             f"it should have {total} queues, and has {sorted(found)}; a broker that has others may"
-            " be away"
+            " be away, or an earlier change ended half-way (rmqadmin remappingStaticTopic, to the"
+            " brokers that are to have it, says what to do)"
         )
     return found
 
@@ -103,11 +104,17 @@ def plan_move(
     brokers: Iterable[str],
     hosted: Mapping[str, TopicConfigAndQueueMapping],
     now_ms: int,
+    unaware: Collection[str] = (),
+    *,
+    make_anew: bool = False,
 ) -> Move:
     """Returns all queues on `brokers`, evenly; their beginnings there are decided later, by
-    `decide_beginnings`. Raises `ValueError` where `hosted` contradicts itself."""
+    `decide_beginnings`. Masters that are there and have not heard of the topic are `unaware`:
+    either a change ended before them, and queues that nobody has were never made, or they joined
+    later, and a broker that is away has those. They are made with `make_anew` alone. Raises
+    `ValueError` without it, and where `hosted` contradicts itself."""
     targets = sorted(set(brokers))
-    plan = _completed(topic, targets[0], deepcopy(dict(hosted)))
+    plan = _completed(topic, targets, deepcopy(dict(hosted)), unaware, make_anew=make_anew)
     queues = queues_of(plan)
     leaders = Counter(leader_of(items) for items in queues.values())
     # Who leads most already keeps one more where they cannot all have the same number.
@@ -162,11 +169,19 @@ def _is_undecided(items: Items) -> bool:
     return len(items) > 1 and items[-1].logic_offset <= 0
 
 
-def _completed(topic: str, spare: str, hosted: Hosted) -> Hosted:
+def _completed(
+    topic: str,
+    targets: Iterable[str],
+    hosted: Hosted,
+    unaware: Collection[str],
+    *,
+    make_anew: bool,
+) -> Hosted:
     """Returns what the brokers would have if all had heard of each change: of every queue the
     longest list of items, at each broker that is in it. A queue of which none of them has the list
-    is to be on the broker `spare`, where one has not heard of so many queues. Raises `ValueError`
-    where all have: its list is on a broker that is away. So it does where two lists contradict each
+    is to be on the one of `targets` that leads the fewest, where one has not heard of so many
+    queues. Raises `ValueError` where all have: its list is on a broker that is away; with
+    `make_anew`, only if none is `unaware` of the topic. So it does where two lists contradict each
     other."""
     details = [_detail(each) for _, each in sorted(hosted.items())]
     total = max((detail.total_queues for detail in details), default=0)
@@ -198,13 +213,26 @@ def _completed(topic: str, spare: str, hosted: Hosted) -> Hosted:
             each.write_queue_nums = max(each.write_queue_nums, item.queue_id + 1)
             each.read_queue_nums = max(each.read_queue_nums, each.write_queue_nums)
     heard_of = min((detail.total_queues for detail in details), default=0)
+    if unaware and make_anew:
+        heard_of = 0
+    load = Counter(dict.fromkeys(targets, 0))
+    for items in queues.values():
+        name = leader_of(items) or ""
+        if name in load:
+            load[name] += 1
     for logic_id in sorted(set(range(total)) - queues.keys()):
         if logic_id < heard_of:
+            way_on = (
+                "; if none ever had it, since a change ended half-way before"
+                f" {', '.join(sorted(unaware))} heard of it, repeat this with -fr true"
+            )
             raise ValueError(
                 f"no broker that is there has queue {logic_id}: start the one that has, or its"
-                " messages would be lost"
+                f" messages would be lost{way_on if unaware else ''}"
             )
-        _add(hosted, topic, spare, logic_id, [], 0)
+        name = min(load, key=lambda each: (load[each], each))
+        load[name] += 1
+        _add(hosted, topic, name, logic_id, [], 0)
     for each in hosted.values():
         _detail(each).epoch, _detail(each).total_queues = epoch, total
     return hosted

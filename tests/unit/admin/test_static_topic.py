@@ -405,6 +405,80 @@ def test_nothing_changes_while_a_broker_with_queues_is_not_registered(three, com
     assert mappings.get("S") == before
 
 
+def ended_half_way(world, command: str) -> None:
+    """Carries out a change that broker-b, which has not heard of the topic, refuses once."""
+    address = world.brokers["broker-b"].address
+    world.let_answer(address, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, busy)
+    outcome = world.rmqadmin(command)
+    assert outcome.status == 1
+    assert outcome.err.endswith(
+        "; done before that: broker-a; to finish it: rmqadmin remappingStaticTopic -t S -b"
+        " broker-a,broker-b\n"
+    )
+    world.network.serve(address, world.hosts[address].handlers)
+
+
+def check_that_it_can_be_finished(world, first: int) -> None:
+    """Two of four queues, of which `first` is one, were never made: that is said before they are
+    made where they were to be."""
+    again = world.rmqadmin("updateStaticTopic -t S -b broker-a,broker-b -qn 6")
+    assert again.status == 1 and "rmqadmin remappingStaticTopic" in again.err
+    command = "remappingStaticTopic -t S -b broker-a,broker-b"
+    outcome = world.rmqadmin(command)
+    assert (outcome.out, outcome.status) == ("", 1)
+    assert f"no broker that is there has queue {first}: start the one that has" in outcome.err
+    assert "before broker-b" in outcome.err and "repeat this with -fr true" in outcome.err
+    queues = world.rmqadmin(f"{command} -fr true --output json").json["queues"]
+    assert [queue["gen"] for queue in queues] == [0] * 4
+    assert sorted(leaders(queues)) == ["broker-a"] * 2 + ["broker-b"] * 2
+    assert [sent(world, each["brokerName"], each["queueId"]) for each in queues] == [0] * 4
+    assert len(made(world, 6, "broker-a,broker-b")) == 6
+
+
+def test_a_topic_that_was_made_half_way_is_finished(three) -> None:
+    ended_half_way(three, "updateStaticTopic -t S -b broker-a,broker-b -qn 4")
+    check_that_it_can_be_finished(three, first=1)
+
+
+def test_growth_onto_a_new_broker_that_ended_half_way_is_finished(world) -> None:
+    made(world, 2, "broker-a")
+    world.add_broker("broker-b", "10.0.0.3")
+    ended_half_way(world, "updateStaticTopic -t S -b broker-b -qn 4")
+    check_that_it_can_be_finished(world, first=2)
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_a_broker_that_joined_does_not_get_the_queues_of_one_that_is_away(
+    three, command: str
+) -> None:
+    """It has not heard of the topic, and all queues were made: the one that is away has them."""
+    made(three, 3, "broker-b,broker-c")
+    mappings = three.brokers["broker-b"].broker[Tables].mappings
+    before = deepcopy(mappings.get("S"))
+    three.add_broker("broker-d", "10.0.0.5")
+    gone(three, "broker-c")
+    outcome = three.rmqadmin(command.replace("broker-b", "broker-d"))
+    assert (outcome.out, outcome.status) == ("", 1)
+    assert mappings.get("S") == before
+    assert three.brokers["broker-d"].broker[Tables].mappings.get("S") is None
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_nothing_is_made_anew_of_which_all_have_heard(three, is_registered: bool) -> None:
+    """Even if one asks for it: a broker that is away must have it."""
+    made(three, 3, "broker-b,broker-c")
+    mappings = three.brokers["broker-b"].broker[Tables].mappings
+    before = deepcopy(mappings.get("S"))
+    if is_registered:
+        three.lose_master("broker-c", "10.0.0.5")
+    else:
+        gone(three, "broker-c")
+    outcome = three.rmqadmin("remappingStaticTopic -t S -b broker-b -fr true")
+    assert (outcome.out, outcome.status) == ("", 1)
+    assert "repeat this" not in outcome.err
+    assert mappings.get("S") == before
+
+
 @pytest.mark.parametrize("command", CHANGES)
 def test_nothing_changes_while_a_broker_that_took_queues_is_not_registered(
     three, command: str
