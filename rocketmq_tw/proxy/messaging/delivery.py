@@ -69,16 +69,15 @@ class Delivery:
 
     async def give(self, call: ICall, receiver: Receiver, messages: list[PoppedMessage]) -> None:
         """Sends the messages that the client wants, as fast as it takes them."""
-        wanted = [message for message in messages if self._is_for(receiver, message)]
-        # They are hidden from now on, however slowly the client takes them.
-        answer = _Answer(call, receiver, wanted, self._clock.seconds())
-        if answer.renews and receiver.has_gone(self._clients):
+        if receiver.renews and receiver.has_gone(self._clients):
             # Nobody would see to it that they come back before their time is over.
-            answer.renews, answer.is_late = False, True
-            self._cut(answer)
+            self.bring_back(receiver, messages)
             reason = "the client has gone"
             call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))
             return
+        wanted = [message for message in messages if self._is_for(receiver, message)]
+        # They are hidden from now on, however slowly the client takes them.
+        answer = _Answer(call, receiver, wanted, self._clock.seconds())
         if not answer.left:
             reason = "no message matches the filter" if messages else "no new message"
             call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))
@@ -100,6 +99,19 @@ class Delivery:
             return
         call.send(ReceiveMessageResponse(status=ok()))
         await self._send(answer)
+
+    def bring_back(self, receiver: Receiver, messages: list[PoppedMessage]) -> None:
+        """Has messages come back that were popped just now for a client that was gone by then."""
+        for message in messages:
+            if self._is_for(receiver, message):
+                self._renewal.bring_back_unrenewed(
+                    receiver.client_id,
+                    receiver.group,
+                    receiver.topic,
+                    message.handle,
+                    message.handle.info.invisible_time,
+                    message.stored.reconsume_times,
+                )
 
     def end(self, call: ICall) -> None:
         """Sends what ends each answer: the time of the delivery."""
@@ -153,7 +165,6 @@ class Delivery:
                     receiver.topic,
                     message.handle,
                     answer.left_ms(message, self._clock.seconds()),
-                    message.stored.reconsume_times if answer.is_late else 0,
                 )
         answer.left.clear()
 
@@ -182,8 +193,6 @@ class _Answer:
         self.call = call
         self._popped_at = popped_at
         self.receiver = receiver
-        #: Whether the caller was gone before it could get anything.
-        self.is_late = call.is_over
         #: Not for a caller that is gone: its messages come back.
         self.renews = receiver.renews and not call.is_over
         self.left = deque(messages)

@@ -4,11 +4,11 @@ for the next poll of that kind to take it, and be a dead letter before any clien
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
-from attrs import evolve
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -23,6 +23,10 @@ from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
 
 #: Receives that are looked at to find one that takes so many messages.
 _MOST_LOOKED_AT = 32
+#: Polls whose receives have ended before them. Where there are so many, a receive that is cut ends
+#: with its poll, and has its place among the calls of its connection until then: clients that
+#: begin and cut receives would have brokers hold polls without limit.
+MOST_LEFT = 1024
 
 _log = Logger()
 
@@ -35,121 +39,117 @@ class _Wanted(NamedTuple):
     topic: str
     expression_type: str | None
     expression: str | None
-    is_fifo: bool
+    invisible_ms: int
 
 
 class _Receive:
-    """A receive that waits; what `poll` brings is its own."""
+    """A receive, and what it gets. It does not know its call, which may be over before its poll.
 
-    def __init__(self, receiver: Receiver, call: ICall, most: int, invisible_ms: int) -> None:
+    `wanted` is None in a group that receives in order: the broker locks a queue for the attempt
+    whose poll took from it, which gets the same messages when it is made again.
+    """
+
+    def __init__(self, receiver: Receiver, wanted: _Wanted | None, most: int) -> None:
         self.receiver = receiver
-        self.call = call
+        self.wanted = wanted
         self.most = most
-        self.invisible_ms = invisible_ms
-        self.poll = _Poll(self)
+        #: Whether it takes messages still.
+        self.waits = True
         self.messages: Deferred[list[PoppedMessage]] = Deferred()
 
 
-class _Poll:
-    """A poll at a broker, for how long it hides messages, and the receive that it is for now."""
-
-    def __init__(self, receive: _Receive) -> None:
-        self.receive = receive
-        self.invisible_ms = receive.invisible_ms
-
-
 class Polls:
-    """Asks brokers for the messages of receives."""
+    """Asks brokers for the messages of receives. `bring_back` has messages come back that were
+    popped for a receiver which is gone."""
 
-    def __init__(self, popped: PopClient, clients: ProxyClients) -> None:
+    def __init__(
+        self,
+        popped: PopClient,
+        clients: ProxyClients,
+        bring_back: Callable[[Receiver, list[PoppedMessage]], None],
+    ) -> None:
         self._popped = popped
         self._clients = clients
+        self._bring_back = bring_back
         #: Those whose calls are not over; the one that waits longest is first.
         self._waiting: dict[_Wanted, dict[_Receive, None]] = {}
+        #: Polls whose receives have ended before them.
+        self._left = 0
 
     def pop(
         self, broker_name: str, header: PopMessageRequestHeader, receiver: Receiver, call: ICall
     ) -> Deferred[list[PoppedMessage]]:
-        """Fires with what a receive gets, or fails as `PopClient.pop` does. Where its call is over
-        nothing is popped any more; what was popped before that nobody else waits for is its own
-        all the same."""
-        receive = _Receive(receiver, call, header.max_msg_nums, header.invisible_time)
+        """Fires with what a receive gets, or fails as `PopClient.pop` does. It fires with nothing
+        when the call is over; what is popped for it after that goes to another receive, or comes
+        back."""
+        wanted = None
+        if not header.order:
+            wanted = _Wanted(
+                broker_name,
+                header.consumer_group,
+                header.topic,
+                header.exp_type,
+                header.exp,
+                header.invisible_time,
+            )
+        receive = _Receive(receiver, wanted, header.max_msg_nums)
         if call.is_over:
             receive.messages.callback([])
             return receive.messages
-        wanted = _Wanted(
-            broker_name,
-            header.consumer_group,
-            header.topic,
-            header.exp_type,
-            header.exp,
-            bool(header.order),
-        )
-        self._waiting.setdefault(wanted, {})[receive] = None
-        call.on_end(lambda: self._leave(wanted, receive))
+        if wanted is not None:
+            self._waiting.setdefault(wanted, {})[receive] = None
+        call.on_end(lambda: self._call_ended(receive))
         asked = Deferred.fromCoroutine(self._popped.pop(broker_name, header, receiver.client))
-        asked.addBoth(self._come, wanted, receive.poll)
+        asked.addBoth(self._poll_ended, receive)
         return receive.messages
 
-    def _come(self, result: list[PoppedMessage] | Failure, wanted: _Wanted, poll: _Poll) -> None:
-        receive = poll.receive
-        if isinstance(result, Failure):
-            self._leave(wanted, receive)
-            receive.messages.errback(result)
-            return
-        if result and self._is_gone(receive):
-            receive = self._take_over(wanted, poll, len(result))
-        self._leave(wanted, receive)
-        if result and poll.invisible_ms != receive.invisible_ms and not self._is_gone(receive):
-            fitted = Deferred.fromCoroutine(self._fit(receive, result))
-            fitted.addCallbacks(receive.messages.callback, receive.messages.errback)
-        else:
+    def _call_ended(self, receive: _Receive) -> None:
+        if receive.waits:
+            self._stop_waiting(receive)
+            if self._left < MOST_LEFT:
+                self._end_before_poll(receive, [])
+
+    def _poll_ended(self, result: list[PoppedMessage] | Failure, receive: _Receive) -> None:
+        is_left = receive.messages.called
+        if is_left:
+            self._left -= 1
+        if isinstance(result, list) and result and self._is_gone(receive):
+            self._pass_on(receive, result)
+            result = []
+        if not is_left:
+            self._stop_waiting(receive)
             receive.messages.callback(result)
+        elif isinstance(result, Failure) and not result.check(
+            StatusError, RequestError, RemotingError
+        ):
+            _log.failure("a poll for {topic} failed", failure=result, topic=receive.receiver.topic)
 
-    async def _fit(self, receive: _Receive, messages: list[PoppedMessage]) -> list[PoppedMessage]:
-        """Returns the messages that are hidden for as long as a receive wants, which another poll
-        hid for another time. Those with which that fails come back when that is over."""
-        asked = [Deferred.fromCoroutine(self._hide(receive, message)) for message in messages]
-        found: list[PoppedMessage | None] = await gatherResults(asked, consumeErrors=True)
-        return [message for message in found if message is not None]
+    def _pass_on(self, receive: _Receive, messages: list[PoppedMessage]) -> None:
+        """Gives what was popped for a receive that is over to the one of the others that waits
+        longest and takes so many; has it come back where there is none."""
+        waiting = () if receive.wanted is None else self._waiting.get(receive.wanted, ())
+        for other in islice(waiting, _MOST_LOOKED_AT):
+            if len(messages) <= other.most and not self._is_gone(other):
+                self._stop_waiting(other)
+                self._end_before_poll(other, messages)
+                return
+        self._bring_back(receive.receiver, messages)
 
-    async def _hide(self, receive: _Receive, message: PoppedMessage) -> PoppedMessage | None:
-        receiver = receive.receiver
-        try:
-            handle = await self._popped.hide(
-                receiver.topic,
-                receiver.group,
-                message.handle,
-                receive.invisible_ms,
-                receiver.client,
-            )
-        except (StatusError, RequestError, RemotingError) as error:
-            _log.info(
-                "a message of {topic} that another receive popped is not given out: {error}",
-                topic=receiver.topic,
-                error=error,
-            )
-            return None
-        return evolve(message, handle=handle)
-
-    def _take_over(self, wanted: _Wanted, poll: _Poll, number: int) -> _Receive:
-        """Returns who gets what a poll brought for a receive that is over: the other one that waits
-        longest and takes so many, whose poll is for the first one from now on. That is the first
-        one itself where no other waits."""
-        gone = poll.receive
-        for other in islice(self._waiting.get(wanted, ()), _MOST_LOOKED_AT):
-            if number <= other.most and not self._is_gone(other):
-                gone.poll, other.poll = other.poll, poll
-                gone.poll.receive, poll.receive = gone, other
-                return other
-        return gone
+    def _end_before_poll(self, receive: _Receive, messages: list[PoppedMessage]) -> None:
+        """Ends a receive whose poll goes on at its broker."""
+        self._left += 1
+        receive.messages.callback(messages)
 
     def _is_gone(self, receive: _Receive) -> bool:
         """Returns whether nobody would get, or renew, the messages of a receive."""
         receiver = receive.receiver
-        return receive.call.is_over or (receiver.renews and receiver.has_gone(self._clients))
+        return not receive.waits or (receiver.renews and receiver.has_gone(self._clients))
 
-    def _leave(self, wanted: _Wanted, receive: _Receive) -> None:
+    def _stop_waiting(self, receive: _Receive) -> None:
+        receive.waits = False
+        wanted = receive.wanted
+        if wanted is None:
+            return
         waiting = self._waiting.get(wanted)
         if waiting is not None:
             waiting.pop(receive, None)

@@ -61,7 +61,6 @@ class Receiving:
     ) -> None:
         self._brokers = brokers
         popped = PopClient(brokers)
-        self._polls = Polls(popped, clients)
         self._renewal = renewal
         self._clients = clients
         self._metadata = metadata
@@ -69,6 +68,7 @@ class Receiving:
         self._clock = clock
         self._config = config
         self._delivery = Delivery(clock, clients, popped, renewal, unpacking, now_ms)
+        self._polls = Polls(popped, clients, self._delivery.bring_back)
         self._turns = count()
 
     def methods(self) -> Methods:

@@ -12,7 +12,9 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
-from rocketmq_tw.proxy.messaging import renewal
+from rocketmq_tw.proxy.grpc.server import GrpcConfig
+from rocketmq_tw.proxy.http2.limits import Http2Limits
+from rocketmq_tw.proxy.messaging import polls, renewal
 from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
 from rocketmq_tw.proxy.messaging.receiving import MAX_ATTEMPT_ID
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
@@ -546,10 +548,9 @@ class TestPollsOfReceivesThatAreOver:
     def dead_letters(self, world: ReceivingWorld) -> bool:
         return "%DLQ%G" in world.broker.topics
 
-    @pytest.mark.parametrize("is_fifo", [False, True])
     @pytest.mark.parametrize("renews", [False, True])
-    def test_a_receive_that_waits_gets_what_they_bring(self, renews: bool, is_fifo: bool) -> None:
-        world = ReceivingWorld(retry_max_times=3, is_fifo=is_fifo)
+    def test_a_receive_that_waits_gets_what_they_bring(self, renews: bool) -> None:
+        world = ReceivingWorld(retry_max_times=3)
         self.begin_and_cut(world, 10, auto_renew=renews)
         for body in (b"one", b"two", b"three"):
             call, done = world.begin(auto_renew=renews, long_polling_timeout={"seconds": 20})
@@ -581,8 +582,9 @@ class TestPollsOfReceivesThatAreOver:
         attempts = [each.system_properties.delivery_attempt for each in messages]
         assert (sorted(each.body for each in messages), max(attempts)) == ([b"0", b"1", b"2"], 2)
 
-    def test_where_no_other_waits_they_take_it_twice_at_most(self) -> None:
-        world = ReceivingWorld(retry_max_times=3)
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    def test_where_no_other_waits_they_take_it_twice_at_most(self, is_fifo: bool) -> None:
+        world = ReceivingWorld(retry_max_times=3, is_fifo=is_fifo)
         self.begin_and_cut(world, 10, auto_renew=True)
         world.send(b"one")
         world.pass_time(21)
@@ -595,6 +597,7 @@ class TestPollsOfReceivesThatAreOver:
         [
             {"filter_expression": tag("A")},
             {"filter_expression": sql("a IS NULL")},
+            {"invisible_duration": {"seconds": 40}},
         ],
     )
     def test_one_that_waits_for_others_gets_nothing_from_them(self, fields: dict[str, Any]) -> None:
@@ -608,37 +611,115 @@ class TestPollsOfReceivesThatAreOver:
         (message,) = received(call).messages
         assert (message.body, message.system_properties.delivery_attempt) == (b"one", 2)
 
-    @pytest.mark.parametrize("is_fifo", [False, True])
-    def test_what_it_gets_is_hidden_for_as_long_as_it_asked_for(self, is_fifo: bool) -> None:
-        world = ReceivingWorld(is_fifo=is_fifo)
+    def test_what_it_gets_is_hidden_for_as_long_as_it_asked_for(self) -> None:
+        world = ReceivingWorld()
         self.begin_and_cut(world, 1, invisible_duration={"seconds": 3600})
-        call, done = world.begin(
-            long_polling_timeout={"seconds": 20}, invisible_duration={"seconds": 40}
-        )
-        world.send(b"one"), world.pass_time(0.5)
-        assert done.called
+        waiting = {"long_polling_timeout": {"seconds": 20}}
+        call, done = world.begin(invisible_duration={"seconds": 40}, **waiting)
+        world.send(b"one")
+        world.until(done)
         (message,) = received(call).messages
-        assert message.system_properties.delivery_attempt == 1
         handle = parse_receipt_handle(message.system_properties.receipt_handle)
         assert abs(handle.visible_at - world.broker.now_ms() - 40_000) <= 1_000
-        assert world.ack(message).status.code == Code.OK
-        world.pass_time(50)
-        assert world.receive(long_polling_timeout={"seconds": 0}).bodies == []
 
-    def test_one_that_cannot_be_hidden_so_comes_later(self) -> None:
-        world = ReceivingWorld()
-        self.begin_and_cut(world, 1, invisible_duration={"seconds": 30})
-        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-        world.brokers.answer(code, RequestTimeout("a:1", code, 3))
-        call, done = world.begin(
-            long_polling_timeout={"seconds": 20}, invisible_duration={"seconds": 40}
-        )
+    def test_in_order_an_attempt_that_is_made_again_has_its_message_alone(self) -> None:
+        """The broker gives it the messages of its first try again."""
+        world = ReceivingWorld(is_fifo=True)
+        self.begin_and_cut(world, 1, attempt_id="first")
+        waiting = {"long_polling_timeout": {"seconds": 20}}
+        other, _ = world.begin(world.call("other"), attempt_id="other", **waiting)
         world.send(b"one"), world.pass_time(0.5)
+        world.send(b"two")
+        assert other.sent == []
+        again = world.receive(attempt_id="first", **waiting)
+        assert again.bodies[:1] == [b"one"]
+        assert other.sent == []
+        assert world.ack(*again.messages).status.code == Code.OK
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    def test_what_comes_back_keeps_the_order_of_a_group(self, is_fifo: bool) -> None:
+        world = ReceivingWorld(is_fifo=is_fifo)
+        self.begin_and_cut(world, 1, invisible_duration={"seconds": 3600})
+        call, done = world.begin(world.call("other"), long_polling_timeout={"seconds": 20})
+        for body in (b"one", b"two", b"three"):
+            world.send(body)
+        world.until(done)
+        bodies = received(call).bodies
+        world.ack(*received(call).messages)
+        while len(bodies) < 3:
+            more = world.receive(long_polling_timeout={"seconds": 5})
+            assert more.messages
+            world.ack(*more.messages)
+            bodies += more.bodies
+        assert sorted(bodies) == [b"one", b"three", b"two"]
+        assert not is_fifo or bodies == [b"one", b"two", b"three"]
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    def test_a_receive_that_is_cut_ends_at_once(self, is_fifo: bool) -> None:
+        world = ReceivingWorld(is_fifo=is_fifo)
+        begun = [world.begin(long_polling_timeout={"seconds": 20}) for _ in range(3)]
+        world.pass_time(0.5)
+        for call, done in begun:
+            call.finish()
+            assert done.called
+            assert call.sent == []
+
+    def test_a_client_that_cuts_its_receives_has_room_for_more(self) -> None:
+        world = ReceivingWorld()
+        limits = GrpcConfig(connections=Http2Limits(streams=3))
+        server = GrpcInMemory(world.methods, limits, clock=world.clock)
+        client = server.connect()
+        for _ in range(10):
+            response = ask_renewing(client)
+            world.pass_time(0.25)
+            assert response.reset is None
+            client.h2.reset_stream(max(client.responses), 8)
+            client.flush()
+        world.pass_time(0.25)
+        assert server.used == 0
+
+    def test_no_more_are_left_at_brokers_than_that(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(polls, "MOST_LEFT", 2)
+        world = ReceivingWorld()
+        waiting = {"long_polling_timeout": {"seconds": 20}}
+        begun = [world.begin(**waiting) for _ in range(3)]
+        for call, _ in begun:
+            call.finish()
+        assert [done.called for _, done in begun] == [True, True, False]
+        world.pass_time(21)
+        assert begun[2][1].called
+        call, done = world.begin(**waiting)
+        call.finish()
         assert done.called
-        assert received(call).bodies == []
-        world.brokers.answers_itself(code)
-        world.pass_time(31)
-        assert world.receive(long_polling_timeout={"seconds": 5}).bodies == [b"one"]
+
+    def test_each_receive_polls_once(self) -> None:
+        world = ReceivingWorld()
+        self.begin_and_cut(world, 5)
+        for number in range(20):
+            call, done = world.begin(long_polling_timeout={"seconds": 20})
+            world.send(b"%d" % number)
+            world.pass_time(0.5)
+            assert done.called
+            assert received(call).bodies == [b"%d" % number]
+            world.ack(*received(call).messages)
+        assert len(pops(world)) == 25
+        call, done = world.begin(long_polling_timeout={"seconds": 10})
+        world.pass_time(11)
+        assert done.called
+        assert received(call).status.code == Code.MESSAGE_NOT_FOUND
+        world.pass_time(15)
+        assert len(pops(world)) == 26
+
+    def test_of_those_that_wait_one_that_is_cut_is_passed_over(self) -> None:
+        world = ReceivingWorld()
+        waiting = {"long_polling_timeout": {"seconds": 20}}
+        self.begin_and_cut(world, 1)
+        cut, _ = world.begin(**waiting)
+        call, _done = world.begin(**waiting)
+        cut.finish()
+        world.send(b"one"), world.pass_time(0.5)
+        (message,) = received(call).messages
+        assert (message.body, message.system_properties.delivery_attempt) == (b"one", 1)
 
     def test_nobody_gets_more_messages_than_it_asked_for(self) -> None:
         world = ReceivingWorld()
