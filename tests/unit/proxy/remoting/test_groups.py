@@ -26,6 +26,7 @@ from rocketmq_tw.wire.bodies.clients import (
 from rocketmq_tw.wire.bodies.queues import QueryAssignmentRequestBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from tests.support.asked import refused
 from tests.support.classic import ClassicPort, classic_request, echo
 from tests.support.proxy import answer_of
@@ -133,6 +134,45 @@ def test_a_broker_that_hangs_is_asked_last(port: ClassicPort, question: Remoting
     port.brokers.asked.clear()
     port.begin(question)
     assert port.asked_names() == ["broker-b"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "within"),
+    [
+        ({"broker-a": 1.25, "broker-b": 1.25, "broker-c": 1.25}, 1.25),
+        ({"broker-a": 60, "broker-b": 60, "broker-c": 0.25}, 2.25),
+        ({"broker-a": 60, "broker-b": 60, "broker-c": 60}, 3),
+    ],
+    ids=["all slow", "two hang", "all hang"],
+)
+def test_slow_brokers_answer_within_the_time_of_clients(
+    port: ClassicPort, seconds: dict[str, float], within: float
+) -> None:
+    """The next one is asked after 1 s, and those before may answer still."""
+
+    def answer(request: RemotingCommand) -> Deferred[RemotingCommand]:
+        (*_, asked) = port.brokers.asked
+        assert asked.timeout is not None
+        late: Deferred[RemotingCommand] = Deferred()
+        after = seconds[asked.broker_name]
+        if after < asked.timeout:
+            port.clock.callLater(after, late.callback, request.response())
+        else:
+            error = RequestTimeout("b:1", request.code, asked.timeout)
+            port.clock.callLater(asked.timeout, late.errback, error)
+        return late
+
+    port.brokers.answer(QUESTIONS[0].code, answer)
+    done = port.begin(QUESTIONS[0])
+    port.clock.pump([0.25] * round(within * 4 - 1))
+    assert not done.called
+    port.clock.advance(0.25)
+    assert done.called
+    if within == 3:
+        assert done.result.check(RequestError)
+        done.addErrback(lambda _: None)
+    port.clock.pump([0.25] * 40)
+    assert not port.clock.getDelayedCalls()
 
 
 def test_a_broker_that_asks_a_slow_client_is_not_left_early(port: ClassicPort) -> None:
