@@ -25,8 +25,6 @@ from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.unit import TimerUnit
 
-#: Entries of a slot that is delivered in part which are put off into the next one at most.
-MOST_PUT_OFF = 10_000
 #: Seconds from now that monitoring tells apart, as stock's `timerDistList` has them.
 _AHEAD = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 
@@ -35,11 +33,21 @@ log = Logger()
 
 class Waiting(NamedTuple):
     """What was found to wait: the places in the commit log of the messages from `queue_offset` on
-    that have an entry, the number of all waiting messages, and the last entry of each slot."""
+    that have an entry, with their slots, the number of all waiting messages, and the last entry of
+    each slot."""
 
-    places: set[int]
+    places: dict[int, int]
     number: int
     lasts: Sequence[int]
+
+
+class _Late(NamedTuple):
+    """Messages that wait behind their time: the offset of the first in the timer's topic, the
+    earliest of their own slots, and the last slot in which they wait."""
+
+    offset: int
+    out_ms: int
+    slot_ms: int
 
 
 class TimerBooks:
@@ -47,7 +55,8 @@ class TimerBooks:
     and the timer's place in time (`read_ms`) and in its topic (`queue_offset`).
 
     An entry that comes too late for its own slot goes into the first slot that is not delivered.
-    `entered_until` then stays in front of its message until that slot is over.
+    `entered_until` then stays in front of its message until that slot is over: who goes on at a
+    `read_ms` takes all messages before it for delivered whose own slot is over.
     """
 
     def __init__(self, host: Host, store: MessageStore) -> None:
@@ -77,7 +86,7 @@ class TimerBooks:
         self.known_until = 0
         #: The offset that a slave's master has reached, and no slave passes; None on a master.
         self.master_queue_offset: int | None = None
-        self._late_from: int | None = None
+        self._late: _Late | None = None
         #: Of all topics together, for rates.
         self._entered, self._delivered = SampledCount(), SampledCount()
         #: Told of each entry that goes into the wheel.
@@ -136,8 +145,10 @@ class TimerBooks:
     def entered_until(self) -> int:
         """All messages of the timer's topic before it wait in the slot of their time, or are
         delivered."""
-        late = self._late_from
-        return self.queue_offset if late is None else min(self.queue_offset, late)
+        late = self._late
+        if late is None or not late.out_ms < self.read_ms <= late.slot_ms:
+            return self.queue_offset
+        return min(self.queue_offset, late.offset)
 
     @property
     def settled_until(self) -> int:
@@ -178,7 +189,7 @@ class TimerBooks:
         if not as_slave:
             self.known_until = min(known_until, store.max_queue_offset(TIMER_TOPIC, 0))
         self.master_queue_offset = known_until if as_slave else None
-        self._late_from = None
+        self._late = None
         offset = max(min(self.queue_offset, known_until), store.min_queue_offset(TIMER_TOPIC, 0))
         self.queue_offset = min(offset, store.max_queue_offset(TIMER_TOPIC, 0))
         if as_slave:
@@ -208,13 +219,15 @@ class TimerBooks:
         if self.master_queue_offset is not None:
             self.master_queue_offset = min(self.master_queue_offset, checkpoint.master_queue_offset)
         self.known_until = min(self.known_until, checkpoint.master_queue_offset)
-        self._late_from = None
+        self._late = None
 
-    def late_from(self, offset: int) -> None:
-        """Notes that the message at `offset` of the timer's topic waits in a slot not its own."""
-        self.known_until = min(self.known_until, offset)
-        if self._late_from is None or offset < self._late_from:
-            self._late_from = offset
+    def note_late(self, offset: int, out_ms: int, slot_ms: int) -> None:
+        """Notes that the message at `offset` of the timer's topic waits in the slot at `slot_ms`,
+        behind its own one at `out_ms`."""
+        late = self._late or _Late(offset, out_ms, slot_ms)
+        self._late = _Late(
+            min(late.offset, offset), min(late.out_ms, out_ms), max(late.slot_ms, slot_ms)
+        )
 
     def position(self) -> TimerCheckpoint:
         """Returns how far the timer is; without log position and version."""
@@ -290,44 +303,17 @@ class TimerBooks:
     def close_slot(self, slot: DueSlot) -> None:
         """Ends the delivery of `slot`, of which nothing is left."""
         self.waiting -= self.files.number(slot.slot)
-        self._next_slot(slot)
-
-    def put_off_slot(self) -> None:
-        """Lets what is left of a slot that is delivered in part wait for the next slot instead, so
-        that the next start, or another broker, delivers nothing of it twice. A slot with very much
-        left, or with a damaged entry, is delivered again."""
-        slot = self.slot
-        if slot is None or len(slot) + len(slot.all_recalls) > MOST_PUT_OFF:
-            return
-        reader = self.files.log.reader(ascending=True)
-        positions = slot.positions()
-        if positions:
-            positions += slot.all_recalls
-        found = map(reader.unit, sorted(positions))
-        left = [unit for unit in found if unit is not None]
-        if len(left) < len(positions):
-            return
-        end = slot.slot + self.rules.precision_ms
-        for unit in left:
-            time_ms = end if unit.rolls else end + 1
-            self.files.add(unit._replace(write_ms=end, time_ms=time_ms))
-        self._next_slot(slot)
-        for unit in left:
-            message = self._store.message_at(unit.offset)
-            if message is not None:
-                self.late_from(message.queue_offset)
-
-    def _next_slot(self, slot: DueSlot) -> None:
         self.read_ms = slot.slot + self.rules.precision_ms
         self.slot = None
-        self._late_from = None
+        if self._late is not None and self._late.slot_ms <= slot.slot:
+            self._late = None
 
     # Finding out what waits
 
     def find_waiting(self, position: int, since_ms: int) -> Waiting:
         """Finds the messages that wait for `since_ms` or later, and the places at or behind
         `position` of the commit log that have an entry; in any thread, while nothing is added."""
-        wheel, places = self.files.wheel, set[int]()
+        wheel, places = self.files.wheel, dict[int, int]()
         wheel.keep_since(since_ms)
         number, lasts = 0, []
         for _, slot in wheel.waiting(since_ms):

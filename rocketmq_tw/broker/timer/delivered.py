@@ -147,7 +147,7 @@ class DeliveredBehind:
         first = cut.position(TIMER_TOPIC, 0, least)
         if not wanted or first is None:
             return
-        entered: set[int] = set()
+        entered: dict[int, int] = {}
         yield from self._files.offsets_from(first, entered)
         while wanted and offset > least:
             offset -= 1

@@ -88,11 +88,10 @@ class TimerEngine:
 
     @inlineCallbacks
     def close(self) -> Generator[Deferred[Any], Any, None]:
-        """Writes and closes the files, so that the next start begins at a slot; fails where they
-        cannot be written."""
+        """Writes and closes the files; fails where they cannot be written. The next start delivers
+        a slot again that is delivered in part."""
         try:
             if self._is_loaded:
-                self.books.put_off_slot()
                 yield self.keeper.save(always=True)
         finally:
             yield self._host.in_thread(self.books.files.close)

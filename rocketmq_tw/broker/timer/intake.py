@@ -29,10 +29,11 @@ log = Logger()
 class TimerIntake:
     """Moves messages of the timer's topic into the wheel, in their order, from where `books` are.
 
-    `entered`: the places in the commit log, from there on, of messages that have an entry already.
+    `entered`: the places in the commit log, from there on, of messages that have an entry already,
+    with the slots of these.
     """
 
-    def __init__(self, store: IMessageStore, books: TimerBooks, entered: set[int]) -> None:
+    def __init__(self, store: IMessageStore, books: TimerBooks, entered: dict[int, int]) -> None:
         self._store = store
         self._books = books
         self._entered = entered
@@ -77,8 +78,9 @@ class TimerIntake:
     def _take(self, head: RecordHead) -> bool:
         """Lets a message wait where it is to; returns False where it must be known first whether it
         has rolled."""
-        if head.physical_offset in self._entered:
-            self._entered.discard(head.physical_offset)
+        waits_for = self._entered.pop(head.physical_offset, None)
+        if waits_for is not None:
+            self._pass_over(head, waits_for)
             return True
         properties = parse_properties(head.properties)
         topic = properties.get(props.REAL_TOPIC)
@@ -106,6 +108,13 @@ class TimerIntake:
                 self._books.counts.delays.record(topic, (out - head.store_timestamp) / 1000)
         return True
 
+    def _pass_over(self, head: RecordHead, slot: int) -> None:
+        """Leaves a message where it waits already, be it behind its time, as it still is then."""
+        if head.queue_offset >= self._books.known_until:
+            out = number(parse_properties(head.properties).get(props.TIMER_OUT_MS))
+            if out is not None and out < slot:
+                self._books.note_late(head.queue_offset, out, slot)
+
     def _may_have_rolled(self, head: RecordHead, out: int) -> bool:
         """Returns whether a message was in the wheel before for a part of its time that is over."""
         books, rules = self._books, self._books.rules
@@ -132,7 +141,7 @@ class TimerIntake:
             late = slot < write
             if late:
                 slot = write
-                self._books.late_from(head.queue_offset)
+                self._books.note_late(head.queue_offset, out, slot)
         if rolls:
             time_ms = slot
         elif late:

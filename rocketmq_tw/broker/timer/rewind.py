@@ -88,9 +88,8 @@ def clock_is_behind(books: TimerBooks, now_ms: int) -> bool:
 @inlineCallbacks
 def rewind_to_now(host: Host, books: TimerBooks) -> Generator[Deferred[Any], Any, None]:
     """Goes back to the time that it is now. What was delivered before its time by that is taken out
-    of its slots, and does not come again. Nothing may be let in, delivered or written meanwhile."""
-    # What is left of the open slot has the rest of its time to wait.
-    books.put_off_slot()
+    of its slots, and does not come again, but for the slot that is delivered in part. Nothing may
+    be let in, delivered or written meanwhile."""
     books.slot = None
     yield host.in_thread(lambda: books.files.wheel.keep_since(host.now_ms()))
     yield host.in_slices(_empty_slots(host, books))

@@ -45,9 +45,8 @@ class DueSlot:
         self.is_read = False
         self._added_meanwhile: list[tuple[int, TimerUnit]] = []
         self._waiting: list[int] = []
-        #: Positions of entries that recall messages: those to be read, and all of them.
+        #: Positions of entries that recall messages, and are to be read.
         self.recalls: list[int] = []
-        self.all_recalls: list[int] = []
         #: How many entries have lost their message.
         self.lost = 0
         #: Topic+unique id of the messages that were recalled.
@@ -68,7 +67,6 @@ class DueSlot:
                 waiting.append((due - slot) << _POSITION_BITS | position)
         # A sorted list is a heap.
         waiting.sort()
-        self.all_recalls = list(recalls)
 
     def read_ended(self) -> None:
         """Takes the entries that were added during `read`."""
@@ -83,7 +81,6 @@ class DueSlot:
             self._added_meanwhile.append((position, unit))
         elif unit.deletes:
             self.recalls.append(position)
-            self.all_recalls.append(position)
         else:
             self.put_back(self._rules.due_ms(unit.time_ms), position)
 
@@ -106,13 +103,6 @@ class DueSlot:
         while waiting and waiting[0] < limit and len(taken) < most:
             taken.append(heappop(waiting) & _POSITION)
         return taken
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def positions(self) -> list[int]:
-        """Returns the positions of all entries that still wait, the first due first."""
-        return [key & _POSITION for key in sorted(self._waiting)]
 
 
 def as_delivered(

@@ -70,7 +70,7 @@ class TimerWork:
         self._position_books()
         books = self._books
         if books.files.log.end == 0:
-            self._open(stretch, Waiting(set(), 0, ()))
+            self._open(stretch, Waiting({}, 0, ()))
             return
         position, since_ms = books.next_position(), books.read_ms
         found = self._keeper.alone(

@@ -17,8 +17,8 @@ from rocketmq_tw.store.timer.wheel import SLOTS, Slot, TimerWheel
 
 #: Entries between two steps of what may be long.
 _STEP = 500
-#: Entries for older messages that may stand behind the one that is looked for: as many as a broker
-#: may put off by one slot when it stops, and some more.
+#: Entries for older messages that may stand behind the one that is looked for: as many as an
+#: earlier version put off by one slot when it stopped, and some more.
 _OLDER = 12_000
 
 
@@ -233,11 +233,11 @@ class TimerFiles:
             self.log.cut(end)
 
     def offsets_from(
-        self, offset: int, found: set[int], since_ms: int | None = None
+        self, offset: int, found: dict[int, int], since_ms: int | None = None
     ) -> Iterator[None]:
-        """Adds the places in the commit log, from `offset` on, of the messages that have an entry:
-        they wait, or are delivered; with `since_ms` only of those whose slot is there or later. In
-        steps, in a thread too while nobody appends."""
+        """Adds the places in the commit log, from `offset` on, of the messages that have an entry,
+        each with its slot: they wait, or are delivered; with `since_ms` only of those whose slot is
+        there or later. In steps, in a thread too while nobody appends."""
         log = self.log
         reader = log.reader()
         older = 0
@@ -248,11 +248,12 @@ class TimerFiles:
                 break
             if unit.offset >= offset:
                 older = 0
-                slot = self.wheel.get(unit.time_ms)
+                time_ms = self.slot_of(unit.time_ms)
+                slot = self.wheel.get(time_ms)
                 # One whose slot was emptied neither waits nor says that it was delivered.
                 is_linked = slot is not None and slot.first <= position <= slot.last
-                if is_linked and (since_ms is None or self.slot_of(unit.time_ms) >= since_ms):
-                    found.add(unit.offset)
+                if is_linked and (since_ms is None or time_ms >= since_ms):
+                    found[unit.offset] = time_ms
             else:
                 older += 1
             position = log.before(position)

@@ -79,10 +79,10 @@ def test_a_copy_of_a_delivery_in_another_topic_moves_nothing() -> None:
 
 
 def test_new_messages_in_the_places_of_others_wait_like_any() -> None:
-    """What was put off stands behind the entries of messages that are cut off."""
+    """A slot was open at the stop; the entries in it stand before those that are cut off."""
     files, clock = MemoryFiles(), MemoryReactorClock()
     broker = BrokerInMemory(files, clock=clock)
-    timed(broker, b"put off", TIMER_DELAY_MS=800)
+    timed(broker, b"stays", TIMER_DELAY_MS=800)
     end = broker.store.end_offset
     for number in range(3):
         timed(broker, b"goes %d" % number, TIMER_DELAY_SEC=2 + number)
@@ -96,7 +96,7 @@ def test_new_messages_in_the_places_of_others_wait_like_any() -> None:
     files = broker.files.kill()
     broker = BrokerInMemory(files, clock=MemoryReactorClock())
     let(broker, 6)
-    assert bodies(broker) == [b"put off", b"new 0", b"new 1", b"new 2"]
+    assert bodies(broker) == [b"stays", b"new 0", b"new 1", b"new 2"]
 
 
 def test_a_roll_that_is_cut_off_comes_again() -> None:
@@ -111,8 +111,7 @@ def test_a_roll_that_is_cut_off_comes_again() -> None:
     assert bodies(broker) == [b"rolls"]
 
 
-def test_a_roll_that_was_put_off_and_is_cut_off_comes_again() -> None:
-    """A broker that stops lets what is left of a slot wait for the next one."""
+def test_a_roll_whose_slot_was_open_at_a_stop_and_that_is_cut_off_comes_again() -> None:
     files, clock = MemoryFiles(), MemoryReactorClock()
     settings: dict[str, Any] = {"timer_roll_window_slot": 8}
     broker = BrokerInMemory(files, clock=clock, **settings)

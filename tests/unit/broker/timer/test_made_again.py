@@ -120,6 +120,17 @@ class TestASlotThatLacksEntries:
         let(broker, 5, 0.1)
         assert set(bodies(broker)) == set(NUMBERS)
 
+    def test_what_is_left_of_a_slot_that_was_open_at_a_stop(self) -> None:
+        """The damage is in another slot, and takes the entry behind it away."""
+        broker = BrokerInMemory()
+        self.fill(broker)
+        timed(broker, b"left", TIMER_DELIVER_MS=START_MS + 5700, UNIQ_KEY="left")
+        let(broker, 2.3)
+        assert bodies(broker) == []
+        broker = started_again(broker, lambda files: break_entry(files, 4))
+        let(broker, 30, 0.1)
+        assert bodies(broker) == [b"left", *NUMBERS]
+
     def test_a_disk_that_refuses_meanwhile(self) -> None:
         files = FaultyFiles(MemoryFiles())
         broker = BrokerInMemory(files)
@@ -146,6 +157,57 @@ class TestASlotThatLacksEntries:
         again = BrokerInMemory(broker.files.kill(), clock=clock)
         let(again, 30, 0.1)
         assert bodies(again)[3:] == NUMBERS
+
+
+class TestWhatCameLate:
+    """It waits in a slot behind its time, and that one is not delivered yet."""
+
+    def fill(self, broker: BrokerInMemory) -> BrokerInMemory:
+        for number in range(5):
+            timed(broker, b"%d" % number, TIMER_DELAY_SEC=30, UNIQ_KEY=f"u{number}")
+        timed(broker, b"late", TIMER_DELAY_MS=700, UNIQ_KEY="late")
+        let(broker, 3, 0.1)
+        broker = started_again(broker, lambda files: None, timer_stop_dequeue=True)
+        let(broker, 2.2, 0.1)
+        assert broker.broker[Timer].books.queue_offset == 6
+        return broker
+
+    @pytest.mark.parametrize("spoil", [lambda files: None, lambda files: break_entry(files, 2)])
+    @pytest.mark.parametrize("starts", [1, 2])
+    @pytest.mark.parametrize("end", ["stop", "kill"])
+    def test_a_start_delivers_it_once(
+        self, end: str, starts: int, spoil: Callable[[IFiles], object]
+    ) -> None:
+        broker = self.fill(BrokerInMemory(timer_stop_enqueue=True))
+        for start in range(starts):
+            files = broker.files
+            assert isinstance(files, MemoryFiles)
+            if end == "stop":
+                broker.stop()
+            else:
+                files = files.kill()
+            is_last = start == starts - 1
+            if is_last:
+                spoil(files)
+            clock = MemoryReactorClock()
+            clock.advance(broker.clock.seconds())
+            broker = BrokerInMemory(files, clock=clock, timer_stop_dequeue=not is_last)
+            let(broker, 2, 0.1)
+        let(broker, 30, 0.1)
+        assert bodies(broker) == [b"late", *NUMBERS[:5]]
+
+    def test_a_slave_that_follows_delivers_it(self) -> None:
+        pair = Pair()
+        pair.master = BrokerInMemory(clock=pair.clock, timer_stop_enqueue=True)
+        master = self.fill(pair.master)
+        master.stop()
+        pair.clock.advance(5.2)
+        pair.master = BrokerInMemory(master.files, clock=pair.clock, timer_stop_dequeue=True)
+        let(pair.slave, 2, 0.1)
+        pair.copy()
+        slave = pair.take_over()
+        let(slave, 35, 0.1)
+        assert bodies(slave) == [b"late", *NUMBERS[:5]]
 
 
 class TestWhatRolled:

@@ -82,6 +82,23 @@ def test_a_master_that_comes_back_delivers_what_the_other_one_left() -> None:
     broker.stop()
 
 
+def test_who_takes_over_as_a_master_is_back_from_a_stop_inside_a_slot() -> None:
+    pair = Pair()
+    timed(pair.master, b"left", TIMER_DELIVER_MS=START_MS + 5700, UNIQ_KEY="left")
+    for number in range(3):
+        timed(pair.master, b"%d" % number, TIMER_DELIVER_MS=START_MS + 20_000, UNIQ_KEY=f"{number}")
+    pair.copy()
+    let(pair.slave, 5.3, 0.05)
+    pair.copy()
+    pair.master.stop()
+    pair.master = BrokerInMemory(pair.master.files, clock=pair.clock)
+    let(pair.slave, 0.1, 0.05)
+    pair.copy()
+    slave = pair.take_over()
+    let(slave, 30, 0.05)
+    assert bodies(slave) == [b"left", b"0", b"1", b"2"]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_whoever_takes_over_whenever_and_is_cut_loses_nothing(seed: int) -> None:
     dice = random.Random(seed)

@@ -170,7 +170,7 @@ class TestStarts:
         let(broker, 10)
         assert bodies(broker) == [b"1", b"2", b"3", b"4", b"5", b"6", b"7"]
 
-    def test_a_slot_that_was_delivered_in_part_is_not_delivered_again(
+    def test_a_slot_that_was_delivered_in_part_is_delivered_again(
         self, broker: BrokerInMemory
     ) -> None:
         for number in range(10):
@@ -179,7 +179,20 @@ class TestStarts:
         assert len(bodies(broker)) == 5
         broker = self.again(broker)
         let(broker, 3)
-        assert bodies(broker) == [str(number).encode() for number in range(10)]
+        first = [str(number).encode() for number in range(5)]
+        assert bodies(broker) == first * 2 + [str(number).encode() for number in range(5, 10)]
+
+    def test_what_was_delivered_before_that_slot_is_not(self, broker: BrokerInMemory) -> None:
+        """It was sent behind a message that waits in the slot."""
+        timed(broker, b"long", TIMER_DELIVER_MS=START_MS + 10_700, UNIQ_KEY="long")
+        for number in range(6):
+            timed(broker, b"%d" % number, TIMER_DELAY_MS=2000, UNIQ_KEY=f"k{number}")
+            let(broker, 1, 0.05)
+        let(broker, 4.2, 0.05)
+        assert bodies(broker) == [b"%d" % number for number in range(6)]
+        broker = self.again(broker)
+        let(broker, 5, 0.05)
+        assert bodies(broker) == [b"%d" % number for number in range(6)] + [b"long"]
 
     def test_what_came_late_is_delivered_once(self, broker: BrokerInMemory) -> None:
         """The slots of its time were over when it was let in."""
@@ -194,7 +207,7 @@ class TestStarts:
         let(broker, 1.2)
         part.books.go_to(START_MS + 3000)
         work._intake = intake
-        let(broker, 1.1)
+        let(broker, 1.5)
         assert bodies(broker) == [b"0", b"1", b"2"]
         broker = self.again(broker)
         let(broker, 5)
