@@ -163,15 +163,16 @@ class TimerDelivery:
         self._books.slot = None
         self._report_idle()
         if failure.check(DamagedStoreError):
-            log.warn(
-                "not all can be found that waits for {time}: {why}",
-                time=_utc(slot.slot),
-                why=failure.getErrorMessage(),
-            )
-            self.found_damage()
+            self._lacks_entries(slot, failure.getErrorMessage())
         else:
             log.failure("the timer log cannot be read: trying again later", failure=failure)
             self._wake_in(RETRY_USUAL)
+
+    def _lacks_entries(self, slot: DueSlot, why: str) -> None:
+        """Leaves a slot, all of which is delivered once the files are made again."""
+        log.warn("not all can be found that waits for {time}: {why}", time=_utc(slot.slot), why=why)
+        self._books.slot = None
+        self.found_damage()
 
     # The open slot
 
@@ -183,7 +184,9 @@ class TimerDelivery:
                 return
             slot.is_begun = True
         if slot.recalls:
-            self._messages.recall(slot, BATCH_MESSAGES)
+            lost = self._messages.recall(slot, BATCH_MESSAGES)
+            if lost is not None:
+                self._lacks_entries(slot, f"the timer log has no entry at {lost} any more")
             self._wake_at(0)
             return
         now = self._host.now_ms()
@@ -238,10 +241,11 @@ class TimerDelivery:
                 continue
             except Exception:
                 log.failure("the timer log cannot be read at {position}", position=position)
-                unit = None
-            if unit is None:
                 slot.lost += 1
                 continue
+            if unit is None:
+                self._lacks_entries(slot, f"the timer log has no entry at {position} any more")
+                return
             size += unit.size
             if message is not None:
                 self._put(slot, position, unit, message)

@@ -140,20 +140,24 @@ class SlotMessages:
         self._log = files.log
         self._counts = counts
 
-    def recall(self, slot: DueSlot, most: int) -> None:
-        """Reads at most `most` of the slot's recalls, and notes which messages they are for. Those
+    def recall(self, slot: DueSlot, most: int) -> int | None:
+        """Reads at most `most` of the slot's recalls, and notes which messages they are for.
+        Returns the position of the first that is not in the timer log any more, or None. Those
         that cannot be read stay among the recalls; raises `OSError` for the first of them."""
         reader = self._log.reader()
         read = 0
         try:
             for position in slot.recalls[:most]:
                 unit = reader.unit(position)
-                message = None if unit is None else self._store.message_at(unit.offset)
+                if unit is None:
+                    return position
+                message = self._store.message_at(unit.offset)
                 read += 1
                 if message is not None and message.topic == TIMER_TOPIC:
                     self._note_recall(slot, parse_properties(message.properties))
         finally:
             slot.recalls = slot.recalls[read:]
+        return None
 
     def _note_recall(self, slot: DueSlot, properties: dict[str, str]) -> None:
         key = properties.get(props.TIMER_DEL_UNIQKEY)

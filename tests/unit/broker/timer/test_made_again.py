@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -9,10 +10,12 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.timer.slots import DueSlot
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.store.timer.timer_log import TimerLogReader
 from rocketmq_tw.store.timer.unit import UNIT_SIZE
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
@@ -130,6 +133,43 @@ class TestASlotThatLacksEntries:
         broker = started_again(broker, lambda files: break_entry(files, 4))
         let(broker, 30, 0.1)
         assert bodies(broker) == [b"left", *NUMBERS]
+
+    def test_it_is_damaged_while_it_is_delivered(self) -> None:
+        """Rather twice than not at all."""
+        broker = BrokerInMemory()
+        for number, body in enumerate(NUMBERS):
+            timed(broker, body, TIMER_DELIVER_MS=START_MS + 5000 + 20 * number)
+        timed(broker, b"behind", TIMER_DELAY_SEC=8)
+        let(broker, 5.3)
+        assert 0 < len(bodies(broker)) < 25
+        break_entry(broker.files, 25)
+        with capturedLogs() as logs:
+            let(broker, 20, 0.05)
+        came = Counter(bodies(broker))
+        assert came.keys() == {*NUMBERS, b"behind"}
+        assert max(came.values()) == 2 and came[b"behind"] == 1
+        told = [formatEvent(event) for event in logs if event["log_level"] >= LogLevel.warn]
+        assert any("no entry at 1300 any more" in line for line in told), told
+        assert not any("lost" in line for line in told), told
+
+    def test_a_recall_is_damaged_once_its_slot_is_read(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker = BrokerInMemory()
+        timed(broker, b"stays", TIMER_DELAY_SEC=5, UNIQ_KEY="s")
+        timed(broker, b"gone", TIMER_DELAY_SEC=5, UNIQ_KEY="u")
+        timed(broker, b"0", TIMER_DELAY_SEC=5, UNIQ_KEY="u", TIMER_DEL_UNIQKEY="Topic+u")
+        let(broker, 3, 0.1)
+        read = DueSlot.read
+
+        def read_and_break(slot: DueSlot, reader: TimerLogReader, last: int) -> None:
+            read(slot, reader, last)
+            break_entry(broker.files, 2)
+            monkeypatch.undo()
+
+        monkeypatch.setattr(DueSlot, "read", read_and_break)
+        let(broker, 10, 0.1)
+        assert bodies(broker) == [b"stays"]
 
     def test_a_disk_that_refuses_meanwhile(self) -> None:
         files = FaultyFiles(MemoryFiles())
