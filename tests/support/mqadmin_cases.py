@@ -80,6 +80,15 @@ NOT_COMPARED_KEYS = (
     "|osPageCacheBusyTimeOutMills|transactionMetricFlushInterval|timerFlushIntervalMs"
 )
 _config = partial(Case, unordered=True, exact=True, more_is_fine=True, without=NOT_COMPARED_KEYS)
+_NO_HOST = "-metricsPromExporterHost ="
+#: Of servers that stock's Prometheus asks.
+_monitored_config = partial(
+    _config,
+    unlike="the same, but for the address of the figures, which are told to this machine alone"
+    " unless the file says otherwise",
+    prints=r"^metricsPromExporterHost += +127\.0\.0\.1$",
+    differs=(_NO_HOST,),
+)
 
 #: Addresses and ports again, in base64.
 _HOST_BYTES = '"array": '
@@ -332,8 +341,8 @@ CASES: list[Case] = [
     _checked("updateBrokerConfig -b $address -k fileReservedTime -v many"),
     _checked("updateBrokerConfig -b $address -k unknownKey -v 1"),
     _checked("updateNamesrvConfig -k unknownKey -v 1"),
-    _config("getBrokerConfig -b $address"),
-    _config("getBrokerConfig -c $cluster"),
+    _monitored_config("getBrokerConfig -b $address"),
+    _monitored_config("getBrokerConfig -c $cluster"),
     _config("getNamesrvConfig"),
     *_both(
         "updateBrokerConfig -b $address -k fileReservedTime -v 71",
@@ -476,7 +485,7 @@ ELECTED_CASES: list[Case] = [
         "updateControllerConfig -a $controller -k electMasterMaxRetryCount -v 7",
         "updateControllerConfig -a $controller -k configStorePath -v /tmp/x",
     ),
-    _config("getControllerConfig -a $controller", (NEW,)),
+    _monitored_config("getControllerConfig -a $controller", (NEW,)),
     _checked("updateControllerConfig -a $controller -k unknownKey -v 1", (NEW,)),
     _checked("updateControllerConfig -a $controller -k electMasterMaxRetryCount -v many", (NEW,)),
     Case(
@@ -512,12 +521,15 @@ ELECTED_CASES: list[Case] = [
         "getBrokerConfig -b $container",
         (NEW,),
         unlike="the same, but for the buffers of sockets, which stock's containers set and ours"
-        " leave to the system",
+        " leave to the system, and for the address of the figures, as above",
         prints="^serverSocketSndBufSize += +0$",
-        differs=tuple(
-            f"-{side}Socket{way}BufSize = 131072"
-            for side in ("client", "server")
-            for way in ("Rcv", "Snd")
+        differs=(
+            _NO_HOST,
+            *(
+                f"-{side}Socket{way}BufSize = 131072"
+                for side in ("client", "server")
+                for way in ("Rcv", "Snd")
+            ),
         ),
     ),
     _checked("updateBrokerConfig -b $container -k unknownKey -v 1", (NEW,)),

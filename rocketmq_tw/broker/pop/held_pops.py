@@ -83,7 +83,7 @@ class HeldPops(HeldRequests[PoppedQueue]):
         where the peer is lost before."""
         if self._count >= self._config.max_pop_polling_size:
             return HoldResult.FULL
-        if self._now_ms() > deadline_ms - EARLY_MS:
+        if self._now_ms() >= deadline_ms - EARLY_MS:
             return HoldResult.TIMED_OUT
         if self.count(queue) > self._config.pop_polling_size:
             return HoldResult.FULL

@@ -24,7 +24,7 @@ def test_a_brokers_tables_are_back() -> None:
     assert {label: after[label] for label in of_a_day if after[label] > 2} == {}
 
 
-@pytest.mark.parametrize(("is_local", "number"), [(False, 8), (True, 4)])
+@pytest.mark.parametrize(("is_local", "number"), [(False, 8), (True, 6)])
 def test_the_tables_of_a_proxy_and_a_name_server_are_back(is_local: bool, number: int) -> None:
     assert grown_in(ProxyHours(is_local=is_local), number, Broker) == {}
 

@@ -52,6 +52,8 @@ from tests.support.network import MemoryNetwork
 NAMES, PROXY = "10.0.0.1:9876", "10.0.0.2:8081"
 #: Clients of each protocol in one hour.
 CLIENTS = 6
+#: How the topics of retries and of dead letters begin that groups leave.
+_OF_GROUPS = ("%RETRY%", "%DLQ%G")
 
 
 class GrpcApplicant:
@@ -173,6 +175,7 @@ class ProxyHours:
         self.pass_time(35)
         self.client = self._grpc_client(0, "stays", "Stays")
         self.pass_time(35)
+        self._ends = self.clock.seconds()
 
     def roots(self) -> Iterable[object]:
         """The servers."""
@@ -210,7 +213,9 @@ class ProxyHours:
         return client
 
     def hour(self) -> None:
-        """Clients come, use what is theirs, and go in every way."""
+        """Clients come, use what is theirs, and go in every way. It takes an hour to the second, so
+        that what is periodic is where it was."""
+        self._ends += 3600
         number = next(self.numbers)
         topics = [f"T{number}-{each}" for each in range(3)]
         groups = [f"G{number}-{each}" for each in range(3)]
@@ -246,10 +251,11 @@ class ProxyHours:
             other.close()
         self._delete(topics, groups)
         self._wait_for_silence()
-        for _ in range(30):
+        while self.clock.seconds() < self._ends - 100:
             self.clock.advance(100)
             self._heartbeat()
             self.turns()
+        self.pass_time(self._ends - self.clock.seconds())
 
     def _wait_for_silence(self) -> None:
         for _ in range(5):
@@ -422,7 +428,7 @@ class ProxyHours:
             admin.request(address, RemotingCommand.request(code, header), 9.0).addBoth(_nothing)
             self.pass_time(0.5)
 
-        retries = [name for name in self.broker.topics.all() if name[:7] in ("%RETRY%", "%DLQ%G")]
+        retries = [name for name in self.broker.topics.all() if name.startswith(_OF_GROUPS)]
         for topic in (*topics, *retries):
             ask(
                 self.broker.address,

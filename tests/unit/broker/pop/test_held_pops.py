@@ -118,6 +118,15 @@ class TestHeld:
         assert reply.code == ResponseCode.POLLING_TIMEOUT
         assert reply.remark == "NO_MESSAGE_IN_QUEUE"
 
+    def test_it_is_answered_once_where_time_is_up_to_the_millisecond(self) -> None:
+        """The time of day stands still meanwhile: held again it would be due at once."""
+        broker = empty()
+        popper = Popper(broker, poll_time=1_050)
+        assert popper.ask() is None
+        broker.clock.advance(1)
+        turns(broker)
+        assert [reply.code for reply in popper.peer.replies] == [ResponseCode.POLLING_TIMEOUT]
+
     def test_too_many(self) -> None:
         broker = empty(max_pop_polling_size=2)
         poppers = [Popper(broker, poll_time=3_000) for _ in range(3)]
