@@ -32,6 +32,7 @@ from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.lazy_heap import LazyHeap
+from rocketmq_tw.runtime.said import SaidLast
 from rocketmq_tw.runtime.slices import Slices, every
 
 _log = Logger()
@@ -44,6 +45,7 @@ MAX_RENEWED = 200_000
 MAX_OF_CLIENT = 20_000
 #: Messages of one receive.
 MAX_MESSAGES = 32
+#: Until the log says again that no more can be renewed.
 _SAY_AGAIN_MS = 10 * _MINUTE
 #: Requests of renewals to one broker at a time.
 _MOST_UNDER_WAY = 128
@@ -85,8 +87,7 @@ class Renewal:
         self._returns = Returns(clock, self._hiding, self._work, config, wake)
         self._in_slices = Slices(clock)
         self._is_stopped = False
-        #: Until then, in ms, the log is not told again that there is no room.
-        self._silent_until = 0
+        self._said_full = SaidLast[int](_SAY_AGAIN_MS)
         #: Fires once all have come back after the stop; there is none until all were left.
         self._all_back: Deferred[None] | None = None
         clients.gone.add(self._client_gone)
@@ -102,8 +103,7 @@ class Renewal:
         room = MAX_RENEWED - len(self) - len(self._left)
         if room >= MAX_MESSAGES:
             return True
-        if self._now() >= self._silent_until:
-            self._silent_until = self._now() + _SAY_AGAIN_MS
+        if self._said_full.is_due(MAX_RENEWED, self._now()):
             _log.warn(
                 "{number} messages are renewed for {clients} clients, and no more can be: further"
                 " ones come again when their time is over",
