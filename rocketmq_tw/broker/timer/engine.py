@@ -19,7 +19,7 @@ from rocketmq_tw.broker.timer.keeping import PROGRESS_TABLE, TimerKeeper
 from rocketmq_tw.broker.timer.places import TimedPlaces
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.broker.timer.rewind import CutRewind
-from rocketmq_tw.broker.timer.work import DeliveringTimer, FollowingTimer, TimerWork
+from rocketmq_tw.broker.timer.work import DeliveringTimer, FollowingTimer, TimerTools, TimerWork
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.runtime.scope import Scope
@@ -63,14 +63,14 @@ class TimerEngine:
     def begin(self) -> None:
         """Begins the work of the present role, every part being in it."""
         work: TimerWork
-        tools = self._host, self._writing, self.books, self.keeper, self._topics
+        tools = TimerTools(self._host, self._writing, self.books, self.keeper, self._topics)
         # A slave's scope outlasts the times in which it acts for its master.
         scope = self._work_scope = Scope()
         scope.on_end(self._role.scope.on_end(scope.end))
         if self._role.delivers:
-            work = DeliveringTimer(*tools, scope)
+            work = DeliveringTimer(tools, scope)
         else:
-            work = FollowingTimer(*tools, scope)
+            work = FollowingTimer(tools, scope)
         self.work = work
         work.begin()
 

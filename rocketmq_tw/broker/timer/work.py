@@ -5,7 +5,7 @@ does that; a slave follows its master's checkpoint instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
@@ -30,24 +30,26 @@ MOST_UNWRITTEN = 16 << 20
 log = Logger()
 
 
+class TimerTools(NamedTuple):
+    """What the timer has in every role."""
+
+    host: Host
+    writing: Writing
+    books: TimerBooks
+    keeper: TimerKeeper
+    topics: TopicTable
+
+
 class TimerWork:
     """Lets messages into the wheel in stretches: each from `begin` to the next `pause`, or to the
     end of `scope`, the role's. What one stretch has begun does not go on in the next."""
 
-    def __init__(
-        self,
-        host: Host,
-        writing: Writing,
-        books: TimerBooks,
-        keeper: TimerKeeper,
-        topics: TopicTable,
-        scope: Scope,
-    ) -> None:
-        self._host = host
-        self._store = writing.store
-        self._books = books
-        self._keeper = keeper
-        self._topics = topics
+    def __init__(self, tools: TimerTools, scope: Scope) -> None:
+        self._host = tools.host
+        self._store = tools.writing.store
+        self._books = tools.books
+        self._keeper = tools.keeper
+        self._topics = tools.topics
         self._scope = scope
         self._stretch = Scope()
         self._stretch.end()
@@ -57,7 +59,7 @@ class TimerWork:
         self._entered = Waiters[None]()
         self._is_between = False
         self._between_ended = Waiters[None]()
-        scope.on_end(writing.dispatcher.on_dispatched(self.let_in))
+        scope.on_end(tools.writing.dispatcher.on_dispatched(self.let_in))
 
     @property
     def is_open(self) -> bool:
@@ -212,17 +214,9 @@ class TimerWork:
 class FollowingTimer(TimerWork):
     """The work on a slave: it goes no further than its master."""
 
-    def __init__(
-        self,
-        host: Host,
-        writing: Writing,
-        books: TimerBooks,
-        keeper: TimerKeeper,
-        topics: TopicTable,
-        scope: Scope,
-    ) -> None:
-        super().__init__(host, writing, books, keeper, topics, scope)
-        scope.on_end(books.progress.followed.add(self._followed))
+    def __init__(self, tools: TimerTools, scope: Scope) -> None:
+        super().__init__(tools, scope)
+        scope.on_end(tools.books.progress.followed.add(self._followed))
 
     def _position_books(self) -> None:
         self._books.go_on(as_slave=True)
@@ -237,17 +231,9 @@ class FollowingTimer(TimerWork):
 class DeliveringTimer(TimerWork):
     """The work of a master: due messages go to `writing.sink`."""
 
-    def __init__(
-        self,
-        host: Host,
-        writing: Writing,
-        books: TimerBooks,
-        keeper: TimerKeeper,
-        topics: TopicTable,
-        scope: Scope,
-    ) -> None:
-        super().__init__(host, writing, books, keeper, topics, scope)
-        self._sink = writing.delivery_sink
+    def __init__(self, tools: TimerTools, scope: Scope) -> None:
+        super().__init__(tools, scope)
+        self._sink = tools.writing.delivery_sink
         #: None until the first stretch is open.
         self.delivery: TimerDelivery | None = None
 
