@@ -63,6 +63,11 @@ class IBrokers(Interface):
         client of these is known, and what the broker asks of them there is handed on to the client.
         """
 
+    def withdraw(request: RemotingCommand, client: IProxyClient | None = None) -> bool:
+        """Has a pop (200050) that was asked for `client` be held no more, where its broker is in
+        this process; returns whether it was. Then `ask` fails with `RequestTimeout` soon, but for
+        what was popped by now: that comes. Brokers that are asked over the network hold it on."""
+
     def tell(
         broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
     ) -> Deferred[None]:

@@ -114,7 +114,7 @@ class Proxy:
             brokers,
             reactor,
             self._heartbeat_sync,
-            UndeliveredPops(renewal),
+            UndeliveredPops(renewal, config),
             _advertised(config),
             typed,
             ports,

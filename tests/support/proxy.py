@@ -224,6 +224,9 @@ class PlayedBrokers:
         found = answer(request)
         return found if isinstance(found, Deferred) else succeed(found)
 
+    def withdraw(self, request: RemotingCommand, client: IProxyClient | None = None) -> bool:
+        return False
+
     def tell(
         self, broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
     ) -> Deferred[None]:
@@ -328,7 +331,9 @@ def undelivered_pops(clock: Clock, brokers: IBrokers) -> UndeliveredPops:
     """What has messages come back that were popped for classic clients which are gone."""
     clients: Any = FakeClients()
     metadata = Metadata(clock, brokers)
-    return UndeliveredPops(Renewal(clock, PopClient(brokers), clients, metadata, ProxyConfig()))
+    config = ProxyConfig()
+    renewal = Renewal(clock, PopClient(brokers), clients, metadata, config)
+    return UndeliveredPops(renewal, config)
 
 
 def answer_of(result: Any, clock: Clock | None = None) -> Any:

@@ -16,8 +16,9 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.filters.compile_budget import CompileBudget
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
-from rocketmq_tw.proxy.brokers import IProxyClient
+from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
+from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.expressions import Expressions
@@ -131,9 +132,11 @@ class ReceivingWorld:
         in_thread: InThread = at_once,
         broker: dict[str, Any] | None = None,
         clock_off: int = 0,
+        is_local: bool = False,
         **config: Any,
     ) -> None:
-        """`clock_off`: seconds that the proxy's time of day is ahead of the broker's."""
+        """`clock_off`: seconds that the proxy's time of day is ahead of the broker's. `is_local`:
+        the proxy is in the broker's process, and `RealBroker` stands for all other brokers."""
         self._clock_off_ms = clock_off * 1000
         self.broker = BrokerInMemory(broker=broker)
         self.clock = self.broker.clock
@@ -147,6 +150,10 @@ class ReceivingWorld:
             self.broker.offsets.commit("G", "Topic", queue_id, 0, "test")
         self.brokers = RealBroker(self.broker)
         self.brokers.add_topic("Topic", {"broker-a": queues})
+        #: What the proxy asks.
+        self.cluster: IBrokers = self.brokers
+        if is_local:
+            self.cluster = LocalBrokers(self.clock, self.broker.broker, self.brokers)
         self.config = ProxyConfig(**config)
         self._in_thread = in_thread
         self._begin()
@@ -162,8 +169,8 @@ class ReceivingWorld:
         self.clients = ProxyClients(self.clock.seconds, _hand_on, lambda: 120.0)
         settings = pb.Settings(client_type=pb.SIMPLE_CONSUMER, subscription=pb.Subscription())
         self.client = self.clients.settle("client", FakeCall(), settings, "G", ["Topic"])
-        metadata = Metadata(self.clock, self.brokers)
-        popped = PopClient(self.brokers)
+        metadata = Metadata(self.clock, self.cluster)
+        popped = PopClient(self.cluster)
 
         def now_ms() -> int:
             return self.broker.now_ms() + self._clock_off_ms
@@ -174,7 +181,7 @@ class ReceivingWorld:
         expressions = Expressions(CompileBudget(self.clock))
         self.methods: dict[str, Any] = {
             **Receiving(
-                self.brokers,
+                self.cluster,
                 self.renewal,
                 self.clients,
                 metadata,
@@ -187,9 +194,9 @@ class ReceivingWorld:
             **Acknowledging(self.clock, popped, claims, self.clients, self.config).methods(),
             **InvisibleDurations(claims, self.config).methods(),
             **Pulling(
-                self.brokers, self.clients, unpacking, expressions, self.clock, self.config
+                self.cluster, self.clients, unpacking, expressions, self.clock, self.config
             ).methods(),
-            **Offsets(self.brokers, self.clients).methods(),
+            **Offsets(self.cluster, self.clients).methods(),
         }
 
     def send(self, body: bytes, tag: str = "", **fields: Any) -> None:

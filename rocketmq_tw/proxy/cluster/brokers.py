@@ -100,6 +100,9 @@ class ClusterBrokers:
         asked = connection.request(address, request, timeout)
         return asked.addErrback(self._not_answered)
 
+    def withdraw(self, request: RemotingCommand, client: IProxyClient | None = None) -> bool:
+        return False
+
     def tell(
         self, broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
     ) -> Deferred[None]:

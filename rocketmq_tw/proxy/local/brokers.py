@@ -4,9 +4,11 @@ the network."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rocketmq_tw.broker.broker import Broker
@@ -21,6 +23,16 @@ from rocketmq_tw.wire.command import RemotingCommand
 
 #: Seconds that a oneway request may take.
 _ONEWAY_SECONDS = 15.0
+#: Seconds that the broker gets to store what it has popped for a pop that is withdrawn.
+_STORE_SECONDS = 3.0
+
+
+class _Pop(NamedTuple):
+    """A pop that the broker has not answered, and its peer. Brokers hold nothing for a peer that
+    has left, so each pop has one of its own."""
+
+    peer: InProcessPeer
+    answer: Deferred[RemotingCommand]
 
 
 @implementer(IBrokers)
@@ -36,6 +48,8 @@ class LocalBrokers:
         #: The clients that the broker knows by peers of their own.
         self._peers: dict[IProxyClient, InProcessPeer] = {}
         self._memberships: dict[IProxyClient, frozenset[Membership]] = {}
+        #: Whom pops are for -> opaque -> pop.
+        self._pops: dict[IProxyClient | None, dict[int, _Pop]] = {}
 
     def route(
         self, topic: str, absent_seconds: float = ABSENT_SECONDS
@@ -57,8 +71,17 @@ class LocalBrokers:
     ) -> Deferred[RemotingCommand]:
         if not self._is_here(broker_name):
             return self._others.ask(broker_name, request, timeout, client)
+        if request.code == RequestCode.POP_MESSAGE:
+            return self._pop(request, timeout, client)
         peer = self._peer_of(request, client)
         return call_handler(self._broker.listener.handlers, request, peer, timeout, self._clock)
+
+    def withdraw(self, request: RemotingCommand, client: IProxyClient | None = None) -> bool:
+        pop = self._pops.get(client, {}).get(request.opaque)
+        if pop is None:
+            return self._others.withdraw(request, client)
+        self._withdraw(pop)
+        return True
 
     def tell(
         self, broker_name: str, request: RemotingCommand, client: IProxyClient | None = None
@@ -92,7 +115,10 @@ class LocalBrokers:
     def forget(self, client: IProxyClient) -> None:
         self._others.forget(client)
         self._memberships.pop(client, None)
-        self._leave(client)
+        if client in self._peers:
+            self._leave(client)
+            for pop in list(self._pops.get(client, {}).values()):
+                self._withdraw(pop)
 
     def names(self) -> Sequence[str]:
         names = self._others.names()
@@ -103,6 +129,33 @@ class LocalBrokers:
 
     def _is_here(self, broker_name: str) -> bool:
         return broker_name == self._name and self._broker.role.role is Role.MASTER
+
+    def _pop(
+        self, request: RemotingCommand, timeout: float, client: IProxyClient | None
+    ) -> Deferred[RemotingCommand]:
+        local_address = self._own.local_address
+        address = local_address if client is None else client.address
+        peer = InProcessPeer(address, local_address)
+        handlers = self._broker.listener.handlers
+        answer = call_handler(handlers, request, peer, timeout, self._clock)
+        if answer.called:
+            return answer
+        pops = self._pops.setdefault(client, {})
+        pops[request.opaque] = _Pop(peer, answer)
+
+        def ended(result: RemotingCommand | Failure) -> RemotingCommand | Failure:
+            peer.leave()
+            del pops[request.opaque]
+            if not pops:
+                del self._pops[client]
+            return result
+
+        return answer.addBoth(ended)
+
+    def _withdraw(self, pop: _Pop) -> None:
+        pop.peer.leave()
+        # The broker answers only where it has popped something by now.
+        pop.answer.addTimeout(_STORE_SECONDS, self._clock)
 
     def _leave(self, client: IProxyClient) -> None:
         peer = self._peers.pop(client, None)

@@ -71,7 +71,8 @@ class Delivery:
         """Sends the messages that the client wants, as fast as it takes them."""
         if receiver.renews and receiver.has_gone(self._clients):
             # Nobody would see to it that they come back before their time is over.
-            self.bring_back(receiver, messages)
+            for message in messages:
+                self.bring_back(receiver, message)
             reason = "the client has gone"
             call.send(ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, reason)))
             return
@@ -100,18 +101,20 @@ class Delivery:
         call.send(ReceiveMessageResponse(status=ok()))
         await self._send(answer)
 
-    def bring_back(self, receiver: Receiver, messages: list[PoppedMessage]) -> None:
-        """Has messages come back that were popped just now for a client that was gone by then."""
-        for message in messages:
-            if self._is_for(receiver, message):
-                self._renewal.bring_back_unrenewed(
-                    receiver.client_id,
-                    receiver.group,
-                    receiver.topic,
-                    message.handle,
-                    message.handle.info.invisible_time,
-                    message.stored.reconsume_times,
-                )
+    def bring_back(
+        self, receiver: Receiver, message: PoppedMessage, returns_in: int | None = None
+    ) -> None:
+        """Has a message come back that was popped just now for a client that was gone by then: in
+        so many ms, or soon."""
+        if self._is_for(receiver, message):
+            self._renewal.bring_back_unrenewed(
+                receiver.client_id,
+                receiver.group,
+                receiver.topic,
+                message.handle,
+                message.handle.info.invisible_time,
+                returns_in,
+            )
 
     def end(self, call: ICall) -> None:
         """Sends what ends each answer: the time of the delivery."""

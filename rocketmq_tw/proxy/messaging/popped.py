@@ -85,34 +85,54 @@ class PoppedMessage:
         )
 
 
+class Poll:
+    """A pop, which its broker holds for the header's poll time where there is nothing."""
+
+    def __init__(
+        self,
+        brokers: IBrokers,
+        broker_name: str,
+        header: PopMessageRequestHeader,
+        client: IProxyClient | None = None,
+    ) -> None:
+        self._brokers = brokers
+        self._broker_name = broker_name
+        self._header = header
+        self._client = client
+        self._request = RemotingCommand.request(RequestCode.POP_MESSAGE, header)
+        #: Seconds for which it may be held.
+        self.seconds = header.poll_time / 1000
+
+    async def messages(self) -> list[PoppedMessage]:
+        """Asks the broker, once; returns what that brings, nothing where there is nothing. Raises
+        `StatusError` for what a broker refuses, and `RemotingError`."""
+        header = self._header
+        answer = await self._brokers.ask(
+            self._broker_name, self._request, self.seconds + _LATE_SECONDS, self._client
+        )
+        if answer.code in _NOTHING:
+            return []
+        if answer.code != ResponseCode.SUCCESS:
+            raise _refusal(answer, f"a pop of {header.topic}")
+        return read_popped(answer, self._broker_name, is_orderly=bool(header.order))
+
+    def withdraw(self) -> bool:
+        """Has it be held no more, where that can be; returns whether it can. What was popped by
+        then comes still."""
+        return self._brokers.withdraw(self._request, self._client)
+
+
 class PopClient:
     """Asks the brokers that have the messages."""
 
     def __init__(self, brokers: IBrokers) -> None:
         self._brokers = brokers
 
-    async def pop(
-        self,
-        broker_name: str,
-        header: PopMessageRequestHeader,
-        client: IProxyClient | None = None,
-    ) -> list[PoppedMessage]:
-        """Returns what one pop brings, which is held by the broker for the header's poll time;
-        nothing where there is nothing. Raises `StatusError` for what a broker refuses, and
-        `RemotingError`."""
-        request = RemotingCommand.request(RequestCode.POP_MESSAGE, header)
-        seconds = header.poll_time / 1000 + _LATE_SECONDS
-        answer = await self._brokers.ask(broker_name, request, seconds, client)
-        if answer.code in _NOTHING:
-            return []
-        if answer.code != ResponseCode.SUCCESS:
-            raise _refusal(answer, f"a pop of {header.topic}")
-        return read_popped(answer, broker_name, is_orderly=bool(header.order))
-
     async def acknowledge(
         self, topic: str, group: str, handle: ReceiptHandle, client: IProxyClient | None = None
     ) -> None:
-        """Says that one message is consumed; raises as `pop` does."""
+        """Says that one message is consumed; raises `StatusError` for what a broker refuses, and
+        `RemotingError`."""
         info = handle.info
         header = AckMessageRequestHeader(
             consumer_group=group,
@@ -131,8 +151,8 @@ class PopClient:
         handles: Sequence[ReceiptHandle],
         client: IProxyClient | None = None,
     ) -> None:
-        """Says with one request that messages of one broker are consumed; raises as `pop` does
-        where any of them is refused: then each has to be said alone."""
+        """Says with one request that messages of one broker are consumed; raises as `acknowledge`
+        does where any of them is refused: then each has to be said alone."""
         broker_name = handles[0].info.broker_name
         check_broker(self._brokers, broker_name)
         body = BatchAckMessageRequestBody(
@@ -152,7 +172,8 @@ class PopClient:
         client: IProxyClient | None = None,
     ) -> None:
         """Makes a message a dead letter of its group, then acknowledges it: where that fails it is
-        delivered once more. Raises as `pop` does where it is no dead letter."""
+        delivered once more. Raises as `acknowledge` does where it is no
+        dead letter."""
         await self.forward(topic, group, handle, message_id, client)
         try:
             await self.acknowledge(topic, group, handle, client)
@@ -173,7 +194,7 @@ class PopClient:
         timeout: float = ASK_SECONDS,
     ) -> None:
         """Makes a message, which is to be acknowledged then, a dead letter of its group; raises as
-        `pop` does."""
+        `acknowledge` does."""
         header = ConsumerSendMsgBackRequestHeader(
             offset=handle.log_offset,
             group=group,
@@ -227,7 +248,7 @@ class PopClient:
         timeout: float = ASK_SECONDS,
     ) -> ReceiptHandle:
         """Hides a message for a time from now on, and returns its handle from now on; raises as
-        `pop` does."""
+        `acknowledge` does."""
         info = handle.info
         header = ChangeInvisibleTimeRequestHeader(
             consumer_group=group,

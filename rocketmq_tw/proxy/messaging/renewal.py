@@ -242,15 +242,12 @@ class Renewal:
         topic: str,
         handle: ReceiptHandle,
         left_ms: int,
-        unseen_tries: int = 0,
+        returns_in: int | None = None,
     ) -> None:
-        """Has a message come back soon that nobody has got, and that is hidden for `left_ms`; only
-        once all polls are over that brokers hold now where it was delivered so many times before,
-        and now to a client that was gone by then: the next poll for that client would take it, and
-        one delivery after the other."""
+        """Has a message come back that nobody has got, and that is hidden for `left_ms`: in so many
+        ms, or soon."""
         message = self.unrenewed(client_id, group, topic, handle, left_ms)
-        if unseen_tries:
-            message.returns_in = self._config.grpc_client_consumer_max_long_polling_timeout_millis
+        message.returns_in = returns_in
         message.is_left = True
         self.give_back(message)
 

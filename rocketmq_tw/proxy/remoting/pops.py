@@ -6,6 +6,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.messaging.popped import read_popped
 from rocketmq_tw.proxy.messaging.renewal import Renewal
@@ -20,8 +21,10 @@ class UndeliveredPops:
     """Looks whether clients are still there when the answers to their pops come. `renewal` has
     messages come back, those of gRPC clients as well."""
 
-    def __init__(self, renewal: Renewal) -> None:
+    def __init__(self, renewal: Renewal, config: ProxyConfig) -> None:
         self._renewal = renewal
+        #: In ms, when polls are over that brokers hold now for a client that is gone.
+        self._longest_poll = config.grpc_client_consumer_max_long_polling_timeout_millis
 
     def watch(
         self,
@@ -58,6 +61,8 @@ class UndeliveredPops:
         for message in messages:
             # They were popped just now. None of the clients that the proxy registers has them.
             left_ms = message.handle.info.invisible_time
+            # The next poll for that client would take it, and one delivery after the other.
+            returns_in = self._longest_poll if message.stored.reconsume_times else None
             self._renewal.bring_back_unrenewed(
-                "", group, topic, message.handle, left_ms, message.stored.reconsume_times
+                "", group, topic, message.handle, left_ms, returns_in
             )

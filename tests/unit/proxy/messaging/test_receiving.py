@@ -9,6 +9,7 @@ import pytest
 from h2.settings import SettingCodes
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.proxy.grpc.interfaces import GrpcStatus
@@ -22,10 +23,15 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
+from rocketmq_tw.wire.headers.pop import (
+    PollingInfoRequestHeader,
+    PollingInfoResponseHeader,
+    PopMessageRequestHeader,
+)
 from tests.support.http2 import GrpcInMemory, Http2Client, Response
 from tests.support.proxy import FakeCall
 from tests.support.receiving import SERVICE, ReceivingWorld, received
+from tests.support.tables import tables_of
 
 
 def tag(expression: str) -> pb.FilterExpression:
@@ -548,9 +554,10 @@ class TestPollsOfReceivesThatAreOver:
     def dead_letters(self, world: ReceivingWorld) -> bool:
         return "%DLQ%G" in world.broker.topics
 
+    @pytest.mark.parametrize("is_fifo", [False, True])
     @pytest.mark.parametrize("renews", [False, True])
-    def test_a_receive_that_waits_gets_what_they_bring(self, renews: bool) -> None:
-        world = ReceivingWorld(retry_max_times=3)
+    def test_a_receive_that_waits_gets_what_they_bring(self, renews: bool, is_fifo: bool) -> None:
+        world = ReceivingWorld(retry_max_times=3, is_fifo=is_fifo)
         self.begin_and_cut(world, 10, auto_renew=renews)
         for body in (b"one", b"two", b"three"):
             call, done = world.begin(auto_renew=renews, long_polling_timeout={"seconds": 20})
@@ -582,15 +589,58 @@ class TestPollsOfReceivesThatAreOver:
         attempts = [each.system_properties.delivery_attempt for each in messages]
         assert (sorted(each.body for each in messages), max(attempts)) == ([b"0", b"1", b"2"], 2)
 
-    @pytest.mark.parametrize("is_fifo", [False, True])
-    def test_where_no_other_waits_they_take_it_twice_at_most(self, is_fifo: bool) -> None:
+    @pytest.mark.parametrize(
+        ("is_fifo", "attempts"), [(False, [""]), (True, [""]), (True, ["first", "second"])]
+    )
+    @pytest.mark.parametrize("durations", [[30], [30, 40, 50]])
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_where_no_other_waits_they_take_it_once(
+        self, is_fifo: bool, attempts: list[str], durations: list[int], renews: bool
+    ) -> None:
         world = ReceivingWorld(retry_max_times=3, is_fifo=is_fifo)
-        self.begin_and_cut(world, 10, auto_renew=True)
-        world.send(b"one")
-        world.pass_time(21)
-        (message,) = world.receive(long_polling_timeout={"seconds": 10}).messages
-        assert message.system_properties.delivery_attempt <= 3
+        for number in range(10):
+            self.begin_and_cut(
+                world,
+                1,
+                auto_renew=renews,
+                attempt_id=attempts[number % len(attempts)],
+                invisible_duration={"seconds": durations[number % len(durations)]},
+            )
+        world.send(b"one"), world.send(b"two")
+        world.pass_time(26)
+        bodies = []
+        while len(bodies) < 2:
+            messages = world.receive(long_polling_timeout={"seconds": 10}).messages
+            assert max(each.system_properties.delivery_attempt for each in messages) <= 2
+            assert world.ack(*messages).status.code == Code.OK
+            bodies += [each.body for each in messages]
+        assert sorted(bodies) == [b"one", b"two"]
+        assert not is_fifo or bodies == [b"one", b"two"]
         assert not self.dead_letters(world)
+
+    def test_what_they_took_comes_back_soon_where_none_is_left(self) -> None:
+        world = ReceivingWorld()
+        self.begin_and_cut(world, 1)
+        world.send(b"one")
+        world.pass_time(0.5)
+        (message,) = world.receive(long_polling_timeout={"seconds": 4}).messages
+        assert message.system_properties.delivery_attempt == 2
+
+    def test_what_they_took_waits_for_the_last_of_the_same_source_alone(self) -> None:
+        world = ReceivingWorld(retry_max_times=3)
+        world.broker.add_topic("Other", read_queue_nums=1, write_queue_nums=1)
+        world.brokers.add_topic("Other", {"broker-a": 1})
+        other = pb.MessageQueue(topic=pb.Resource(name="Other"))
+        self.begin_and_cut(world, 1, message_queue=other)
+        self.begin_and_cut(world, 2, long_polling_timeout={"seconds": 8})
+        world.send(b"one")
+        world.pass_time(6)
+        call, done = world.begin(long_polling_timeout={"seconds": 20})
+        assert call.sent == []
+        world.pass_time(6)
+        assert done.called
+        (message,) = received(call).messages
+        assert message.system_properties.delivery_attempt == 2
 
     @pytest.mark.parametrize(
         "fields",
@@ -753,6 +803,98 @@ class TestPollsOfReceivesThatAreOver:
         call, done = world.begin()
         call.finish()
         asked.errback(ConnectError("a:1", "refused"))
+        assert done.called
+        assert len(pops(world)) == 1
+
+
+class TestPollsInTheProcessOfTheirBroker:
+    """They are withdrawn when their receives are over."""
+
+    def held(self, world: ReceivingWorld) -> int:
+        """How many pops the broker holds."""
+        header = PollingInfoRequestHeader(consumer_group="G", topic="Topic", queue_id=-1)
+        answer = world.broker.ask(RequestCode.POLLING_INFO, header)
+        assert answer is not None
+        return answer.header(PollingInfoResponseHeader).polling_num
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_one_whose_call_is_cut_takes_nothing(self, renews: bool, is_fifo: bool) -> None:
+        world = ReceivingWorld(is_local=True, is_fifo=is_fifo)
+        waiting = {"auto_renew": renews, "long_polling_timeout": {"seconds": 20}}
+        for attempt in ("first", "second", ""):
+            call, done = world.begin(attempt_id=attempt, **waiting)
+            world.pass_time(0.5)
+            assert self.held(world) == 1
+            call.finish()
+            assert done.called
+            assert self.held(world) == 0
+        world.send(b"one")
+        world.pass_time(0.5)
+        (message,) = world.receive(**waiting).messages
+        assert message.system_properties.delivery_attempt == 1
+        assert world.ack(message).status.code == Code.OK
+
+    def test_others_wait_on(self) -> None:
+        world = ReceivingWorld(is_local=True)
+        waiting = {"long_polling_timeout": {"seconds": 20}}
+        calls = [world.begin(**waiting)[0] for _ in range(3)]
+        world.pass_time(0.5)
+        calls[1].finish()
+        assert self.held(world) == 2
+        world.send(b"one")
+        world.pass_time(5)
+        world.send(b"two")
+        world.pass_time(0.5)
+        assert [received(calls[each]).bodies for each in (0, 2)] == [[b"one"], [b"two"]]
+
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_what_is_being_popped_when_the_call_is_cut_comes_back(self, renews: bool) -> None:
+        world = ReceivingWorld(is_local=True)
+        world.send(b"one")
+        call, done = world.begin(auto_renew=renews)
+        assert not done.called
+        call.finish()
+        assert done.called
+        world.pass_time(1)
+        (message,) = world.receive(long_polling_timeout={"seconds": 5}).messages
+        assert message.system_properties.delivery_attempt == 2
+
+    def test_what_is_being_popped_goes_to_one_that_waits(self) -> None:
+        world = ReceivingWorld(is_local=True)
+        world.send(b"one")
+        cut, _ = world.begin()
+        call, done = world.begin(long_polling_timeout={"seconds": 20})
+        cut.finish()
+        world.pass_time(0.5)
+        assert done.called
+        (message,) = received(call).messages
+        assert message.system_properties.delivery_attempt == 1
+        assert self.held(world) == 0
+
+    def test_they_leave_nothing_behind(self) -> None:
+        world = ReceivingWorld(is_local=True)
+        before = tables_of(world.cluster)
+        for number in range(30):
+            call, done = world.begin(long_polling_timeout={"seconds": 20})
+            if number % 2:
+                call.finish()
+                continue
+            world.send(b"%d" % number)
+            world.until(done)
+            world.ack(*received(call).messages)
+        world.pass_time(4)
+        after = tables_of(world.cluster)
+        names = [name for name in after if "HeldPops" in name or "LocalBrokers" in name]
+        assert names
+        assert {name: after[name] for name in names} == {name: before[name] for name in names}
+
+    def test_a_broker_that_is_no_master_holds_them_elsewhere(self) -> None:
+        world = ReceivingWorld(is_local=True)
+        world.broker.become(RoleState(Role.SLAVE, 1))
+        world.brokers.answer(RequestCode.POP_MESSAGE, lambda request: Deferred())
+        call, done = world.begin(long_polling_timeout={"seconds": 20})
+        call.finish()
         assert done.called
         assert len(pops(world)) == 1
 

@@ -11,7 +11,7 @@ from rocketmq_tw.net.errors import ConnectionLost
 from rocketmq_tw.proxy.brokers import IProxyClient
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.messages import message_of, timestamp_of
-from rocketmq_tw.proxy.messaging.popped import PopClient, PoppedMessage
+from rocketmq_tw.proxy.messaging.popped import Poll, PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.transactions import HalfPlaces, TransactionDecisions
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -75,9 +75,9 @@ class Proxy(SendingProxy):
         clock = self.broker.clock
         super().__init__(brokers, clock, self.broker.now_ms)
         clients = FakeClients()
-        self.popped = PopClient(brokers)
-        renewal = Renewal(clock, self.popped, clients, self.metadata, ProxyConfig())
-        self.methods.update(DeadLetters(clock, clients, self.popped, renewal).methods())
+        popped = PopClient(brokers)
+        renewal = Renewal(clock, popped, clients, self.metadata, ProxyConfig())
+        self.methods.update(DeadLetters(clock, clients, popped, renewal).methods())
 
     def entries(self, *messages: Message) -> Any:
         """The entries of a response to a send that says OK."""
@@ -247,11 +247,8 @@ def popped(proxy: Proxy) -> list[PoppedMessage]:
         born_time=0,
         init_mode=0,
     )
-
-    async def pop() -> list[PoppedMessage]:
-        return await proxy.popped.pop(proxy.name, header)
-
-    return cast(list[PoppedMessage], answer_of(pop(), proxy.broker.clock))
+    poll = Poll(proxy.losing, proxy.name, header)
+    return cast(list[PoppedMessage], answer_of(poll.messages(), proxy.broker.clock))
 
 
 def forward(proxy: Proxy, received: PoppedMessage) -> int:
