@@ -151,7 +151,7 @@ class ProxyServer:
             **self._health.methods(),
             **ReflectionService([messaging_pb2.DESCRIPTOR]).methods(),
         }
-        grpc = GrpcServer(self._reactor, _grpc_config(self.config), methods, self._calls.record)
+        grpc = GrpcServer(self._reactor, grpc_config(self.config), methods, self._calls.record)
         listener.observe(self._requests.record)
         listener.serve(self._proxy.handlers)
         self._proxy.start()
@@ -239,7 +239,8 @@ class ProxyService(service.Service):
         return self.proxy.not_ready()
 
 
-def _grpc_config(config: ProxyConfig) -> GrpcConfig:
+def grpc_config(config: ProxyConfig) -> GrpcConfig:
+    """Returns what bounds gRPC connections and calls."""
     return GrpcConfig(
         largest_message=config.grpc_max_inbound_message_size,
         connections=Http2Limits(

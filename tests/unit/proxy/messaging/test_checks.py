@@ -104,6 +104,24 @@ def test_user_properties() -> None:
     assert code({"n": ""}) == Code.OK
 
 
+@pytest.mark.parametrize(
+    ("properties", "key", "limit"),
+    [
+        ({"a": "1", "b": "2"}, "user_property_max_num", 2),
+        ({"name": "value"}, "max_user_property_size", 9),
+    ],
+)
+def test_the_limits_of_user_properties_are_keys(
+    properties: dict[str, str], key: str, limit: int
+) -> None:
+    def code(most: int) -> int:
+        return code_of(message(properties=properties), **{key: most})[0]
+
+    assert code(limit) == Code.OK
+    assert code(limit - 1) == Code.MESSAGE_PROPERTIES_TOO_LARGE
+    assert code(0) == Code.OK
+
+
 @pytest.mark.parametrize("character", ["\x00", "\x01", "\x02", "\x1f", "\x7f", "\x9f"])
 def test_control_characters_are_nowhere(character: str) -> None:
     text = f"a{character}b"

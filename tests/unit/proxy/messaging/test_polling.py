@@ -37,6 +37,17 @@ def test_it_is_what_client_deadline_and_configuration_allow(
     assert poll_ms(asked, left, "5.1.0", CONFIG, request_timeout) == expected
 
 
+def test_its_limits_are_keys() -> None:
+    config = ProxyConfig(
+        grpc_client_consumer_min_long_polling_timeout_millis=2_000,
+        grpc_client_consumer_max_long_polling_timeout_millis=7_000,
+        long_polling_reserve_time_in_millis=300,
+    )
+    asked = [(1_000, 30_000), (60_000, 30_000), (6_000, 6_000), (None, None)]
+    found = [poll_ms(*each, "5.1.0", config) for each in asked]
+    assert found == [2_000, 7_000, 5_700, 7_000]
+
+
 @pytest.mark.parametrize(
     ("version", "code"),
     [

@@ -228,6 +228,39 @@ class TestSteps:
         assert message is not None
 
 
+class TestKeys:
+    """How often, for how long and how soon."""
+
+    def test_renewals_end_after_their_longest_time(self) -> None:
+        world = World(renew_max_time_millis=100_000)
+        world.add()
+        world.clock.pump([1] * 600)
+        assert [ms for _, ms in world.hides()] == [60_000, 10_000]
+        assert len(world.renewal) == 0
+
+    def test_a_renewal_that_fails_is_tried_so_often(self) -> None:
+        world = World(
+            renew_ahead_time_millis=20_000,
+            max_renew_retry_times=2,
+            renew_schedule_period_millis=7000,
+        )
+        world.add()
+        lost = RequestTimeout("a:1", RequestCode.CHANGE_MESSAGE_INVISIBLETIME, 3)
+        world.brokers.answer(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, lost)
+        tries = []
+        for second in range(120):
+            tries += [second for _ in world.hides()]
+            world.clock.advance(1)
+        assert tries == [40, 47]
+
+    def test_messages_of_a_client_that_is_gone_come_back_so_soon(self) -> None:
+        world = World(invisible_time_millis_when_clear=2_500)
+        handle = world.add()
+        world.lose_client()
+        world.clock.advance(0)
+        assert world.hides() == [(str(handle.info), 2_500)]
+
+
 class TestClaims:
     def test_a_claim_has_the_handle_that_the_broker_accepts_now(self) -> None:
         world = World()

@@ -155,6 +155,23 @@ def test_a_producer_is_told_the_limits() -> None:
     assert client is not None and list(client.topics) == ["Topic", "Other"]
 
 
+def test_what_clients_are_told_is_in_keys() -> None:
+    config = ProxyConfig(
+        grpc_client_producer_max_attempts=5,
+        grpc_client_producer_backoff_initial_millis=20,
+        grpc_client_producer_backoff_max_millis=3_000,
+        grpc_client_producer_backoff_multiplier=4,
+        grpc_client_consumer_long_polling_batch_size=8,
+        grpc_client_consumer_max_long_polling_timeout_millis=9_000,
+    )
+    policy = Desk(config).tell(FakeCall(), publishing("Topic")).backoff_policy
+    backoff = policy.exponential_backoff
+    assert (policy.max_attempts, backoff.multiplier) == (5, 4)
+    assert (backoff.initial.ToMilliseconds(), backoff.max.ToMilliseconds()) == (20, 3_000)
+    told = Desk(config).tell(FakeCall(), subscription()).subscription
+    assert (told.receive_batch_size, told.long_polling_timeout.ToMilliseconds()) == (8, 9_000)
+
+
 def test_a_producer_may_name_no_topic() -> None:
     desk = Desk()
     settings = pb.Settings(client_type=pb.PRODUCER)
