@@ -79,8 +79,6 @@ class ProxyConfig(Config, frozen=True):
     transaction_data_expire_millis: PositiveLong = 30_000
     use_delay_level: bool = False
     message_delay_level: Annotated[str, Format(delay_levels)] = DELAY_LEVELS
-    region_id: str = ""
-    trace_on: bool = False
 
     # What clients are told of sending and receiving.
     grpc_client_producer_max_attempts: Positive = 3
