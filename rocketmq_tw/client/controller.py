@@ -15,6 +15,7 @@ from rocketmq_tw.net.address import split_address, split_addresses
 from rocketmq_tw.net.client import send_unheard
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.retries import RETRY_SOON
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.controller import (
@@ -83,15 +84,19 @@ class ControllerClient:
         addresses: str | Sequence[str],
         *,
         leader_timeout: float = LEADER_TIMEOUT,
+        now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        """`addresses` are some of the controllers, as controllerAddr has them. Raises `ValueError`
-        for what is no address; names are resolved at each connection."""
+        """`addresses` are some of the controllers, as controllerAddr has them. `clock` is a
+        reactor's, `now_ms` tells milliseconds since 1970, which requests carry: stock's controllers
+        compare them with their own. Raises `ValueError` for what is no address; names are resolved
+        at each connection."""
         self._clock = clock
         self._remoting = remoting
         self.addresses = split_addresses(addresses)
         for address in self.addresses:
             split_address(address)
         self._leader_timeout = leader_timeout
+        self._now_ms = now_ms
         self._first = -1
         #: The leader that answered last.
         self.leader: str | None = None
@@ -277,9 +282,6 @@ class ControllerClient:
         )
 
     # How it is asked
-
-    def _now_ms(self) -> int:
-        return int(self._clock.seconds() * 1000)
 
     def _ask(
         self,

@@ -29,11 +29,10 @@ _BATCH = 256
 _MOST_PENDING = 1 << 15
 
 
-def _begin_offset(file: IFile) -> int:
-    begin: int = INDEX_HEADER.unpack(
-        file.pread(INDEX_HEADER_SIZE, 0).ljust(INDEX_HEADER_SIZE, b"\0")
-    )[2]
-    return begin
+def _begin_and_count(file: IFile) -> tuple[int, int]:
+    """Returns the log offset of a file's first message, and its count: 1 more than its entries."""
+    header = INDEX_HEADER.unpack(file.pread(INDEX_HEADER_SIZE, 0).ljust(INDEX_HEADER_SIZE, b"\0"))
+    return header[2], header[5]
 
 
 def index_name(now_ms: int) -> str:
@@ -100,7 +99,8 @@ class MessageIndex:
             if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
         ]
         opened = [self._files.open(f"{self._directory}/{name}") for name in names]
-        if mark[0] not in [_begin_offset(file) for file in opened]:
+        names, opened = self._by_offset(names, opened)
+        if mark[0] not in [_begin_and_count(file)[0] for file in opened]:
             # Its file was lost and built again since the checkpoint: nothing is known of any.
             mark = (-1, 1)
         trusted = True
@@ -241,11 +241,7 @@ class MessageIndex:
         self._list = []
 
     def _create(self) -> IndexFile:
-        moment = self._clock()
-        path = f"{self._directory}/{index_name(moment)}"
-        while self._files.exists(path):
-            moment += 1
-            path = f"{self._directory}/{index_name(moment)}"
+        path = f"{self._directory}/{self._next_name()}"
         file = self._files.open(path, create=True)
         try:
             file.truncate(self.file_size)
@@ -259,6 +255,30 @@ class MessageIndex:
                 self._files.remove(path)
             raise
         return IndexFile(file, path, self._slots, self._capacity)
+
+    def _next_name(self) -> str:
+        """Returns the local time, or the number behind the last file's name where a clock was set
+        back since: stock and older versions sort files by their names."""
+        name = index_name(self._clock())
+        if self._list:
+            last = int(self._list[-1].path.rpartition("/")[2])
+            name = max(name, f"{last + 1:0{_NAME_DIGITS}d}")
+        return name
+
+    def _by_offset(self, names: list[str], files: list[IFile]) -> tuple[list[str], list[IFile]]:
+        """Returns files in the order of their first messages: that of the names is another one
+        where a clock was set back, as stock writes them too. Files without messages, and those of a
+        wrong size, keep their places."""
+        places = [
+            place
+            for place, file in enumerate(files)
+            if file.size() == self.file_size and _begin_and_count(file)[1] > 1
+        ]
+        moved = sorted(places, key=lambda place: _begin_and_count(files[place]))
+        order = list(range(len(files)))
+        for place, source in zip(places, moved, strict=True):
+            order[place] = source
+        return [names[place] for place in order], [files[place] for place in order]
 
     def _release(self, index: IndexFile) -> None:
         if index.release():

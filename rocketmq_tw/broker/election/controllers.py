@@ -34,7 +34,9 @@ class GroupControllers:
         self._config = host.config
         self._in_thread = host.in_thread
         #: Asks the controller that leads.
-        self.client = ControllerClient(host.reactor, host.client, host.config.controller_addr)
+        self.client = ControllerClient(
+            host.reactor, host.client, host.config.controller_addr, now_ms=host.now_ms
+        )
 
     @inlineCallbacks
     def look_up(self) -> Generator[Any, Any, None]:

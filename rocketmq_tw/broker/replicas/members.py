@@ -42,7 +42,7 @@ def members_of_group(host: Host, tell: TellMembers) -> RegisteredReplicas:
         found = yield find_hosts(host, {address for _, address in told}, names)
         return [(broker_id, each) for broker_id, address in told for each in found[address]]
 
-    return RegisteredReplicas(host.now_ms, ask, Networks(host.store_config.ha_addresses))
+    return RegisteredReplicas(host.elapsed_ms, ask, Networks(host.store_config.ha_addresses))
 
 
 @inlineCallbacks

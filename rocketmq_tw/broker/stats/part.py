@@ -31,7 +31,7 @@ class Stats(Part):
     def __init__(self, host: Host, writing: Writing) -> None:
         self._in_slices = host.in_slices
         self.statistics = Statistics(host.now_ms)
-        self.traffic = Traffic(host.now_ms, host.config.broker_cluster_name)
+        self.traffic = Traffic(host.elapsed_ms, host.config.broker_cluster_name)
         self._request_latency = request_latency()
         host.listener.observe(self._request_latency.record)
         host.listener.observe_connections(self.traffic.connection)

@@ -89,12 +89,12 @@ class _Flow:
 
 
 class Traffic:
-    """Counts by name and key. `now_ms` tells milliseconds since 1970; `sample` is to be gone
-    through every 10 seconds, one after the other. `cluster` is the key of what is counted for the
-    whole broker."""
+    """Counts by name and key. `elapsed_ms` tells milliseconds of a clock that is never set;
+    `sample` is to be gone through every 10 seconds, one after the other. `cluster` is the key of
+    what is counted for the whole broker."""
 
-    def __init__(self, now_ms: Callable[[], int], cluster: str = "") -> None:
-        self._now_ms = now_ms
+    def __init__(self, elapsed_ms: Callable[[], int], cluster: str = "") -> None:
+        self._elapsed_ms = elapsed_ms
         self._cluster = cluster
         names = (TOPIC_PUT, *_OF_PAIRS, BROKER_PUT, BROKER_GET, *_OF_QUEUES, CONNECTIONS)
         self._flows: dict[str, dict[str, _Flow]] = {name: {} for name in names}
@@ -152,13 +152,13 @@ class Traffic:
     def forget(self, names: Sequence[str]) -> None:
         """Forgets topics and groups that were removed: with the next sample what was counted of
         them until now is gone."""
-        self._gone.update(dict.fromkeys(names, self._now_ms()))
+        self._gone.update(dict.fromkeys(names, self._elapsed_ms()))
 
     def sample(self) -> Iterator[None]:
         """Moves the windows on, in steps between which more is counted; a key without a message for
         a day is forgotten; its total is not."""
         self._samples += 1
-        now = self._now_ms()
+        now = self._elapsed_ms()
         gone, self._gone = self._gone, {}
         is_hour, is_day = self._samples % _HOUR_STEP == 0, self._samples % _DAY_STEP == 0
         looked = 0
@@ -186,7 +186,7 @@ class Traffic:
         flow = self._flows[name].get(key)
         if flow is None:
             return 0.0
-        return flow.since(flow.minute[0], self._now_ms()).tps
+        return flow.since(flow.minute[0], self._elapsed_ms()).tps
 
     def totals(self, name: str) -> Iterator[tuple[str | None, Total]]:
         """Yields each key of GROUP_GET_NUMS or DLQ_PUT_NUMS with all that was
@@ -204,7 +204,7 @@ class Traffic:
         flow = self._flows.get(_SIZES.get(name, name), {}).get(key)
         if flow is None:
             return None
-        now = self._now_ms()
+        now = self._elapsed_ms()
         return BrokerStatsData(
             stats_minute=flow.since(flow.minute[0], now, of_sizes=of_sizes),
             stats_hour=flow.since(flow.hour[0], now, of_sizes=of_sizes),
@@ -220,7 +220,7 @@ class Traffic:
                 if totals is not None:
                     totals.count_other(messages, size)
                 return
-            flow = flows[key] = _Flow(self._now_ms())
+            flow = flows[key] = _Flow(self._elapsed_ms())
             if totals is not None:
                 totals.begin(key)
         flow.messages += messages

@@ -45,12 +45,12 @@ class RegisteredReplicas:
     """The registered members of this master's group, as `ask` tells when it was asked last.
 
     `trusted` are networks whose connections are replicas though no member is registered there.
-    Times are milliseconds of any clock.
+    `elapsed_ms` tells milliseconds of a clock that is never set.
     """
 
     def __init__(
         self,
-        now_ms: Callable[[], int],
+        elapsed_ms: Callable[[], int],
         ask: Callable[[], Deferred[Registered]] = nobody_knows,
         trusted: Networks | None = None,
     ) -> None:
@@ -58,7 +58,7 @@ class RegisteredReplicas:
         self.is_known = False
         #: Called with each answer.
         self.on_news: Callable[[], None] = lambda: None
-        self._now_ms = now_ms
+        self._elapsed_ms = elapsed_ms
         self._ask = ask
         self._trusted = trusted or Networks("")
         #: Id and host of each member, and when it was told of last.
@@ -72,7 +72,7 @@ class RegisteredReplicas:
     def refresh(self, *, for_new: bool = False) -> None:
         """Asks for the members, unless that was done a moment ago: a shorter one ago where that is
         `for_new`, a slave that has just come."""
-        now = self._now_ms()
+        now = self._elapsed_ms()
         pause_ms = LOOK_FOR_NEW_MS if for_new else LOOK_MS
         if self._is_asking or (self._looked_at is not None and now < self._looked_at + pause_ms):
             return
@@ -104,7 +104,7 @@ class RegisteredReplicas:
         if members is None:
             return
         self.is_known = True
-        now = self._now_ms()
+        now = self._elapsed_ms()
         for member in members:
             self._told_at.pop(member, None)
             self._told_at[member] = now

@@ -28,6 +28,9 @@ from tests.support.network import MemoryNetwork
 A, B, C = ("10.0.0.1:9877", "10.0.0.2:9877", "10.0.0.3:9877")
 
 
+NOW_MS = 1_800_000_000_000
+
+
 class FakeControllers:
     """Three that say that `leader` leads; the one at `decides` answers, the others 2007. A request
     for an alteration is taken and never answered while `silent`."""
@@ -44,7 +47,11 @@ class FakeControllers:
         for address in (A, B, C):
             self.serve(address)
         self.client = ControllerClient(
-            self.clock, self.network.client(), f"{A};{B};{C}", leader_timeout=5.0
+            self.clock,
+            self.network.client(),
+            f"{A};{B};{C}",
+            leader_timeout=5.0,
+            now_ms=lambda: NOW_MS,
         )
 
     def serve(self, address: str) -> None:
@@ -218,3 +225,18 @@ def test_all_controllers_have_heartbeats(fakes: FakeControllers) -> None:
 def test_what_is_no_address_is_refused(fakes: FakeControllers, text: str) -> None:
     with pytest.raises(ValueError, match="is no address"):
         ControllerClient(fakes.clock, fakes.network.client(), text)
+
+
+def test_requests_say_what_time_of_day_it_is(fakes: FakeControllers) -> None:
+    times = []
+
+    def register(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        times.append(request.ext_fields["invokeTime"])
+        return request.response(ResponseCode.SYSTEM_ERROR, "x")
+
+    fakes.network.serve(B, {RequestCode.CONTROLLER_REGISTER_BROKER: register})
+    fakes.client.leader = B
+    asked = fakes.client.register_broker("c", "broker-a", 1, "10.0.0.1:10911")
+    asked.addErrback(lambda failure: failure.trap(BrokerError))
+    fakes.network.settle()
+    assert times == [str(NOW_MS)]

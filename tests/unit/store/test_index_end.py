@@ -22,6 +22,12 @@ def lost(store: MessageStore, count: int) -> list[int]:
     return [n for n in range(count) if not by_key(store, "Topic", f"k{n}", 9, 0, 1 << 62)]
 
 
+def index_paths(store: MessageStore) -> list[str]:
+    """The files in the order of their messages, with all keys written."""
+    store._index.write_pending()
+    return [index.path for index in store._index._list]
+
+
 def test_a_lost_end_shows_where_younger_messages_have_older_times() -> None:
     files, clock = MemoryFiles(), ManualClock()
     store = open_store(files, clock)
@@ -73,3 +79,44 @@ def test_a_start_that_failed_half_way_leaves_no_clean_store() -> None:
             for seed in range(8):
                 assert lost(open_store(disk.inner.crash(seed), clock), 50) == []
     assert failed
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_clock_that_is_set_back_costs_no_key(clean: bool) -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    store = open_store(files, clock)
+    fill(store, 0, 39)
+    index_paths(store)
+    clock.now_ms -= 3_600_000
+    fill(store, 39, 60)
+    paths = index_paths(store)
+    assert len(paths) == 2
+    assert paths == [f"{INDEX}/{name}" for name in files.list(INDEX)]
+    if clean:
+        store.close()
+    else:
+        store.checkpoint()
+        files = files.kill()
+    again = open_store(files, clock)
+    assert lost(again, 60) == []
+    assert index_paths(again) == paths
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_files_are_told_by_what_they_begin_with_and_not_by_names(clean: bool) -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    store = open_store(files, clock)
+    fill(store, 0, 80)
+    first, second = index_paths(store)[:2]
+    store.checkpoint()
+    if clean:
+        store.close()
+    else:
+        files = files.kill()
+    # As a broker that goes by the clock alone names it, before the clock is set back.
+    files.rename(first, first[:-17] + "29991231235959999")
+    again = open_store(files, clock)
+    assert lost(again, 80) == []
+    assert index_paths(again)[1] == second
+    fill(again, 80, 120)
+    assert lost(again, 120) == []

@@ -61,7 +61,11 @@ def controllers(
         **keys,
     )
     host: Any = SimpleNamespace(
-        config=config, reactor=clock or Clock(), client=client, in_thread=lambda job: execute(job)
+        now_ms=lambda: 0,
+        config=config,
+        reactor=clock or Clock(),
+        client=client,
+        in_thread=lambda job: execute(job),
     )
     candidacy: Any = SimpleNamespace(refusal="")
     return GroupControllers(host, candidacy)

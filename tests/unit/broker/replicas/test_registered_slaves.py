@@ -309,3 +309,14 @@ def test_names_that_nobody_knows_keep_no_slave_waiting(monkeypatch: pytest.Monke
         assert found["slave.example"] == {SLAVE} and not found["host3.example"]
     assert set(asked) == {*strange, "slave.example"}
     assert names.look_up(set()) == {}
+
+
+def test_a_slave_counts_though_the_clock_was_set_back() -> None:
+    world = World()
+    world.settle(3)
+    world.master.shift_ms = -3_600_000
+    assert world.send() == NONE
+    world.register(SLAVE)
+    world.connect(SLAVE)
+    world.settle(5)
+    assert world.send() == OK

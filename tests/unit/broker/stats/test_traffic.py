@@ -323,3 +323,12 @@ def test_the_traffic_of_a_topic_is_shown(plane: BrokerInMemory) -> None:
     with refused(ResponseCode.SYSTEM_ERROR) as refusal:
         plane.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
     assert "GROUP_GET_NUMS of T@H" in refusal.value.remark
+
+
+def test_a_clock_that_is_set_back_makes_no_flood() -> None:
+    broker = BrokerInMemory()
+    for _ in range(3):
+        broker.send(topic="A")
+    broker.shift_ms = -86_400_000
+    broker.clock.pump([1.0] * 30)
+    assert shown(broker, TOPIC_PUT, "A").tps <= 1
