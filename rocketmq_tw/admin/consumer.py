@@ -176,7 +176,7 @@ async def _clients_of_queues(
     """Returns the IP of the client that has each queue, as the clients report."""
     owners = {}
     for address, found in await members_at(servers, brokers, group):
-        for connection in found.connection_set:
+        for connection in servers.status.each(found.connection_set, "member"):
             client_id = connection.client_id or ""
             try:
                 info = await servers.admin.consumer_running_info(address, group, client_id)
@@ -218,7 +218,7 @@ async def _all_groups(servers: Servers) -> Report:
     routes: KnownRoutes = {}
     rows = [
         await group_row(servers, group, brokers, routes)
-        for group, brokers in (await known_groups(servers)).items()
+        for group, brokers in servers.status.each((await known_groups(servers)).items(), "group")
     ]
     columns = _GROUPS_WITH_ERRORS if any(row["error"] for row in rows) else _GROUPS
     return Report({"groups": rows}, [Listing(columns, rows)], nothing=NO_GROUP)

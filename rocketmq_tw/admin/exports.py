@@ -252,7 +252,7 @@ async def _metrics_of(servers: Servers, address: str) -> dict[str, Any]:
 async def _clients_of(servers: Servers, address: str, groups: Sequence[str]) -> list[str]:
     """Returns language and version of each kind of consumer that is connected."""
     kinds = set()
-    for group in groups:
+    for group in servers.status.each(groups, "group"):
         for _, connected in await members_at(servers, [address], group, all_may_fail=True):
             for each in connected.connection_set:
                 kinds.add(f"{each.language}%{version_name(each.version)}")

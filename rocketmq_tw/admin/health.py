@@ -116,7 +116,8 @@ async def _look(servers: Servers, cluster: str | None) -> ClusterFindings:
         problems.append(Problem(_ERROR, cluster, "no broker of this cluster is registered"))
     elif not any(info.broker_addr_table for info in infos):
         problems.append(Problem(_ERROR, first, "no broker is registered: start one"))
-    for name, members in sorted(_members(infos, cluster).items()):
+    groups = sorted(_members(infos, cluster).items())
+    for name, members in servers.status.each(groups, "broker name"):
         found.brokers += len({address for _, address in members})
         problems += await _look_at(servers, name, members)
     return found

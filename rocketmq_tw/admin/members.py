@@ -86,7 +86,7 @@ async def _status(
         fail(servers.conclusion(f"{unknown}: consumerStatus without -i shows all"))
     answers = await ask_each(
         servers,
-        known,
+        servers.status.each(known, "member"),
         lambda member: servers.admin.consumer_running_info(
             known[member][0], group, member, jstack=jstack
         ),

@@ -21,7 +21,7 @@ from rocketmq_tw.admin.message_reading import (
     read_each,
 )
 from rocketmq_tw.admin.options import SWITCH
-from rocketmq_tw.admin.output import Column, Listing, Report, StatusLine, number_of
+from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.message import ReceivedMessage
@@ -46,9 +46,6 @@ _body_option = click.option(
     "-d", "--printBody", "with_body", **SWITCH, default=True, show_default=True,
     help="With the bodies.",
 )  # fmt: skip
-
-#: After so many messages the count on stderr is told again.
-_COUNTED_AT_ONCE = 100
 
 
 @click.command("printMsg")
@@ -83,6 +80,7 @@ def print_messages(
         if parent is not None:
             queues = subscribe_queues(topic, await reader.session.route(parent))
         async for message in read_each(servers, reader, queues, span, expression=expression):
+            servers.status.clear()
             _print(tool, message, charset, with_body)
 
     tool.run(work)
@@ -130,15 +128,11 @@ def print_messages_of_queue(
         queues = choose(await reader.queues(topic), topic, broker, queue_id)
         tags: Counter[str] = Counter()
         is_printed = printed or (printed is None and not counted)
-        with StatusLine() as status:
-            count = 0
-            async for message in read_each(servers, reader, queues, span, expression=expression):
-                count += 1
-                tags[message.tags or ""] += 1
-                if is_printed:
-                    _print(tool, message, charset, with_body)
-                elif count % _COUNTED_AT_ONCE == 0:
-                    status.show(f"{number_of(count, 'message')} read")
+        async for message in read_each(servers, reader, queues, span, expression=expression):
+            tags[message.tags or ""] += 1
+            if is_printed:
+                servers.status.clear()
+                _print(tool, message, charset, with_body)
         if counted:
             rows = [{"tag": tag, "count": count} for tag, count in tags.most_common()]
             tool.show(Report({"tags": rows}, [Listing(_TAGS, rows)]))

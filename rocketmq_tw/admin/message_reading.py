@@ -7,7 +7,7 @@ import codecs
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import msgspec
@@ -132,9 +132,16 @@ class Span:
         return self.end_ms is not None and message.store_timestamp > self.end_ms
 
 
-async def read_span(
-    reader: QueuePuller, queue: MessageQueue, span: Span, *, expression: str = ALL_TAGS
-) -> AsyncIterator[ReceivedMessage]:
+class _Page(NamedTuple):
+    """Messages of a span that were pulled together; `percent` of it is read with them."""
+
+    messages: list[ReceivedMessage]
+    percent: int
+
+
+async def _pages(
+    reader: QueuePuller, queue: MessageQueue, span: Span, expression: str
+) -> AsyncIterator[_Page]:
     """Yields the messages of the span that are there now and that `expression` takes, the oldest
     first."""
     offset = max(span.offset, await reader.min_offset(queue))
@@ -142,14 +149,18 @@ async def read_span(
     if span.begin_ms is not None:
         # Stock 4.9 may answer the one before or after the first that is wanted.
         offset = max(offset, await reader.search_offset(queue, span.begin_ms) - 1)
+    begin = offset
     while offset < end:
         pulled = await reader.pull(queue, offset, expression=expression, max_messages=_PULL_AT_ONCE)
-        for message in pulled.messages:
-            if message.queue_offset >= end or span.ends_before(message):
-                return
-            if not span.starts_after(message):
-                yield message
-        if pulled.next_offset <= offset or pulled.status is PullStatus.NO_NEW_MESSAGE:
+        within = [
+            message
+            for message in pulled.messages
+            if message.queue_offset < end and not span.ends_before(message)
+        ]
+        percent = 100 * (min(pulled.next_offset, end) - begin) // (end - begin)
+        yield _Page([each for each in within if not span.starts_after(each)], percent)
+        is_over = len(within) < len(pulled.messages)
+        if is_over or pulled.next_offset <= offset or pulled.status is PullStatus.NO_NEW_MESSAGE:
             return
         offset = pulled.next_offset
 
@@ -162,24 +173,30 @@ async def read_each(
     *,
     expression: str = ALL_TAGS,
 ) -> AsyncIterator[ReceivedMessage]:
-    """Yields the messages of the span in one queue after the other, as `read_span`. A broker that
-    does not answer is `missing` from then on, and passed over; raises why where it is the only
-    one."""
+    """Yields the messages of the span in one queue after the other that are there now and that
+    `expression` takes, the oldest of each first, and shows how far it is. A broker that does not
+    answer is `missing` from then on, and passed over; raises why where it is the only one."""
     # Logic queues are at the brokers that lead them.
     brokers = {
         queue: reader.session.leaders.broker_of(queue) or queue.broker_name for queue in queues
     }
     is_alone = len(set(brokers.values())) == 1
-    for queue, broker in brokers.items():
+    count = 0
+    for number, (queue, broker) in enumerate(brokers.items()):
         if broker in servers.missing:
             continue
         try:
-            async for message in read_span(reader, queue, span, expression=expression):
-                yield message
+            async for page in _pages(reader, queue, span, expression):
+                for message in page.messages:
+                    yield message
+                count += len(page.messages)
+                percent = (100 * number + page.percent) // len(brokers)
+                servers.status.show(f"{number_of(count, 'message')} read, {percent} %")
         except (ClientError, RemotingError, WireError) as error:
             if is_alone:
                 raise
             servers.miss(broker, error)
+    servers.status.clear()
 
 
 def _short(body: str | None) -> str:

@@ -38,8 +38,11 @@ def start_monitoring(tool: Tool, interval: int, rounds: int | None) -> None:
     alike."""
 
     async def look(servers: Servers) -> Report:
-        groups = await known_groups(servers)
-        rows = [await _row(servers, group, brokers) for group, brokers in groups.items()]
+        groups = (await known_groups(servers)).items()
+        rows = [
+            await _row(servers, group, brokers)
+            for group, brokers in servers.status.each(groups, "group")
+        ]
         return Report({"groups": rows}, [Listing(_GROUPS, rows)], nothing=NO_GROUP)
 
     show_repeatedly(tool, interval, look, rounds=rounds)

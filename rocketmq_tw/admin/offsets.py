@@ -207,7 +207,7 @@ class Reset:
         admin = servers.admin
         moved = {}
         stats = await admin.consume_stats(address, self.group, self.topic)
-        for queue, progress in sorted(stats.offset_table.items()):
+        for queue, progress in servers.status.each(sorted(stats.offset_table.items()), "queue"):
             if self.queue_id not in (None, queue.queue_id):
                 continue
             wanted = self.offset

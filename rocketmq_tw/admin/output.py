@@ -11,10 +11,10 @@ import json
 import operator
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import dropwhile
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 import attrs
 import msgspec
@@ -38,6 +38,7 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7f]")
 _TO_LINE_END = "\x1b[K"
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -62,6 +63,13 @@ class StatusLine:
     def show(self, text: str) -> None:
         if self._stream is not None and text != self._text:
             self._write(text)
+
+    def each(self, items: Collection[T], what: str) -> Iterator[T]:
+        """Yields items, each of them a `what`, and shows how many are done."""
+        for done, item in enumerate(items):
+            self.show(f"{done} of {number_of(len(items), what)}")
+            yield item
+        self.clear()
 
     def clear(self) -> None:
         """Makes room for output; the next text that is shown brings the line back."""

@@ -76,6 +76,7 @@ async def look_again(
         except (ClientError, RemotingError, click.ClickException) as error:
             if not was_shown and not _is_outage(error):
                 raise
+            servers.status.clear()
             warn(explain(error))
         else:
             show(report)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
+import stat
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import attrs
 import rich_click as click
 
 from rocketmq_tw.admin.message_reading import choose
 from rocketmq_tw.admin.options import SWITCH
-from rocketmq_tw.admin.output import Column, Listing, Report, Row, plain
+from rocketmq_tw.admin.output import Column, Listing, Report, Row, number_of, plain
 from rocketmq_tw.admin.tool import Servers, Tool, explain, fail, warn
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import ClientError
@@ -57,6 +59,14 @@ _SENT = (
     Column("Message ID", "messageId"),
     Column("Queue offset", "queueOffset"),
 )
+
+
+class _Body(NamedTuple):
+    """What is sent as one message; `percent` of the file is read with it, None where that has no
+    size."""
+
+    content: bytes
+    percent: int | None = None
 
 
 @attrs.frozen
@@ -148,42 +158,60 @@ def send_message(
     if path == _STDIN and sys.stdin is None:
         raise click.UsageError("--body-file -: nothing is piped in, stdin is closed")
     common = CommonParts(topic, tags or None, keys or "", properties)
-    bodies = iter([body.encode()]) if body is not None else _bodies(path or _STDIN, by_line)
+    if body is not None:
+        bodies = iter([_Body(body.encode())])
+    else:
+        bodies = _bodies(path or _STDIN, by_line)
 
     async def work(servers: Servers) -> None:
         number = 0
         producer = servers.producer(f"rmqadmin-{wall_clock_ms()}")
         for number, each in enumerate(bodies, 1):
             try:
-                row = await _send(producer, common.message(each), broker, qid)
+                row = await _send(producer, common.message(each.content), broker, qid)
             except (ClientError, RemotingError, click.ClickException) as error:
                 if not by_line:
                     raise
                 fail(f"line {number}: {explain(error)}; those before it are sent", error)
             line = "  ".join(plain(row[column.key]) for column in _SENT)
+            servers.status.clear()
             tool.show(
                 Report(row, lines=[line]) if by_line else Report(row, [Listing(_SENT, [row])])
             )
             reason = _NOT_SAFE.get(SendStatus[row["sendStatus"]])
             if reason is not None:
                 fail(f"the message is stored, but {reason} ({row['sendStatus']})")
+            if by_line:
+                part = "" if each.percent is None else f", {each.percent} %"
+                servers.status.show(f"{number_of(number, 'message')} sent{part}")
         if not number:
             warn(f"{'what is piped in' if path == _STDIN else path} has no line: nothing is sent")
 
     tool.run(work)
 
 
-def _bodies(path: str, by_line: bool) -> Iterator[bytes]:
+def _bodies(path: str, by_line: bool) -> Iterator[_Body]:
     """Yields a file as it is, or its lines without their ends."""
     try:
         with sys.stdin.buffer if path == _STDIN else open(path, "rb") as file:
             if by_line:
+                size, done = _size(file), 0
                 for line in file:
-                    yield line.rstrip(b"\r\n")
+                    done += len(line)
+                    yield _Body(line.rstrip(b"\r\n"), size and min(100 * done // size, 100))
             else:
-                yield file.read()
+                yield _Body(file.read())
     except OSError as error:
         fail(f"{path}: {error.strerror}", error)
+
+
+def _size(file: BinaryIO) -> int | None:
+    """Returns how many bytes a file has; None for a pipe, or where it does not say."""
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:
+        return None
+    return (status.st_size or None) if stat.S_ISREG(status.st_mode) else None
 
 
 async def _send(

@@ -93,7 +93,7 @@ async def _send_all(servers: Servers, topic: str, amount: int, size: int) -> lis
     producer = servers.producer(f"rmqadmin-{wall_clock_ms()}")
     message = Message(topic, b"a" * size)
     rows = []
-    for _ in range(amount):
+    for _ in servers.status.each(range(amount), "message"):
         begun = servers.reactor.seconds()
         row: dict[str, Any] = dict.fromkeys(("brokerName", "queueId", "sendStatus", "messageId"))
         error = None

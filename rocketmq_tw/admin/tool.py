@@ -16,7 +16,7 @@ import rich_click as click
 from click.exceptions import Exit
 
 from rocketmq_tw.admin.openssl import openssl_left_out
-from rocketmq_tw.admin.output import Report, is_terminal, plain, show
+from rocketmq_tw.admin.output import Report, StatusLine, is_terminal, plain, show
 from rocketmq_tw.admin.settings import Access, Settings
 from rocketmq_tw.admin.settings import read as read_contexts
 from rocketmq_tw.interrupted import INTERRUPTED
@@ -53,6 +53,8 @@ class Servers:
         self.remoting = remoting
         #: Address to the failure of each server whose part is missing in what was found.
         self.missing: dict[str, Exception] = {}
+        #: How far the work is, where that takes long; it is gone when the work ends.
+        self.status = StatusLine()
         #: Whether servers that do not answer are passed over without a word.
         self.is_quiet = False
 
@@ -61,6 +63,7 @@ class Servers:
         the command end with status 1 once it has shown what the others say."""
         if address not in self.missing and not self.is_quiet:
             self.missing[address] = error
+            self.status.clear()
             warn(explain_at(address, error))
 
     def conclusion(self, text: str) -> str:
@@ -219,7 +222,8 @@ class Tool:
         from rocketmq_tw.wire.errors import RequestError, WireError
 
         async def noting(servers: Servers) -> T:
-            found = await work(servers)
+            with servers.status:
+                found = await work(servers)
             self._is_partial = bool(servers.missing)
             return found
 
@@ -282,7 +286,8 @@ class Tool:
             plan = PlannedChanges(servers.remoting)
             servers.remoting = plan
             try:
-                result = await work(servers)
+                with servers.status:
+                    result = await work(servers)
             except Unanswered:
                 self.show(plan.report())
                 raise Exit(int(bool(servers.missing))) from None

@@ -66,10 +66,14 @@ async def _topics(servers: Servers) -> Report:
 
 async def _topics_in_detail(servers: Servers) -> Report:
     info = await servers.admin.cluster_info()
-    topics = [
-        await _topic_in_detail(servers, info, topic)
+    names = [
+        topic
         for topic in sorted((await servers.admin.topic_list()).topic_list)
         if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    ]
+    topics = [
+        await _topic_in_detail(servers, info, topic)
+        for topic in servers.status.each(names, "topic")
     ]
     columns = (
         Column("Cluster", "cluster"), Column("Topic", "topic"), Column("Consumer group", "group")

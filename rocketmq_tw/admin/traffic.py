@@ -43,10 +43,14 @@ def stats_all(tool: Tool, active: bool, wanted: str | None) -> None:
         topics = sorted((await servers.admin.topic_list()).topic_list)
         if wanted is not None and wanted not in topics:
             await known_route(servers, wanted)
+        shown = [
+            topic
+            for topic in topics
+            if wanted in (None, topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        ]
         rows: list[dict[str, Any]] = []
-        for topic in topics:
-            if wanted in (None, topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-                rows += await _rows(servers, topic)
+        for topic in servers.status.each(shown, "topic"):
+            rows += await _rows(servers, topic)
         if active:
             rows = [row for row in rows if row["inDay"] or row["outDay"]]
         return Report({"topics": rows}, [Listing(_TOPICS, rows)])

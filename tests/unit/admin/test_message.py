@@ -190,6 +190,27 @@ def test_each_line_of_a_file_becomes_a_message(world, tmp_path) -> None:
     }
 
 
+def test_a_terminal_shows_how_many_lines_are_sent(world, tmp_path, stderr_terminal) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"one\ntwo\n12")
+    stream = stderr_terminal()
+    assert world.rmqadmin(f"sendMessage -t T --body-file {file} --lines").status == 0
+    shown = "1 message sent, 40 %", "2 messages sent, 80 %", "3 messages sent, 100 %"
+    assert stream.getvalue() == "".join(f"\r{text}\x1b[K\r\x1b[K" for text in shown)
+
+
+def test_a_terminal_shows_how_many_lines_of_a_pipe_are_sent(
+    world, monkeypatch, stderr_terminal
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n\n")))
+    stream = stderr_terminal()
+    assert world.rmqadmin("sendMessage -t T --body-file - --lines").status == 1
+    # It is gone before the failure is told.
+    begin, failure = stream.getvalue().split("rmqadmin: ")
+    assert begin == "\r1 message sent\x1b[K\r\x1b[K"
+    assert failure.startswith("line 2: ")
+
+
 def test_a_body_does_not_come_from_a_closed_stdin(world, monkeypatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     outcome = world.rmqadmin("sendMessage -t T --body-file -")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -168,15 +169,89 @@ def test_all_messages_are_printed(topic) -> None:
     assert "no name server knows the topic nix" in world.rmqadmin("printMsg -t nix").err
 
 
-def test_a_terminal_shows_how_many_messages_are_counted(topic, stderr_terminal) -> None:
+def shown_texts(stream: io.StringIO) -> list[str]:
+    """What a line on stderr said one after the other; "" where it was taken away."""
+    return [text.removesuffix("\x1b[K") for text in stream.getvalue().split("\r")[1:]]
+
+
+def test_a_terminal_shows_how_far_the_counting_is(topic, stderr_terminal) -> None:
     world = topic
     for _ in range(100):
         send(world, "-p", "b", "-c", "tag", "-b", "broker-a", "-i", "1")
     stream = stderr_terminal()
     command = "printMsgByQueue -t T -a broker-a -i 1 -p false -f true --output json"
     assert world.rmqadmin(command).json == {"tags": [{"tag": "tag", "count": 100}]}
-    shown = stream.getvalue()
-    assert shown == "\r100 messages read\x1b[K\r\x1b[K"
+    # The broker gives ten at a time.
+    counts = range(10, 101, 10)
+    assert shown_texts(stream) == [*(f"{count} messages read, {count} %" for count in counts), ""]
+
+
+def test_a_terminal_shows_how_far_the_reading_is_where_nothing_is_printed(
+    topic, stderr_terminal
+) -> None:
+    world = topic
+    for number in range(4):
+        send(
+            world,
+            "-p",
+            "b",
+            "-c",
+            "tag",
+            "-b",
+            f"broker-{'ab'[number // 2]}",
+            "-i",
+            str(number % 2),
+        )
+    stream = stderr_terminal()
+    assert world.rmqadmin("printMsg -t T -s nix").out == ""
+    assert shown_texts(stream) == [f"0 messages read, {part} %" for part in (25, 50, 75, 100)] + [
+        ""
+    ]
+
+
+def test_each_printed_message_has_its_line_to_itself(topic, stderr_terminal) -> None:
+    world = topic
+    for _ in range(40):
+        send(world, "-p", "b", "-b", "broker-a", "-i", "0")
+    stream = stderr_terminal()
+    assert len(world.rmqadmin("printMsg -t T").out.splitlines()) == 40
+    assert shown_texts(stream)[:2] == ["10 messages read, 6 %", ""]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("checkMsgSendRT -t T -a 2", "1 of 2 messages"),
+        ("clusterRT -a 2 --rounds 1", "1 of 2 messages"),
+        ("consumerProgress", "1 of 2 groups"),
+        ("startMonitoring --rounds 1", "1 of 2 groups"),
+        ("exportMetrics -c DefaultCluster -f {directory}", "1 of 2 groups"),
+        ("statsAll", "topics"),
+        ("topicList -c", "topics"),
+        ("health", "1 of 2 broker names"),
+    ],
+)
+def test_a_terminal_shows_how_much_was_asked(
+    topic, stderr_terminal, tmp_path, command: str, said: str
+) -> None:
+    world = topic
+    for group in ("billing", "shipping"):
+        world.rmqadmin(f"updateSubGroup -c DefaultCluster -g {group}")
+    stream = stderr_terminal()
+    assert world.rmqadmin(command.format(directory=tmp_path)).status == 0
+    texts = shown_texts(stream)
+    assert any(text.endswith(said) for text in texts)
+    assert texts[-1] == ""
+
+
+def test_a_failure_is_told_on_a_line_of_its_own(topic, stderr_terminal) -> None:
+    world = topic
+    for number in range(2):
+        send(world, "-p", "b", "-b", "broker-a", "-i", str(number))
+    world.network.stop("10.0.0.3:10911")
+    stream = stderr_terminal()
+    assert world.rmqadmin("printMsg -t T -s nix").status == 1
+    assert shown_texts(stream)[-1].startswith("\x1b[Krmqadmin: ")
 
 
 def test_units_of_a_queue(topic) -> None:
