@@ -15,7 +15,12 @@ from rocketmq_tw.storecheck.long_file import directories
 from rocketmq_tw.storecheck.marks import CheckpointCheck, check_epochs, deleted_topics
 from rocketmq_tw.storecheck.queue_tree import check_kinds
 from rocketmq_tw.storecheck.queues import Mend, QueueCheck
-from rocketmq_tw.storecheck.records import further_places, key_hashes, tags_code_of
+from rocketmq_tw.storecheck.records import (
+    LogRecord,
+    further_places,
+    key_hashes,
+    tags_code_of,
+)
 from rocketmq_tw.storecheck.tables import TableCheck
 from rocketmq_tw.storecheck.timers import TimerCheck
 
@@ -56,82 +61,128 @@ def check_store(
 ) -> tuple[Summary, Findings]:
     """Looks through all of a store; `report` gets what is wrong, `advance` the bytes of the log
     that were read."""
-    findings = Findings(report)
-    summary = Summary(clean=store.was_closed, log_start=store.log_start)
-    check_kinds(store.root, findings)
-    checkpoint = CheckpointCheck(store.root, findings)
-    tables = TableCheck(store.root, findings)
-    summary.passed_over = list(directories(f"{store.root}/batchconsumequeue"))
-    is_group = bool(store.member) or os.path.exists(f"{store.root}/epochFileCheckpoint")
-    known = Known(
-        log_start=summary.log_start,
-        log_name=store.name,
-        confirmed=checkpoint.confirmed if is_group else None,
-        was_closed=summary.clean,
-        deleted=deleted_topics(store.root),
-        passed_over=summary.passed_over,
-    )
-    queues = QueueCheck(store.root, findings, store.sizes, known)
-    index = IndexCheck(store.root, findings, store.sizes, known)
-    if checkpoint.has_index and not index.files:
-        findings.add("index-gone", "index", None, "its files are missing", Remedy.REPAIR)
-    safe = checkpoint.ours.safe_offset if checkpoint.ours is not None else -1
-    at_safe = False
-    for walk in store.walks(findings, advance, lost=known.lost):
-        for record in walk:
-            summary.records += 1
-            if walk.damaged_at is not None:
-                if not summary.behind:
-                    summary.first_behind = record.position
-                summary.behind += 1
-                summary.last_behind = record.position
-            if record.position == safe:
-                at_safe = True
-            if record.store_timestamp > summary.newest:
-                summary.newest = record.store_timestamp
-            summary.oldest = summary.oldest or record.store_timestamp
-            wanted = record.wanted
-            code = tags_code_of(wanted) if record.in_queue else 0
-            has_place = record.has_place
-            if record.in_queue and not has_place and not queues.put_elsewhere(record, code):
-                file, at = store.name(record.position)
-                findings.add(
-                    "queue-name", file, at,
-                    f"the record at {record.position} can be in no queue: its topic is"
-                    f" {record.topic[:300]!r}, its queue {record.queue_id}", Remedy.RESTORE,
-                )  # fmt: skip
-                known.lost.add(record.position, record.position + record.size)
-                continue
-            if record.in_queue:
-                if has_place:
-                    queues.put(record, code)
-                if b"INNER_MULTI_QUEUE_OFFSET" in wanted:
-                    for topic, queue_id, offset in further_places(record, wanted):
-                        queues.put_further(record, topic, queue_id, offset, code)
-            if index.files:
-                index.put(record, key_hashes(record, wanted))
-        summary.log_end = walk.end
-        if summary.damaged_at is None:
-            summary.damaged_at = walk.damaged_at
-    store.log.check_names(findings)
-    if store.member:
-        # A member's start extends its files.
-        store.entries.check_names(findings, short=Remedy.START)
-    end = summary.log_end
-    at_safe = at_safe or safe == end or safe in known.lost
-    if checkpoint.finish(summary.log_start, end, summary.newest, at_record=at_safe):
-        known.lost.add(end, sys.maxsize)
-    queues.finish(tables.topics)
-    index.finish()
-    check_epochs(store.root, findings, log_end=end)
-    tables.check(queues.queues, summary.passed_over)
-    log = store.entries if store.member else store.log
-    timers = TimerCheck(store.root, findings, store.sizes.timer_log, log, known, end)
-    timers.run()
-    summary.queues, summary.index_entries = len(queues.queues), index.entries
-    summary.timer_entries, summary.has_further = timers.count, queues.has_further
-    summary.mends = queues.mends
-    summary.first_offsets = {
-        place: queue.first for place, queue in queues.queues.items() if queue.first is not None
-    }
-    return summary, findings
+    check = _StoreCheck(store, Findings(report))
+    check.read_log(advance)
+    check.finish()
+    return check.summary, check.findings
+
+
+class _StoreCheck:
+    """The check of one store: its log first, with what is in the order of the log, then the rest,
+    which is judged by the log's end and by the ends of the queues."""
+
+    def __init__(self, store: Store, findings: Findings) -> None:
+        self.findings = findings
+        self.summary = Summary(
+            clean=store.was_closed,
+            log_start=store.log_start,
+            passed_over=list(directories(f"{store.root}/batchconsumequeue")),
+        )
+        self._store = store
+        check_kinds(store.root, findings)
+        self._checkpoint = CheckpointCheck(store.root, findings)
+        self._tables = TableCheck(store.root, findings)
+        self._known = self._what_is_known()
+        self._queues = QueueCheck(store.root, findings, store.sizes, self._known)
+        self._index = IndexCheck(store.root, findings, store.sizes, self._known)
+        if self._checkpoint.has_index and not self._index.files:
+            findings.add("index-gone", "index", None, "its files are missing", Remedy.REPAIR)
+        ours = self._checkpoint.ours
+        self._safe = ours.safe_offset if ours is not None else -1
+        self._has_record_at_safe = False
+
+    def _what_is_known(self) -> Known:
+        store = self._store
+        is_group = bool(store.member) or os.path.exists(f"{store.root}/epochFileCheckpoint")
+        return Known(
+            log_start=self.summary.log_start,
+            log_name=store.name,
+            confirmed=self._checkpoint.confirmed if is_group else None,
+            was_closed=self.summary.clean,
+            deleted=deleted_topics(store.root),
+            passed_over=self.summary.passed_over,
+        )
+
+    # The log
+
+    def read_log(self, advance: Callable[[int], object]) -> None:
+        """Reads the log, and compares each record with queues and index."""
+        store, summary, findings = self._store, self.summary, self.findings
+        for walk in store.walks(findings, advance, lost=self._known.lost):
+            for record in walk:
+                self._count(record, is_behind=walk.damaged_at is not None)
+                self._compare(record)
+            summary.log_end = walk.end
+            if summary.damaged_at is None:
+                summary.damaged_at = walk.damaged_at
+        store.log.check_names(findings)
+        if store.member:
+            # A member's start extends its files.
+            store.entries.check_names(findings, short=Remedy.START)
+
+    def _count(self, record: LogRecord, *, is_behind: bool) -> None:
+        """Takes a record into the summary; `is_behind`: the log is damaged in front of it."""
+        summary, position, stored = self.summary, record.position, record.store_timestamp
+        summary.records += 1
+        if is_behind:
+            if not summary.behind:
+                summary.first_behind = position
+            summary.behind += 1
+            summary.last_behind = position
+        if position == self._safe:
+            self._has_record_at_safe = True
+        if stored > summary.newest:
+            summary.newest = stored
+        summary.oldest = summary.oldest or stored
+
+    def _compare(self, record: LogRecord) -> None:
+        """Compares a record with its queues and the index."""
+        wanted = record.wanted
+        if record.in_queue:
+            code = tags_code_of(wanted)
+            if record.has_place:
+                self._queues.put(record, code)
+            elif not self._queues.put_elsewhere(record, code):
+                self._tell_without_place(record)
+                return
+            if b"INNER_MULTI_QUEUE_OFFSET" in wanted:
+                for topic, queue_id, offset in further_places(record, wanted):
+                    self._queues.put_further(record, topic, queue_id, offset, code)
+        if self._index.files:
+            self._index.put(record, key_hashes(record, wanted))
+
+    def _tell_without_place(self, record: LogRecord) -> None:
+        file, at = self._store.name(record.position)
+        self.findings.add(
+            "queue-name", file, at,
+            f"the record at {record.position} can be in no queue: its topic is"
+            f" {record.topic[:300]!r}, its queue {record.queue_id}", Remedy.RESTORE,
+        )  # fmt: skip
+        self._known.lost.add(record.position, record.position + record.size)
+
+    # What the log's end is needed for
+
+    def finish(self) -> None:
+        """Looks at all else; to be called when the log is read."""
+        store, summary, findings, known = self._store, self.summary, self.findings, self._known
+        end = summary.log_end
+        at_record = self._has_record_at_safe or self._safe == end or self._safe in known.lost
+        if self._checkpoint.finish(summary.log_start, end, summary.newest, at_record=at_record):
+            known.lost.add(end, sys.maxsize)
+        self._queues.finish(self._tables.topics)
+        self._index.finish()
+        check_epochs(store.root, findings, log_end=end)
+        self._tables.check(self._queues.queues, summary.passed_over)
+        log = store.entries if store.member else store.log
+        timers = TimerCheck(store.root, findings, store.sizes.timer_log, log, known, end)
+        timers.run()
+        summary.timer_entries = timers.count
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        summary, queues = self.summary, self._queues
+        summary.queues, summary.index_entries = len(queues.queues), self._index.entries
+        summary.has_further, summary.mends = queues.has_further, queues.mends
+        summary.first_offsets = {
+            place: queue.first for place, queue in queues.queues.items() if queue.first is not None
+        }
