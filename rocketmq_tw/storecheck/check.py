@@ -12,7 +12,7 @@ from rocketmq_tw.storecheck.findings import Finding, Findings, Remedy
 from rocketmq_tw.storecheck.index import IndexCheck
 from rocketmq_tw.storecheck.layout import Known, Store
 from rocketmq_tw.storecheck.long_file import directories
-from rocketmq_tw.storecheck.marks import CheckpointCheck, check_epochs, deleted_topics
+from rocketmq_tw.storecheck.marks import EPOCHS, CheckpointCheck, EpochCheck, deleted_topics
 from rocketmq_tw.storecheck.queue_tree import check_kinds
 from rocketmq_tw.storecheck.queues import Mend, QueueCheck
 from rocketmq_tw.storecheck.records import (
@@ -21,7 +21,7 @@ from rocketmq_tw.storecheck.records import (
     key_hashes,
     tags_code_of,
 )
-from rocketmq_tw.storecheck.tables import TableCheck
+from rocketmq_tw.storecheck.tables import OffsetAhead, TableCheck
 from rocketmq_tw.storecheck.timers import TimerCheck
 
 
@@ -52,6 +52,16 @@ class Summary:
     first_offsets: dict[tuple[str, int], int] = attrs.field(factory=dict)
     #: Records that say a wrong place in their queues.
     mends: list[Mend] = attrs.field(factory=list)
+    #: Files below the root that cannot be read, or are missing, and whose `.bak` can be read.
+    with_copy: list[str] = attrs.field(factory=list)
+    offsets_ahead: list[OffsetAhead] = attrs.field(factory=list)
+    #: Epochs start behind the end of the log.
+    epochs_ahead: bool = False
+
+    @property
+    def has_table_mends(self) -> bool:
+        """Whether a table or the epoch file can be put right by what is known."""
+        return bool(self.with_copy or self.offsets_ahead or self.epochs_ahead)
 
 
 def check_store(
@@ -93,7 +103,7 @@ class _StoreCheck:
 
     def _what_is_known(self) -> Known:
         store = self._store
-        is_group = bool(store.member) or os.path.exists(f"{store.root}/epochFileCheckpoint")
+        is_group = bool(store.member) or os.path.exists(f"{store.root}/{EPOCHS}")
         return Known(
             log_start=self.summary.log_start,
             log_name=store.name,
@@ -171,8 +181,11 @@ class _StoreCheck:
             known.lost.add(end, sys.maxsize)
         self._queues.finish(self._tables.topics)
         self._index.finish()
-        check_epochs(store.root, findings, log_end=end)
+        epochs = EpochCheck(store.root, findings, end, known.lost)
+        summary.epochs_ahead = epochs.are_ahead
         self._tables.check(self._queues.queues, summary.passed_over)
+        summary.offsets_ahead = self._tables.offsets_ahead
+        summary.with_copy = self._tables.with_copy + [EPOCHS] * epochs.has_copy
         log = store.entries if store.member else store.log
         timers = TimerCheck(store.root, findings, store.sizes.timer_log, log, known, end)
         timers.run()

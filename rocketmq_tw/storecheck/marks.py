@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from itertools import pairwise
 from typing import Any
 
 import construct as c
@@ -13,8 +14,10 @@ from rocketmq_tw.formats.checkpoint import CHECKPOINT, MAGIC, STOCK, crc_of
 from rocketmq_tw.formats.epochs import EPOCH_FILE
 from rocketmq_tw.formats.epochs import crc_of as crc_of_epochs
 from rocketmq_tw.storecheck.findings import Findings, Remedy
+from rocketmq_tw.storecheck.lost import LostParts
 
 _CHECKPOINT = "checkpoint"
+EPOCHS = "epochFileCheckpoint"
 #: The year 10000, in milliseconds.
 _LATEST = 253_402_300_800_000
 
@@ -106,34 +109,56 @@ class CheckpointCheck:
         return True
 
 
-def check_epochs(root: str, findings: Findings, *, log_end: int) -> None:
-    """Checks the epoch file, where there is one."""
-    name = "epochFileCheckpoint"
-    data = _read(f"{root}/{name}")
-    if data is None:
-        return
+class EpochCheck:
+    """The epoch file of the store at `root`, where there is one, against the log, which ends at
+    `log_end`; of what is `lost` it may know still."""
+
+    def __init__(self, root: str, findings: Findings, log_end: int, lost: LostParts) -> None:
+        #: The file is damaged, and its `.bak` is not.
+        self.has_copy = False
+        #: Epochs start behind the end of the log, in the file or in what stands in for it.
+        self.are_ahead = False
+        data = _read(f"{root}/{EPOCHS}")
+        if data is None:
+            return
+        epochs, problem = _epochs_in(data)
+        if problem:
+            epochs = []
+            copy = _read(f"{root}/{EPOCHS}.bak")
+            said = "there is no .bak"
+            if copy is not None:
+                epochs, problem_of_copy = _epochs_in(copy)
+                self.has_copy = not problem_of_copy
+                said = (
+                    "its .bak is read in its place"
+                    if self.has_copy
+                    else f"its .bak is so too ({problem_of_copy})"
+                )
+            text = f"it is damaged ({problem}); {said}"
+            remedy = Remedy.REPAIR if self.has_copy else Remedy.RESTORE
+            findings.add("epochs", EPOCHS, None, text, remedy)
+        for epoch, start in epochs:
+            if start > log_end and start not in lost:
+                self.are_ahead = True
+                text = f"epoch {epoch} starts at {start}, and the log ends at {log_end}"
+                findings.add("epochs", EPOCHS, None, text, Remedy.REPAIR)
+
+
+def _epochs_in(data: bytes) -> tuple[list[tuple[int, int]], str]:
+    """Returns epochs with the log offsets where they start, and what is wrong; empty: nothing."""
     try:
         file = EPOCH_FILE.parse(data)
     except (c.ConstructError, ValueError) as error:
-        reason = str(error).strip().splitlines()[-1]
-        copy = (
-            "its .bak is read in its place" if _read(f"{root}/{name}.bak") else "there is no .bak"
-        )
-        findings.add("epochs", name, None, f"it is damaged ({reason}); {copy}", Remedy.RESTORE)
-        return
+        return [], str(error).strip().splitlines()[-1]
+    epochs = [(each.epoch, each.start) for each in file.epochs]
     crc = crc_of_epochs(data[file.lines :])
     if file.crc not in (0, crc):
-        text = f"its CRC is {crc}, and it says {file.crc}"
-        findings.add("epochs", name, None, text, Remedy.RESTORE)
-    last_epoch, last_start = -1, -1
-    for each in file.epochs:
-        if each.epoch <= last_epoch or each.start < last_start:
-            text = f"epoch {each.epoch} from {each.start} follows {last_epoch} from {last_start}"
-            findings.add("epochs", name, None, text, Remedy.RESTORE)
-        elif each.start > log_end:
-            text = f"epoch {each.epoch} starts at {each.start}, and the log ends at {log_end}"
-            findings.add("epochs", name, None, text, Remedy.START)
-        last_epoch, last_start = each.epoch, each.start
+        return [], f"its CRC is {crc}, and it says {file.crc}"
+    for (epoch, start), (latter, latter_start) in pairwise(epochs):
+        if latter <= epoch or latter_start < start:
+            text = f"epoch {latter} from {latter_start} follows {epoch} from {start}"
+            return [], text
+    return epochs, ""
 
 
 def deleted_topics(root: str) -> dict[str, int]:

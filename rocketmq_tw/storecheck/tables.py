@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rocketmq_tw.storecheck.checked_queue import SCHEDULE_TOPIC, CheckedQueue
 from rocketmq_tw.storecheck.findings import Findings, Remedy
@@ -20,12 +20,24 @@ _TOPICS, _DELAYS = "topics.json", "delayOffset.json"
 _NO_TOPICS = ("rmq_sys_", "RMQ_SYS_", "%LMQ%", "SCHEDULE_TOPIC_", "TRANS_CHECK_", "OFFSET_MOVED_")
 
 
+class OffsetAhead(NamedTuple):
+    """An offset beyond the end of its queue, which is at `end`. `file` is below `config/`; `keys`
+    lead to it in the file's table, as text: TOPIC@GROUP and queue id, or a delay level."""
+
+    file: str
+    keys: tuple[str, ...]
+    end: int
+
+
 class TableCheck:
     """The tables of the store at `root`."""
 
     def __init__(self, root: str, findings: Findings) -> None:
         self._root = root
         self._findings = findings
+        #: Files below the root that cannot be read or are missing, and their `.bak` can be read.
+        self.with_copy: list[str] = []
+        self.offsets_ahead: list[OffsetAhead] = []
         topics = self._read(_TOPICS, TopicConfigTable)
         #: The names of all topics; None where that is not known.
         self.topics = None if topics is None else set(topics.topic_config_table)
@@ -45,9 +57,9 @@ class TableCheck:
         gone: dict[tuple[str, int], tuple[int, str]] = {}
         # Whoever deletes a topic may leave the offsets of its groups.
         may_be_gone = (self.topics or set()) - set(passed_over) | {SCHEDULE_TOPIC}
-        for file, place, offset, reader in self._offsets():
+        for file, keys, place, offset, reader in self._offsets():
             if place in ends:
-                self._check_offset(file, offset, ends[place], reader)
+                self._check_offset(file, keys, offset, ends[place], reader)
             elif place[0] in may_be_gone and (place not in queues or queues[place].first is None):
                 gone[place] = max(gone.get(place, (0, "")), (offset, reader))
         self._tell_gone(gone)
@@ -67,7 +79,10 @@ class TableCheck:
         path = f"{self._root}/config/{_TOPICS}"
         if os.path.exists(path):
             return
-        has_copy = os.path.isfile(f"{path}.bak")
+        # There is no other place that they can be from.
+        has_copy = self.topics is not None
+        if has_copy:
+            self.with_copy.append(f"config/{_TOPICS}")
         then = (
             "its .bak is read in its place"
             if has_copy
@@ -78,24 +93,29 @@ class TableCheck:
             Remedy.START if has_copy else Remedy.RESTORE,
         )  # fmt: skip
 
-    def _offsets(self) -> Iterator[tuple[str, tuple[str, int], int, str]]:
-        """Yields each offset: its file, the place of its queue, and who goes on there."""
+    def _offsets(self) -> Iterator[tuple[str, tuple[str, ...], tuple[str, int], int, str]]:
+        """Yields each offset: its file, its keys as in `OffsetAhead`, the place of its queue, and
+        who goes on there."""
         for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
             table = self._read(name, ConsumerOffsetTable) or ConsumerOffsetTable()
             for key, queues in table.offset_table.items():
                 for queue_id, offset in queues.items():
                     reader = f"{key} goes on at {offset} of queue {queue_id}"
-                    yield name, (key.split("@")[0], queue_id), offset, reader
+                    place = key.split("@")[0], queue_id
+                    yield name, (key, str(queue_id)), place, offset, reader
         delays = self._read(_DELAYS, DelayOffsetTable) or DelayOffsetTable()
         for level, offset in delays.offset_table.items():
             reader = f"level {level} goes on at {offset} of its queue"
-            yield _DELAYS, (SCHEDULE_TOPIC, level - 1), offset, reader
+            yield _DELAYS, (str(level),), (SCHEDULE_TOPIC, level - 1), offset, reader
 
-    def _check_offset(self, file: str, offset: int, end: int, reader: str) -> None:
+    def _check_offset(
+        self, file: str, keys: tuple[str, ...], offset: int, end: int, reader: str
+    ) -> None:
         if offset > end:
+            self.offsets_ahead.append(OffsetAhead(file, keys, end))
             self._findings.add(
                 "offset-ahead", f"config/{file}", None, f"{reader}, which ends at {end}",
-                Remedy.RESTORE,
+                Remedy.REPAIR,
             )  # fmt: skip
 
     def _tell_gone(self, gone: Mapping[tuple[str, int], tuple[int, str]]) -> None:
@@ -112,21 +132,32 @@ class TableCheck:
 
     def _read(self, name: str, kind: type[B]) -> B | None:
         """Returns what a file has, or else its `.bak`; a damaged one is reported."""
-        for suffix in ("", ".bak"):
-            path = f"{self._root}/config/{name}{suffix}"
-            if not os.path.isfile(path):
-                continue
-            with open(path, "rb") as file:
-                data = file.read()
-            try:
-                return decode_table(kind, data)
-            except BodyError as error:
-                self._damaged(f"{name}{suffix}", error.remark)
-        return None
+        table, problem = self._decode(name, kind)
+        if table is not None:
+            return table
+        copy, problem_of_copy = self._decode(f"{name}.bak", kind)
+        if problem:
+            self._tell_damaged(name, problem, has_copy=copy is not None)
+        if problem_of_copy:
+            self._tell_damaged(f"{name}.bak", problem_of_copy, has_copy=False)
+        return copy
 
-    def _damaged(self, name: str, reason: str) -> None:
-        has_copy = os.path.isfile(f"{self._root}/config/{name}.bak")
+    def _decode(self, name: str, kind: type[B]) -> tuple[B | None, str]:
+        """Returns what a file has, or what is wrong with it; neither where there is none."""
+        path = f"{self._root}/config/{name}"
+        if not os.path.isfile(path):
+            return None, ""
+        with open(path, "rb") as file:
+            data = file.read()
+        try:
+            return decode_table(kind, data), ""
+        except BodyError as error:
+            return None, error.remark
+
+    def _tell_damaged(self, name: str, problem: str, *, has_copy: bool) -> None:
+        if has_copy:
+            self.with_copy.append(f"config/{name}")
         self._findings.add(
-            "table", f"config/{name}", None, f"it cannot be read: {reason}",
+            "table", f"config/{name}", None, f"it cannot be read: {problem}",
             Remedy.START if has_copy else Remedy.RESTORE,
         )  # fmt: skip

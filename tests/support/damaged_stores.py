@@ -123,6 +123,17 @@ def _spoil_slot(root: Path) -> None:
     change(path, 40 + 4 * slot, b"\0\0\0\0")
 
 
+def _spoil_epochs(root: Path) -> None:
+    (root / "epochFileCheckpoint.bak").write_text("2\n0\n1-0\n2-4096\n")
+    (root / "epochFileCheckpoint").write_text("3\n17\n1-0\n2-4096\n3-5000\n")
+
+
+def _spoil_offsets(root: Path) -> None:
+    offsets = root / "config/consumerOffset.json"
+    offsets.rename(f"{offsets}.bak")
+    offsets.write_text('{"offsetTable":')
+
+
 def _add_strange_queue(root: Path) -> None:
     queue = root / "consumequeue/Other/0"
     queue.mkdir(parents=True)
@@ -232,11 +243,6 @@ DAMAGES = [
         "an index file of another size", lambda root: _index_file(root).write_bytes(b"short"),
         {"index-size"},
     ),
-]  # fmt: skip
-
-
-#: Damages of what a repair leaves to the broker or the operator.
-OTHER_DAMAGES = [
     Damage(
         "a group ahead of its queue",
         lambda root: (root / "config/consumerOffset.json").write_text(
@@ -244,6 +250,23 @@ OTHER_DAMAGES = [
         ),
         {"offset-ahead"},
     ),
+    Damage(
+        "an epoch behind the log",
+        lambda root: (root / "epochFileCheckpoint").write_text("2\n0\n1-0\n2-999999\n"),
+        {"epochs"},
+    ),
+    Damage("epochs that are damaged, with a copy", _spoil_epochs, {"epochs"}),
+    Damage("offsets that are damaged, with a copy", _spoil_offsets, {"table"}),
+    Damage(
+        "topics that are missing, with a copy",
+        lambda root: (root / "config/topics.json").rename(root / "config/topics.json.bak"),
+        {"table"},
+    ),
+]  # fmt: skip
+
+
+#: Damages of what a repair leaves to the broker or the operator.
+OTHER_DAMAGES = [
     Damage(
         "delays ahead of their queue",
         lambda root: (
@@ -278,11 +301,6 @@ OTHER_DAMAGES = [
     Damage(
         "epochs that are damaged",
         lambda root: (root / "epochFileCheckpoint").write_text("1\n17\n1-0\n"),
-        {"epochs"},
-    ),
-    Damage(
-        "an epoch behind the log",
-        lambda root: (root / "epochFileCheckpoint").write_text("2\n0\n1-0\n2-999999\n"),
         {"epochs"},
     ),
     Damage(

@@ -174,7 +174,7 @@ def refuse_shared(store: Store, place: LogDirectory) -> None:
     for name in sorted(os.listdir(root)):
         if name != "commitlog":
             _refuse_link(f"{root}/{name}", root)
-    for kind in ("consumequeue", "consumequeue_ext", "index"):
+    for kind in ("config", "consumequeue", "consumequeue_ext", "index"):
         for directory, below, names in os.walk(f"{root}/{kind}"):
             for name in (*below, *names):
                 _refuse_link(f"{directory}/{name}", root)

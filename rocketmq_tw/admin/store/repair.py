@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import attrs
 import rich_click as click
@@ -30,9 +31,13 @@ from rocketmq_tw.admin.store.repairing import (
     rebuild,
     rebuilding_of,
 )
+from rocketmq_tw.admin.store.tables import mend_tables, plan_of_tables
 from rocketmq_tw.admin.tool import Tool, fail
+from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.owners import owners_kept
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.storecheck.check import Summary
+from rocketmq_tw.storecheck.findings import Remedy
 from rocketmq_tw.storecheck.layout import Store
 
 #: Findings before a repair that its result repeats.
@@ -57,7 +62,8 @@ def repair(
     yes: bool,
 ) -> None:
     """Ends the log of the store in DIR behind its last whole record, and builds queues and index
-    again from it, as the broker's recovery would. Then the store is checked again.
+    again from it, as the broker's recovery would. Epochs and offsets behind the ends of log and
+    queues are put back there. Then the store is checked again.
 
     What would lose whole records is refused, unless with --cut."""
     opened = open_store(directory, config_file, log)
@@ -92,7 +98,7 @@ def _repair(
     loss = loss_of_cut(store.log, before.summary)
     refuse_found(opened, before, loss, cut=cut)
     rebuilding = rebuilding_of(store, before.findings, loss)
-    if rebuilding is None:
+    if rebuilding is None and not before.summary.has_table_mends:
         lines = [opened.log_line, *before.lines, "a repair mends none of it: nothing is changed"]
         tool.show(Report({"before": before.data, "after": None, "notes": []}, lines=lines))
         raise SystemExit(1)
@@ -107,26 +113,64 @@ def _repair(
             with progress("copying", store.data_size) as advance:
                 copy_store(store.root, target, advance)
             store = Store(target, store.sizes)
-        settings = config_for(store, before.summary, config)
-        # The broker mostly runs as a user who may not open what root makes.
-        kept = owners_kept([store.root, settings.store_path_commit_log or store.log_path])
-        with kept as files, progress("building again", store.data_size) as advance:
-            notes = rebuild(
-                settings,
-                store.log,
-                rebuilding,
-                files=files,
-                summary=before.summary,
-                release=release,
-                advance=advance,
-            )
-        if loss is not None:
-            notes.insert(0, loss.line)
+        notes = [] if loss is None else [loss.line]
+        after = before
+        if rebuilding is not None:
+            notes += _rebuild(store, before.summary, rebuilding, config, release)
+        # A recovery gives the lock back, and a copy has none yet.
+        is_locked = rebuilding is None and target is None
+        with nullcontext() if is_locked else locked(store.root, []):
+            if rebuilding is not None:
+                after = _look_again(store)
+            if after.summary.has_table_mends:
+                with owners_kept([store.root]) as files:
+                    notes += mend_tables(files, store.root, after.summary)
+                after = _look_again(store)
     except StoreError as error:
         fail(f"the recovery refuses the store: {error}", error)
     except OSError as error:
         fail(f"the store cannot be repaired: {error}", error)
-    after = look_through(Store(store.root, store.sizes, settings.store_path_commit_log))
+    _show_done(tool, opened, before, after, loss, notes)
+
+
+def _rebuild(
+    store: Store,
+    summary: Summary,
+    rebuilding: Rebuilding,
+    config: MessageStoreConfig | None,
+    release: Callable[[], None],
+) -> list[str]:
+    """Builds again what is in `rebuilding`, with a progress bar at a terminal; returns notes."""
+    settings = config_for(store, summary, config)
+    # The broker mostly runs as a user who may not open what root makes.
+    kept = owners_kept([store.root, settings.store_path_commit_log or store.log_path])
+    with kept as files, progress("building again", store.data_size) as advance:
+        return rebuild(
+            settings,
+            store.log,
+            rebuilding,
+            files=files,
+            summary=summary,
+            release=release,
+            advance=advance,
+        )
+
+
+def _look_again(store: Store) -> Checked:
+    """Looks at files that have changed."""
+    log = "" if store.is_log_inside else store.log_path
+    return look_through(Store(store.root, store.sizes, log))
+
+
+def _show_done(
+    tool: Tool,
+    opened: Opened,
+    before: Checked,
+    after: Checked,
+    loss: Loss | None,
+    notes: list[str],
+) -> None:
+    """Shows what was found and done, and what is left, which ends the command."""
     found = {
         "before": before.data,
         "after": after.data,
@@ -141,7 +185,12 @@ def _repair(
         *after.lines,
     ]
     if after.findings.count:
-        lines.append("what is left is not mended by a repair")
+        is_left_to_start = after.findings.remedies.keys() == {Remedy.START}
+        lines.append(
+            "the broker makes what is left right at its next start"
+            if is_left_to_start
+            else "what is left is not mended by a repair"
+        )
     tool.show(Report(found, lines=lines))
     if after.findings.count:
         raise SystemExit(1)
@@ -152,15 +201,18 @@ def _show_plan(
     opened: Opened,
     before: Checked,
     target: str | None,
-    rebuilding: Rebuilding,
+    rebuilding: Rebuilding | None,
     loss: Loss | None,
 ) -> None:
     """Shows what a repair would do: `--dry-run`."""
     store, summary = opened.store, before.summary
     where = store.root if target is None else f"a copy in {target}"
     end = summary.log_end
-    built = "queues, index and checkpoint" if rebuilding.queues else "index and checkpoint"
-    plan = [f"{where} would be repaired, its {built} built again from the log"]
+    built = ""
+    if rebuilding is not None:
+        what = "queues, index and checkpoint" if rebuilding.queues else "index and checkpoint"
+        built = f", its {what} built again from the log"
+    plan = [f"{where} would be repaired{built}"]
     if summary.mends:
         plan.append(
             f"{number_of(len(summary.mends), 'record')} would get the place that the units have"
@@ -171,6 +223,7 @@ def _show_plan(
         plan.append(
             f"the {store.log.files_end - end} bytes behind the log's end, {end}, become zeros"
         )
+    plan += plan_of_tables(summary)
     tool.show(
         Report(
             {

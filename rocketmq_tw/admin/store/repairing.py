@@ -280,7 +280,7 @@ def _take_away(
     cut_at = summary.damaged_at
     for start in [] if cut_at is None else _files_behind(log, cut_at):
         os.remove(log.path(start))
-    return _most_of(notes, "queues")
+    return most_of(notes, "queues")
 
 
 def _take_units_away(config: MessageStoreConfig, log: LongFile, summary: Summary) -> list[str]:
@@ -302,7 +302,8 @@ def _take_units_away(config: MessageStoreConfig, log: LongFile, summary: Summary
     return notes
 
 
-def _most_of(notes: list[str], what: str) -> list[str]:
+def most_of(notes: list[str], what: str) -> list[str]:
+    """Returns the first notes, and how many more there are."""
     more = len(notes) - _MOST_NOTES
     return notes if more <= 0 else [*notes[:_MOST_NOTES], f"and {more} more {what}"]
 
@@ -325,7 +326,7 @@ def _mend_records(log: LongFile, cut_at: int | None, mends: Sequence[Mend]) -> l
             f"record at {mend.position}: it is {mend.queue_offset} of queue {mend.queue_id} again,"
             f" as its unit says, in place of {former.queue_offset} of queue {former.queue_id}"
         )
-    return _most_of(notes, "records")
+    return most_of(notes, "records")
 
 
 def _known_end(files: LongFile, log_start: int, first: int | None) -> int:

@@ -212,9 +212,7 @@ def test_what_would_lose_records_is_refused_without_cut(
     assert bodies == ALL[: len(bodies)]
     assert len(bodies) >= 4096 // 130
     assert len(bodies) < MESSAGES
-    left = json.loads(run("check", root, "--output", "json").out)["findings"]
-    # Groups may have been further than that.
-    assert {finding["kind"] for finding in left} <= {"offset-ahead"}
+    assert run("check", root, "--output", "json").json["findings"] == []
 
 
 @pytest.mark.parametrize("has_file", [True, False])
@@ -640,8 +638,7 @@ def test_what_stands_in_the_way_is_told_before_anything_changes(
     assert content_of(root) == before
     path.rmdir() if is_directory else path.unlink()
     run("repair", root, "--yes", "--cut")
-    left = json.loads(run("check", root, "--output", "json").out)["findings"]
-    assert {each["kind"] for each in left} <= {"offset-ahead"}
+    assert run("check", root, "--output", "json").json["findings"] == []
 
 
 @pytest.mark.parametrize("start", [7, 409_600])

@@ -9,7 +9,7 @@ import pytest
 from rocketmq_tw.storecheck.check import check_store
 from rocketmq_tw.storecheck.findings import Finding
 from rocketmq_tw.storecheck.layout import Store
-from tests.support.damaged_stores import OTHER_DAMAGES, SIZES, change, make_store
+from tests.support.damaged_stores import DAMAGES, OTHER_DAMAGES, SIZES, change, make_store
 
 SEEDS = range(60)
 
@@ -18,7 +18,7 @@ SEEDS = range(60)
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("random") / "store"
     make_store(root)
-    for damage in OTHER_DAMAGES:
+    for damage in DAMAGES + OTHER_DAMAGES:
         if damage.name in ("an epoch behind the log", "a timer log that leads to no record"):
             damage.do(root)
     return root

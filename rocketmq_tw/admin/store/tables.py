@@ -1,0 +1,80 @@
+"""Putting tables and epochs right by what a check found in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from rocketmq_tw.admin.output import number_of
+from rocketmq_tw.admin.store.repairing import most_of
+from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
+from rocketmq_tw.store.table_files import BACKUP_SUFFIX, read_table_file, write_table_file
+from rocketmq_tw.storecheck.check import Summary
+from rocketmq_tw.storecheck.marks import EPOCHS
+from rocketmq_tw.storecheck.tables import OffsetAhead
+from rocketmq_tw.wire import fastjson
+
+
+def plan_of_tables(summary: Summary) -> list[str]:
+    """Returns what `mend_tables` would do, in lines."""
+    plan = [f"{name} would be restored from its {BACKUP_SUFFIX}" for name in summary.with_copy]
+    if summary.epochs_ahead:
+        plan.append(f"epochs that start behind the log's end, {summary.log_end}, would go")
+    if summary.offsets_ahead:
+        count = number_of(len(summary.offsets_ahead), "offset")
+        plan.append(f"{count} would become the ends of their queues")
+    return plan
+
+
+def mend_tables(files: IFiles, root: str, summary: Summary) -> list[str]:
+    """Puts right what `summary` has found in the tables and the epoch file of the store at `root`.
+    Returns notes of what was changed. Raises `OSError`."""
+    notes = []
+    for name in summary.with_copy:
+        path = f"{root}/{name}"
+        write_atomic(files, path, files.read(path + BACKUP_SUFFIX))
+        notes.append(f"{name}: it is restored from its {BACKUP_SUFFIX}")
+    if summary.epochs_ahead:
+        notes.append(_cut_epochs(files, root, summary.log_end))
+    for name, offsets in groupby(summary.offsets_ahead, key=lambda each: each.file):
+        notes += _set_offsets(files, f"{root}/config/{name}", name, offsets)
+    return notes
+
+
+def _cut_epochs(files: IFiles, root: str, log_end: int) -> str:
+    file = EpochFile(files, f"{root}/{EPOCHS}")
+    table = file.load()
+    before = table.entries
+    # As whoever truncates the log does.
+    table.truncate_suffix_by_offset(log_end + 1)
+    file.save(table)
+    gone = ", ".join(f"{each.epoch} from {each.start}" for each in before[len(table.entries) :])
+    return f"{EPOCHS}: epochs are gone that started behind the log's end, {log_end}: {gone}"
+
+
+def _set_offsets(files: IFiles, path: str, name: str, offsets: Iterable[OffsetAhead]) -> list[str]:
+    """Writes the ends of their queues into a table, which keeps all else that it has."""
+    table: Any = read_table_file(files, path, _decode, lambda report: None)
+    notes = []
+    for each in offsets:
+        entries = table["offsetTable"]
+        *above, last = each.keys
+        for key in above:
+            entries = entries[_key_in(entries, key)]
+        key = _key_in(entries, last)
+        notes.append(f"config/{name}: {' '.join(each.keys)} is at {each.end}, not {entries[key]}")
+        entries[key] = each.end
+    write_table_file(files, path, fastjson.dumps(table))
+    return most_of(notes, "offsets")
+
+
+def _decode(data: bytes) -> Any:
+    return fastjson.loads(data, max_values=len(data))
+
+
+def _key_in(entries: dict[Any, Any], text: str) -> Any:
+    """Returns the key that is written so: stock's tables have numbers without quotes."""
+    return text if text in entries else int(text)
