@@ -57,9 +57,10 @@ class BrokerContainer:
         `NotAdded`."""
         return self._changing.run(self._read, path).addCallback(self._add)
 
-    def remove(self, identity: BrokerIdentity) -> Deferred[None]:
+    def remove(self, identity: BrokerIdentity) -> Deferred[str | None]:
         """Stops a broker, also one that still starts, and fires once all that it accepted is on
-        disk; fails with `NoSuchBroker`."""
+        disk, with the path of its file, None where it had not come to serve; fails with
+        `NoSuchBroker`."""
         return self._give_up([identity]).addCallback(
             lambda given_up: self._changing.run(self._remove, identity, bool(given_up))
         )
@@ -109,28 +110,22 @@ class BrokerContainer:
                 raise NotAdded("the container stops")
             self._brokers[identity] = yield self._hosting.start(setup)
         except StartFailed as error:
-            log.error(
-                "{broker} of {path} did not start: {why}",
-                broker=identity.canonical_name,
-                path=setup.path,
-                why=str(error),
-            )
             raise NotAdded(f"start broker failed, {error}") from error
         finally:
             self._starting.pop(identity).fire(None)
-        # The broker says that it serves, and who asks for it is logged.
-        log.debug("{broker} of {path} is added", broker=identity.canonical_name, path=setup.path)
         return identity
 
     @inlineCallbacks
-    def _remove(self, identity: BrokerIdentity, was_given_up: bool) -> Generator[Any, Any, None]:
+    def _remove(
+        self, identity: BrokerIdentity, was_given_up: bool
+    ) -> Generator[Any, Any, str | None]:
         broker = self._brokers.pop(identity, None)
         if broker is None and was_given_up:
-            return
+            return None
         if broker is None:
             raise NoSuchBroker(identity.canonical_name)
         yield self._end([broker])
-        log.info("{broker} is removed", broker=identity.canonical_name)
+        return broker.setup.path
 
     @inlineCallbacks
     def _stop(self) -> Generator[Any, Any, None]:

@@ -54,26 +54,55 @@ class ContainerRequests:
         path = request.header(AddBrokerRequestHeader).config_path
         if not path:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "addBroker config path is empty")
-        log.info("{peer} adds the broker of {path}", peer=who(peer), path=path)
+        administrator = who(peer)
+        # Its start may take minutes.
+        log.info("{peer} wants the broker of {path} added", peer=administrator, path=path)
+
+        def added(identity: BrokerIdentity) -> RemotingCommand:
+            log.info(
+                "{peer} added {broker} of {path} (was not there)",
+                peer=administrator,
+                broker=identity.canonical_name,
+                path=path,
+            )
+            return request.response()
 
         def refuse(failure: Failure) -> RemotingCommand:
             failure.trap(NotAdded)
-            return request.response(ResponseCode.SYSTEM_ERROR, failure.getErrorMessage())
+            why = failure.getErrorMessage()
+            log.warn(
+                "{peer} added no broker of {path}: {why}", peer=administrator, path=path, why=why
+            )
+            return request.response(ResponseCode.SYSTEM_ERROR, why)
 
-        return self._container.add(path).addCallbacks(lambda _: request.response(), refuse)
+        return self._container.add(path).addCallbacks(added, refuse)
 
     def remove_broker(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """903: answers once the broker has stopped; BROKER_NOT_EXIST where there is no such."""
         _check_administrator(request, peer)
         header = request.header(RemoveBrokerRequestHeader)
         identity = BrokerIdentity(header.broker_cluster_name, header.broker_name, header.broker_id)
-        log.info("{peer} removes {broker}", peer=who(peer), broker=identity.canonical_name)
+        administrator, broker = who(peer), identity.canonical_name
+        # What it has accepted is written first.
+        log.info("{peer} wants {broker} removed", peer=administrator, broker=broker)
+
+        def removed(path: str | None) -> RemotingCommand:
+            log.info(
+                "{peer} removed {broker} (was {before})",
+                peer=administrator,
+                broker=broker,
+                before="starting" if path is None else f"of {path}",
+            )
+            return request.response()
 
         def refuse(failure: Failure) -> RemotingCommand:
             failure.trap(NoSuchBroker)
+            log.warn(
+                "{peer} removed no broker: {broker} is not there", peer=administrator, broker=broker
+            )
             return request.response(ResponseCode.BROKER_NOT_EXIST, "Broker not exist")
 
-        return self._container.remove(identity).addCallbacks(lambda _: request.response(), refuse)
+        return self._container.remove(identity).addCallbacks(removed, refuse)
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """25: changes keys of the container, in its file too; fails as `LiveConfig.update`."""

@@ -42,7 +42,7 @@ def test_others_come_and_go_while_one_hangs_in_its_start() -> None:
     removed = container.remove(identity("a"))
     assert world.processes[0].input_closed
     world.processes[0].ends(status=0)
-    fired(removed)
+    assert fired(removed) == "/a"
     assert not outcome and container.identities == [identity("c")]
 
 
@@ -57,7 +57,7 @@ def test_one_that_hangs_in_its_start_is_removed() -> None:
     world.clock.advance(60)
     assert world.processes[0].signals == ["KILL"]
     world.processes[0].ends(signal=9)
-    fired(removed)
+    assert fired(removed) is None
     with pytest.raises(NotAdded, match="removed while it started"):
         fired(hanging)
     again = container.add("/a")

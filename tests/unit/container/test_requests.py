@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import javaproperties
 import pytest
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
-from tests.support.containers import ContainerInMemory
+from tests.support.containers import HOST, PORT, ContainerInMemory
 
 STRANGER = "10.0.0.9"
 SUCCESS, FAILED = ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR
@@ -200,6 +202,47 @@ def test_only_administrators_add_and_remove() -> None:
     container.add(path)
     assert container.remove("a", host=STRANGER).code == ResponseCode.NO_PERMISSION
     assert container.names() == ["DefaultCluster_a_0"]
+
+
+def said(asked: Callable[[], RemotingCommand]) -> list[str]:
+    """The lines about who asks, from behind the address that was asked: whether they tell of a
+    refusal, and what."""
+    with capturedLogs() as events:
+        asked()
+    lines = []
+    for event in events:
+        who, asked_at, rest = (formatEvent(event) or "").partition(f" at {HOST}:{PORT} ")
+        if asked_at:
+            assert who.startswith(f"{HOST}:")
+            lines.append(f"{'! ' if event['log_level'] is LogLevel.warn else ''}{rest}")
+    return lines
+
+
+def test_what_became_of_a_request_is_logged() -> None:
+    container = ContainerInMemory()
+    a, b = container.file("a", 11), container.file("b", 11)
+    assert said(lambda: container.add(a)) == [
+        f"wants the broker of {a} added",
+        f"added DefaultCluster_a_0 of {a} (was not there)",
+    ]
+    already = "DefaultCluster_a_0 has already been added to current broker container"
+    for path, why in (
+        (a, already),
+        (b, "start broker failed, "),
+        ("/none", "addBroker properties"),
+    ):
+        asked, refused = said(lambda path=path: container.add(path))
+        assert asked == f"wants the broker of {path} added"
+        assert refused.startswith(f"! added no broker of {path}: {why}")
+    wanted = "wants DefaultCluster_a_0 removed"
+    assert said(lambda: container.remove("a")) == [
+        wanted,
+        f"removed DefaultCluster_a_0 (was of {a})",
+    ]
+    assert said(lambda: container.remove("a")) == [
+        wanted,
+        "! removed no broker: DefaultCluster_a_0 is not there",
+    ]
 
 
 def test_the_container_s_own_configuration_is_read_and_changed() -> None:
