@@ -1,8 +1,9 @@
-"""twistd without -n: its exit status is the start's; and what signals do to a server."""
+"""twistd without -n: its exit status is the start's; and what signals do to each server."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from rocketmq_tw.services.background import StartReport
+from tests.support.ports import BrokerPorts, ReservedPort
 from tests.support.wait import LIMIT, wait_until
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -73,37 +75,179 @@ def test_the_command_ends_once_the_server_serves(background: Background) -> None
     assert "broker b serves at 127.0.0.1:" in log
 
 
-def test_the_command_tells_why_the_server_cannot_start(background: Background) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        for program in ("rmq-namesrv", "rmq-broker"):
-            listen = f"listenPort={port}"
-            ended = background.start(program, "-o", "bindAddress=127.0.0.1", "-o", listen)
-            assert ended.returncode == 1, ended.stderr
-            key = "listenPort"
-            assert ended.stderr == (
-                f"cannot start: 127.0.0.1:{port} cannot be listened on (Address already in use):"
-                f" change {key}\n"
-            )
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port on which another program listens, the free ports of a broker around it."""
+    ports = BrokerPorts()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", ports.listen.number))
+        other.listen()
+        yield ports.listen.number
+    ports.release()
+
+
+@pytest.fixture
+def peer() -> Iterator[int]:
+    """A free port for the one member of a group."""
+    port = ReservedPort()
+    yield port.number
+    port.release()
+
+
+def keys(**given: object) -> list[str]:
+    return [part for key, value in given.items() for part in ("-o", f"{key}={value}")]
+
+
+def command(server: str, port: int, peer: int) -> list[str]:
+    """Starts a server that listens on `port`, one in a group as a group by itself: there it, or a
+    broker's member, listens on `peer`."""
+    local = {"bindAddress": "127.0.0.1"}
+    listens = local | {"listenPort": port}
+    stored = listens | {"storePathRootDir": "store", "mappedFileSizeCommitLog": 1 << 20}
+    group = {"enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerSelfId": "n0"}
+    if server == "name server":
+        return ["rmq-namesrv", *keys(**listens, kvConfigPath="kv.json")]
+    if server == "broker":
+        return ["rmq-broker", *keys(**stored)]
+    if server == "broker in a group of DLedger":
+        return ["rmq-broker", *keys(**stored, **group, dLegerPeers=f"n0-127.0.0.1:{peer}")]
+    if server == "standalone":
+        return ["rmq-standalone", *keys(**stored | {"listenPort": 0}, namesrvListenPort=port)]
+    if server == "container":
+        return ["rmq-container", *keys(**listens, brokerProcesses="together")]
+    if server == "proxy":
+        ports = {"grpcServerPort": port, "remotingListenPort": 0}
+        return ["rmq-proxy", "-n", "127.0.0.1:1", *keys(**local, **ports)]
+    if server == "controller":
+        controller = {
+            "controllerDLegerGroup": "g",
+            "controllerDLegerSelfId": "n0",
+            "controllerDLegerPeers": f"n0-127.0.0.1:{port or peer}",
+            "controllerStorePath": "store",
+            "mappedFileSize": 1 << 20,
+        }
+        return ["rmq-controller", *keys(**local, **controller)]
+    assert server == "member of a group of DLedger"
+    peers = f"--peers=n0-127.0.0.1:{port or peer}"
+    return ["rmq-dledger", peers, "--store=store", "--data-file-size=1048576"]
+
+
+#: Each server, and which key it says to change where its port is taken.
+KEYS_OF_PORTS = {
+    "name server": "listenPort",
+    "broker": "listenPort",
+    "broker in a group of DLedger": "listenPort",
+    "standalone": "namesrvListenPort",
+    "container": "listenPort",
+    "proxy": "the proxy's grpcServerPort, remotingListenPort or remotingBrokerPorts",
+    "controller": "the port in controllerDLegerPeers",
+    "member of a group of DLedger": "the port in --peers",
+}
+
+
+def said(background: Background) -> list[str]:
+    """The lines of the log behind the version, without warnings."""
+    log = (background.home / "server.log").read_text()
+    version, *lines = re.findall(r"#(?:info|critical|error)\] (.*\n)", log)
+    assert version.startswith("rocketmq_tw ") and "Traceback" not in log, log
+    return lines
+
+
+def refused(background: Background, ended: subprocess.CompletedProcess[str]) -> str:
+    """Why the server could not start, in the one line that the command and the log say."""
+    assert ended.returncode == 1 and ended.stdout == ""
+    assert said(background).count(ended.stderr) == 1, ended.stderr
+    return ended.stderr.removeprefix("cannot start: ").removesuffix("\n")
+
+
+@pytest.mark.parametrize("server", KEYS_OF_PORTS)
+def test_the_command_tells_of_a_port_that_is_taken(
+    background: Background, taken: int, peer: int, server: str
+) -> None:
+    why = refused(background, background.start(*command(server, taken, peer)))
+    assert why == (
+        f"127.0.0.1:{taken} cannot be listened on (Address already in use):"
+        f" change {KEYS_OF_PORTS[server]}"
+    )
+    assert why in said(background)[0], "before anything else"
+
+
+@pytest.mark.parametrize("server", KEYS_OF_PORTS)
+def test_the_command_tells_of_keys_that_do_not_fit(
+    background: Background, peer: int, server: str
+) -> None:
+    """Which only a start finds: a server of TLS has no certificate."""
+    tls = {"tls.server.mode": "enforcing", "tls.test.mode.enable": "false"}
+    started = command(server, 0, peer)
+    if server == "member of a group of DLedger":
+        file = background.home / "tls.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in tls.items()))
+        started.append(f"--tls-config={file}")
+    else:
+        started += keys(**tls)
+    assert "tls.server.certPath" in refused(background, background.start(*started))
+
+
+@pytest.mark.parametrize(
+    ("server", "key"),
+    [
+        ("name server", "kvConfigPath"),
+        ("broker", "storePathRootDir"),
+        ("broker in a group of DLedger", "storePathRootDir"),
+        ("standalone", "storePathRootDir"),
+        ("container", "storePathRootDir"),
+        ("controller", "controllerStorePath"),
+        ("member of a group of DLedger", "--store"),
+    ],
+)
+def test_the_command_tells_of_a_store_that_cannot_be_opened(
+    background: Background, peer: int, server: str, key: str
+) -> None:
+    (background.home / "store").touch()
+    (background.home / "kv.json").mkdir()
+    started = command(server, 0, peer)
+    if server == "container":
+        broker = background.home / "broker.conf"
+        broker.write_text("brokerName=b\nlistenPort=0\nstorePathRootDir=store\n")
+        started += ["-b", str(broker)]
+    why = refused(background, background.start(*started))
+    assert re.search(f"(store|kv.json)\\S*: .*: change {key}$", why), why
+
+
+@pytest.mark.parametrize("server", KEYS_OF_PORTS)
+def test_signals_to_a_server_in_the_background(
+    background: Background, peer: int, server: str
+) -> None:
+    """SIGUSR1 begins another file of the log, as when one is moved away; SIGHUP changes nothing;
+    and of several that ask for a stop the first one counts."""
+    home, log = background.home, background.home / "server.log"
+    ended = background.start(*command(server, 0, peer))
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr + log.read_text()
+    (pid_file,) = home.glob("*.pid")
+    process = psutil.Process(int(pid_file.read_text()))
+    process.send_signal(signal.SIGUSR1)
+    wait_until((home / "server.log.1").exists, "another file")
+    process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "SIGHUP changes nothing" in log.read_text(), "a line of SIGHUP")
+    assert process.is_running() and "rocketmq_tw" in (home / "server.log.1").read_text()
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+        # It may be gone by the second one.
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+    wait_until(lambda: _is_over(process), "the server's end")
+    text = log.read_text()
+    assert text.count(": the server stops\n") == 1 and "Traceback" not in text, text
+    assert not pid_file.exists() and not (home / "store" / "abort").exists(), "a clean stop"
 
 
 def test_a_server_whose_port_for_monitoring_is_taken_does_not_start(
-    background: Background,
+    background: Background, taken: int, peer: int
 ) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        ended = background.start(
-            "rmq-broker", *LOCAL, "-o", "listenPort=0", "-o", "metricsExporterType=PROM",
-            "-o", f"metricsPromExporterPort={port}",
-        )  # fmt: skip
-    reason = f"127.0.0.1:{port} cannot be listened on (Address already in use)"
-    assert ended.stderr == f"cannot start: {reason}: change metricsPromExporterPort\n"
-    log = (background.home / "server.log").read_text()
-    assert "serves at" not in log
+    monitored = keys(metricsExporterType="PROM", metricsPromExporterPort=taken)
+    why = refused(background, background.start(*command("broker", 0, peer), *monitored))
+    reason = f"127.0.0.1:{taken} cannot be listened on (Address already in use)"
+    assert why == f"{reason}: change metricsPromExporterPort"
     assert not (background.home / "store").exists()
 
 
