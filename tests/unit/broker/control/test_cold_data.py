@@ -24,6 +24,11 @@ def limits(broker: BrokerInMemory) -> dict[str, int]:
     return table
 
 
+def reads_ahead(broker: BrokerInMemory) -> str:
+    text = broker.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+    return javaproperties.loads(text)["dataReadAheadEnable"]
+
+
 def test_limits_of_groups_are_kept_and_removed(plane: BrokerInMemory) -> None:
     assert limits(plane) == {}
     plane.ask(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"a=1024\nb=5")
@@ -61,19 +66,28 @@ def test_the_mode_of_reading_ahead_is_kept(plane: BrokerInMemory) -> None:
         assert answer is not None
         return answer
 
-    def shown() -> str:
-        text = plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
-        return javaproperties.loads(text)["dataReadAheadEnable"]
-
-    assert shown() == "true"
+    assert reads_ahead(plane) == "true"
     assert set_mode("1").remark == "set commitlog readahead mode success, mode: 1"
-    assert shown() == "false"
+    assert reads_ahead(plane) == "false"
     wrong = set_mode("7")
     assert wrong.code == ResponseCode.INVALID_PARAMETER
     assert "give 0 to read ahead or 1 not to" in (wrong.remark or "")
-    assert shown() == "false"
+    assert reads_ahead(plane) == "false"
     assert set_mode("0").code == ResponseCode.SUCCESS
-    assert shown() == "true"
+    assert reads_ahead(plane) == "true"
+
+
+def test_they_are_kept_until_the_broker_stops_as_in_stock() -> None:
+    broker = BrokerInMemory()
+    broker.ask(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"a=1024")
+    random = RemotingCommand(
+        RequestCode.SET_COMMITLOG_READ_MODE, ext_fields={"READ_AHEAD_MODE": "1"}
+    )
+    broker.request(random)
+    assert (limits(broker), reads_ahead(broker)) == ({"a": 1024}, "false")
+    broker.stop()
+    again = BrokerInMemory(broker.files)
+    assert (limits(again), reads_ahead(again)) == ({}, "true")
 
 
 @pytest.mark.parametrize(
