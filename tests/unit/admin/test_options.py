@@ -127,18 +127,42 @@ def test_the_list_of_commands_says_what_the_help_of_each_says(name: str, line: s
     assert line == " ".join(paragraph.split())
 
 
-def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_RMQADMIN_COMPLETE", "bash_complete")
-    for words, place, completed in (
-        ("rmqadmin topicL", "1", "topicList"),
-        ("rmqadmin topicRoute --to", "2", "--topic"),
-    ):
-        monkeypatch.setenv("COMP_WORDS", words)
-        monkeypatch.setenv("COMP_CWORD", place)
-        shown = CliRunner().invoke(cli, [], prog_name="rmqadmin").output
-        assert f"plain,{completed}" in shown.splitlines()
+SHELLS = ("bash", "zsh", "fish")
 
 
+def asked(shell: str, line: str) -> dict[str, str]:
+    """The environment in which a shell asks what may stand for the last word of `line`."""
+    words = line.split()
+    last = words[-1] if shell == "fish" else str(len(words) - 1)
+    return {
+        "_RMQADMIN_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": last,
+    }
+
+
+def offered(shell: str, output: str) -> list[str]:
+    """The words that a shell offers after such an answer."""
+    lines = list(filter(None, output.splitlines()))
+    if shell == "zsh":
+        # The kind, the word and its help, or "_".
+        assert len(lines) % 3 == 0 and set(lines[::3]) <= {"plain"}
+        return lines[1::3]
+    assert all(line.startswith("plain,") for line in lines)
+    return [line.removeprefix("plain,").partition("\t")[0] for line in lines]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [("rmqadmin topicL", "topicList"), ("rmqadmin topicRoute --to", "--topic")],
+)
+def test_a_shell_completes_commands_and_options(shell: str, line: str, word: str) -> None:
+    output = CliRunner().invoke(cli, [], prog_name="rmqadmin", env=asked(shell, line)).output
+    assert word in offered(shell, output)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
@@ -152,17 +176,15 @@ def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_a_shell_completes_names_of_the_cluster(
-    world, monkeypatch: pytest.MonkeyPatch, words: str, completed: list[str]
+    world, monkeypatch: pytest.MonkeyPatch, shell: str, words: str, completed: list[str]
 ) -> None:
     for topic in ("Orders", "Orders2"):
         world.rmqadmin(f"updateTopic -t {topic} -c DefaultCluster")
     world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
-    monkeypatch.setenv("_RMQADMIN_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    for name, value in asked(shell, words).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("NAMESRV_ADDR", world.names)
-    shown = list(filter(None, world.rmqadmin("").out.splitlines()))
-    assert shown == [f"plain,{name}" for name in completed]
+    assert offered(shell, world.rmqadmin("").out) == completed
 
 
 def test_a_dead_broker_hinders_no_completion(world, monkeypatch: pytest.MonkeyPatch) -> None:
