@@ -78,12 +78,9 @@ class TimerEngine:
     def end(self) -> Generator[Deferred[Any], Any, None]:
         """Ends the work; fires once nothing of it is under way and the files are written."""
         work, self.work = self.work, None
-        has_delivered = isinstance(work, DeliveringTimer) and work.delivery is not None
         self._work_scope.end()
         if work is not None:
-            yield work.pause()
-        if has_delivered:
-            self.books.progress.reached(self.books.position())
+            yield work.end()
         yield self.save()
 
     @inlineCallbacks
@@ -150,10 +147,10 @@ class TimerEngine:
     def pass_empty_slots(self) -> bool:
         """Moves the place in time on, over slots that nothing waits for, and returns True, where
         messages are being delivered."""
-        delivers = isinstance(self.work, DeliveringTimer) and self.work.is_open
-        if delivers:
-            self.books.pass_empty_slots()
-        return delivers
+        if self.work is None or not self.work.is_delivering:
+            return False
+        self.books.pass_empty_slots()
+        return True
 
     def checkpoint(self) -> TimerCheckpoint | None:
         """Returns how far the timer is; where nothing is delivered here, as far as that is

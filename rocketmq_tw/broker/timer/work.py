@@ -66,6 +66,11 @@ class TimerWork:
         """Whether messages may go into the wheel now."""
         return self._intake is not None and not self._stretch.is_over
 
+    @property
+    def is_delivering(self) -> bool:
+        """Whether due messages are delivered now."""
+        return False
+
     def begin(self) -> None:
         """Goes on where the checkpoint is, once a thread has found out what waits already."""
         stretch = self._next_stretch()
@@ -85,6 +90,10 @@ class TimerWork:
         """Ends the stretch; fires once nothing goes into the wheel, or is delivered, any more."""
         self._next_stretch()
         return self._when_idle()
+
+    def end(self) -> Deferred[None]:
+        """Ends the work for good; fires as `pause` does."""
+        return self.pause()
 
     def let_in(self) -> None:
         """Lets the messages into the wheel that are not there yet, in slices."""
@@ -236,6 +245,17 @@ class DeliveringTimer(TimerWork):
         self._sink = tools.writing.delivery_sink
         #: None until the first stretch is open.
         self.delivery: TimerDelivery | None = None
+
+    @property
+    def is_delivering(self) -> bool:
+        return self.is_open
+
+    @inlineCallbacks
+    def end(self) -> Generator[Deferred[Any], Any, None]:
+        """See `TimerWork`; notes how far all is delivered."""
+        yield super().end()
+        if self.delivery is not None:
+            self._books.progress.reached(self._books.position())
 
     def _open(self, stretch: Scope, waiting: Waiting) -> None:
         self.delivery = TimerDelivery(
