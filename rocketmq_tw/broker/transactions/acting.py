@@ -72,7 +72,7 @@ class MovedHalf(NamedTuple):
     offset: int
 
 
-class ActingWork(RoleWork):
+class ActingWork(RoleWork[HalfBook]):
     """Moves half messages and answers decisions, until `scope`, the role's, is over."""
 
     def __init__(self, host: Host, writing: Writing, kept: Kept, scope: Scope) -> None:
@@ -89,7 +89,7 @@ class ActingWork(RoleWork):
         self._idle = Waiters[None]()
 
     def handlers(self) -> dict[int, Handler]:
-        """Returns the handlers by request code."""
+        """See `RoleWork`."""
         return {RequestCode.END_TRANSACTION: self.decide}
 
     @inlineCallbacks
@@ -106,7 +106,7 @@ class ActingWork(RoleWork):
 
     # Moving
 
-    def _took_over(self, takeover: Takeover) -> None:
+    def _took_over(self, takeover: Takeover) -> HalfBook:
         book = takeover.book
         for offset, state in takeover.found:
             book.settle(offset, state, written=True)
@@ -119,6 +119,7 @@ class ActingWork(RoleWork):
         if self._waiting:
             log.info("{n} half messages move to another group", n=len(self._waiting))
         self._move_some(book)
+        return book
 
     def _move_some(self, book: HalfBook) -> None:
         """Sends some of those that wait, then the next ones."""

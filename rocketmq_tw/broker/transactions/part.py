@@ -21,8 +21,7 @@ from rocketmq_tw.broker.transactions.acting import ActingWork
 from rocketmq_tw.broker.transactions.counts import HalfCounts
 from rocketmq_tw.broker.transactions.halves import Half, make_half
 from rocketmq_tw.broker.transactions.progress import SettledProgress
-from rocketmq_tw.broker.transactions.requests import TransactionRequests
-from rocketmq_tw.broker.transactions.role_work import Kept
+from rocketmq_tw.broker.transactions.role_work import Kept, RoleWork
 from rocketmq_tw.broker.transactions.work import TransactionWork
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft, Stage
@@ -63,7 +62,7 @@ class Transactions(Part):
         tables.topics.removed.add(self.counts.forget_figures)
         self.progress = SettledProgress(tables.offsets, writing.store)
         #: What it does in the present role, where that delivers, from `enter` to `leave`.
-        self.work: TransactionWork | ActingWork | None = None
+        self.work: RoleWork[Any] | None = None
         writing.redirects.by_property(Stage.TRANSACTION, (TRAN_MSG,), self._redirect)
         writing.store.retention.still_needed.register("half messages", self.progress.places)
         writing.truncation.register(
@@ -75,8 +74,8 @@ class Transactions(Part):
         if not draft.wants_transaction:
             return False
         make_half(draft.message, draft.properties)
-        if isinstance(self.work, TransactionWork):
-            self.work.new.sent(Half(draft.message, draft.properties))
+        if self.work is not None:
+            self.work.sent(Half(draft.message, draft.properties))
         return True
 
     # Life
@@ -143,8 +142,6 @@ class Transactions(Part):
     # Requests and figures
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        if isinstance(self.work, TransactionWork):
-            return TransactionRequests(self._host, self._writing.store, self.work).handlers()
         remark = f"this broker is {role.words} and decides nothing: ask the master"
         code = ResponseCode.SERVICE_NOT_AVAILABLE
         if role.copies_log:

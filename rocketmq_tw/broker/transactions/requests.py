@@ -5,18 +5,18 @@ about again that was given up (323).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.transactions.book import HalfBook, State
+from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.broker.transactions.halves import Half
 from rocketmq_tw.broker.transactions.history import History
+from rocketmq_tw.broker.transactions.new_halves import NewHalves
 from rocketmq_tw.broker.transactions.role_work import RoleWork
 from rocketmq_tw.broker.transactions.settling import Settling
-from rocketmq_tw.broker.transactions.work import TransactionWork
 from rocketmq_tw.broker.writing.commit import SAFE, STORED
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
@@ -44,6 +44,7 @@ _UNKNOWN = 0
 _STATES = {TRANSACTION_COMMIT: State.COMMITTED, TRANSACTION_ROLLBACK: State.ROLLED_BACK}
 _WORDS = {State.COMMITTED: "committed", State.ROLLED_BACK: "rolled back"}
 
+T = TypeVar("T")
 Answer = Generator[Deferred[Any], Any, RemotingCommand]
 
 log = Logger()
@@ -113,12 +114,13 @@ def check_decision(
 
 
 def when_taken_over(
-    work: RoleWork, then: Callable[[HalfBook], Deferred[RemotingCommand]]
+    work: RoleWork[T], then: Callable[[T], Deferred[RemotingCommand]]
 ) -> Deferred[RemotingCommand]:
-    """Calls `then` once it is known which half messages wait, and fires as that does; fails with
-    `RequestError` where the role ends before, and raises it where too many wait for that."""
-    if work.book is not None:
-        return then(work.book)
+    """Calls `then` with what decisions need, once it is known which half messages wait, and fires
+    as that does; fails with `RequestError` where the role ends before, and raises it where too many
+    wait for that."""
+    if work.taken_over is not None:
+        return then(work.taken_over)
     if work.asking >= MAX_WAITING:
         raise RequestError(
             ResponseCode.SYSTEM_BUSY,
@@ -131,12 +133,15 @@ class TransactionRequests:
     """Answers decisions (37), and requests to check a half message again (323), while `work` lasts,
     the work of a master."""
 
-    def __init__(self, host: Host, store: IMessageStore, work: TransactionWork) -> None:
+    def __init__(
+        self, host: Host, store: IMessageStore, work: RoleWork[Settling], new: NewHalves
+    ) -> None:
         self._config = host.config
         self._now_ms = host.now_ms
         self._store = store
         self._history = History(store, host.in_slices)
         self._work = work
+        self._new = new
         #: Settled half messages are looked up one at a time.
         self._looking_up = Serial()
 
@@ -156,7 +161,7 @@ class TransactionRequests:
         if state is None:
             return request.response(remark=UNDECIDED)
         half = self._half(header)
-        settling = self._work.settling
+        settling = self._work.taken_over
         if settling is not None:
             return self._decide(request, peer.reply, half, state, settling)
 
@@ -164,25 +169,15 @@ class TransactionRequests:
             answered: Deferred[RemotingCommand] = Deferred()
             return self._decide(request, answered.callback, half, state, settling) or answered
 
-        return self._when_ready(decide)
+        return when_taken_over(self._work, decide)
 
     def _half(self, header: EndTransactionRequestHeader) -> Half:
         """Returns the half message that a decision is about, as stock checks it."""
-        half = self._work.new.recent.pop(header.commit_log_offset, None)
+        half = self._new.recent.pop(header.commit_log_offset, None)
         if half is None:
             half = read_half(self._store, header.commit_log_offset)
         check_decision(header, half, self._config, self._now_ms)
         return half
-
-    def _when_ready(
-        self, then: Callable[[Settling], Deferred[RemotingCommand]]
-    ) -> Deferred[RemotingCommand]:
-        def go_on(_: object) -> Deferred[RemotingCommand]:
-            settling = self._work.settling
-            assert settling is not None, "the takeover is over"
-            return then(settling)
-
-        return when_taken_over(self._work, go_on)
 
     def _decide(
         self,
@@ -283,7 +278,7 @@ class TransactionRequests:
                 f"the message at {position} of the log does not say for which queue it is",
             )
         log.info("{peer} has half message {id} asked about again", peer=who(peer), id=header.msg_id)
-        return self._when_ready(lambda settling: self._resume(request, half, settling))
+        return when_taken_over(self._work, lambda settling: self._resume(request, half, settling))
 
     @inlineCallbacks
     def _resume(self, request: RemotingCommand, half: Half, settling: Settling) -> Answer:

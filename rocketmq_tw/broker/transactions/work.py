@@ -1,5 +1,5 @@
-"""What is done about half messages in a role that delivers: from the takeover on they are noted as
-they come, asked about, and settled.
+"""What a master does about half messages: from the takeover on they are noted as they come, asked
+about, and settled.
 """
 
 from __future__ import annotations
@@ -14,60 +14,23 @@ from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.broker.transactions.checks import DecisionChecks
 from rocketmq_tw.broker.transactions.halves import Half
+from rocketmq_tw.broker.transactions.new_halves import NewHalves
+from rocketmq_tw.broker.transactions.requests import TransactionRequests
 from rocketmq_tw.broker.transactions.role_work import Kept, RoleWork
 from rocketmq_tw.broker.transactions.settling import Settling
 from rocketmq_tw.broker.transactions.takeover import Takeover
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.permissions import READ, WRITE
 
-#: Half messages that are kept in memory for a decision that comes soon, and bytes of the largest.
-MAX_REMEMBERED, MAX_REMEMBERED_BYTES = 1_024, 16_384
-
 log = Logger()
 
 
-class NewHalves:
-    """Half messages in memory: those that were stored and are in no queue yet, and in `recent`, by
-    their position in the log, the last ones, which most decisions are about."""
-
-    def __init__(self) -> None:
-        self._sent: Half | None = None
-        self._by_offset: dict[int, Half] = {}
-        self.recent: dict[int, Half] = {}
-
-    def sent(self, half: Half) -> None:
-        """Takes one that is about to be stored, and gets its queue offset then."""
-        self._keep_sent()
-        self._sent = half
-
-    def stored(self, half: Half) -> None:
-        """Takes one that has its queue offset."""
-        self._by_offset[half.offset] = half
-
-    def arrived(self, offset: int) -> Half | None:
-        """Gives out the one that is in the queue now, at `offset`, if it was taken."""
-        self._keep_sent()
-        return self._by_offset.pop(offset, None)
-
-    def remember(self, half: Half) -> None:
-        """Makes it one of the recent ones, unless it is large."""
-        if len(half.message.body) <= MAX_REMEMBERED_BYTES:
-            self.recent[half.message.physical_offset] = half
-            if len(self.recent) > MAX_REMEMBERED:
-                del self.recent[next(iter(self.recent))]
-
-    def _keep_sent(self) -> None:
-        sent, self._sent = self._sent, None
-        # One that was refused has no offset of its own.
-        if sent is not None and sent.message.was_stored:
-            self._by_offset[sent.offset] = sent
-
-
-class TransactionWork(RoleWork):
+class TransactionWork(RoleWork[Settling]):
     """The work of a master, until `scope`, the role's, is over."""
 
     def __init__(
@@ -84,19 +47,26 @@ class TransactionWork(RoleWork):
         self._addresses = addresses
         self._registry = registry
         self._topics = topics
-        self.new = NewHalves()
+        self._new = NewHalves()
         #: None until it is known which half messages wait.
-        self.settling: Settling | None = None
         self._checks: DecisionChecks | None = None
         scope.on_end(writing.store.on_arrival(self._arrived, HALF_TOPIC))
 
-    def _took_over(self, takeover: Takeover) -> None:
+    def handlers(self) -> dict[int, Handler]:
+        """See `RoleWork`."""
+        return TransactionRequests(self._host, self._writing.store, self, self._new).handlers()
+
+    def sent(self, half: Half) -> None:
+        """See `RoleWork`."""
+        self._new.sent(half)
+
+    def _took_over(self, takeover: Takeover) -> Settling:
         host, writing, scope = self._host, self._writing, self._scope
-        self.settling = Settling(host, self._addresses, writing, takeover.book, self, scope)
-        checks = DecisionChecks(host, writing.store, self.settling, self._registry, scope)
+        settling = Settling(host, self._addresses, writing, takeover.book, self, scope)
+        checks = DecisionChecks(host, writing.store, settling, self._registry, scope)
         self._checks = checks
         for offset, state in takeover.found:
-            self.settling.settle(offset, state)
+            settling.settle(offset, state)
         checks.start()
         checks.add(takeover.waiting.values())
         if takeover.waiting or takeover.found:
@@ -105,19 +75,19 @@ class TransactionWork(RoleWork):
                 n=len(takeover.waiting),
                 m=len(takeover.found),
             )
+        return settling
 
     # New half messages
 
     def _arrived(self, runs: Sequence[Arrived]) -> None:
-        new, settling, checks = self.new, self.settling, self._checks
+        new, book, checks = self._new, self.book, self._checks
         arrived = [
             (offset, new.arrived(offset))
             for run in runs
             for offset in range(run.queue_offset, run.queue_offset + run.count)
         ]
-        if settling is None or checks is None:
+        if book is None or checks is None:
             return
-        book = settling.book
         book.learn(arrived[-1][0] + 1)
         waiting = []
         for offset, half in arrived:
@@ -135,7 +105,7 @@ class TransactionWork(RoleWork):
 
     def put_back(self, copy: StoredMessage) -> None:
         """See `SettlingObserver`."""
-        self.new.stored(Half(copy))
+        self._new.stored(Half(copy))
 
     def reopened(self, offset: int) -> None:
         """See `SettlingObserver`."""

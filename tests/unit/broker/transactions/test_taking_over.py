@@ -189,5 +189,5 @@ def test_many_that_wait_are_found_in_slices() -> None:
     again = BrokerInMemory(broker.files, clock=broker.clock)
     let(again, 0.2)
     work = again.broker[Transactions].work
-    assert work is not None and work.settling is not None
+    assert work is not None and work.book is not None
     assert work.pending == 700

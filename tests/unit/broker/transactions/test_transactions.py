@@ -517,7 +517,7 @@ class TestWhatIsKept:
         broker.stop()
         broker = BrokerInMemory(broker.files, clock=broker.clock)
         work = broker.broker[Transactions].work
-        assert work is not None and work.settling is None
+        assert work is not None and work.book is None
         ok(end(broker, sent))
         assert bodies(broker) == {b"x": 1}
 

@@ -95,7 +95,7 @@ def came(broker: BrokerInMemory, what: str) -> bool:
     """Whether the message is there, once its time is over."""
     if what == "half messages":
         work = broker.broker[Transactions].work
-        assert work is not None and work.settling is not None
+        assert work is not None and work.book is not None
         return work.pending == 1 and bool(
             broker.store.message_at(
                 broker.store.queue_units("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, 1)[0].position
