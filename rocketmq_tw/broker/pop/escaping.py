@@ -14,25 +14,25 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.pop.check_points import (
     CheckPointKey,
-    ReviveLog,
     acknowledged_offsets,
     check_point_key,
     is_local,
 )
 from rocketmq_tw.broker.pop.pending import (
     NOWHERE,
-    InFlight,
     PendingCheckPoint,
     PendingCheckPoints,
 )
-from rocketmq_tw.broker.pop.revive_queues import GRACE_MS, ReviveQueue, ReviveQueues
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.pop.revive_queues import (
+    GRACE_MS,
+    ReviveQueue,
+    ReviveQueues,
+    ReviveTools,
+)
 from rocketmq_tw.broker.writing.sink import attempt
 from rocketmq_tw.runtime.scope import Scope
-from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 
 #: Acknowledgements of one revive queue that are remembered until it is read; where there are more,
@@ -48,25 +48,17 @@ class EscapingCheckPoints(ReviveQueues):
     """Sends check points on during a role as the acting master, and counts what is in flight of
     those that escaped, until their time."""
 
-    def __init__(
-        self,
-        host: Host,
-        store: IMessageStore,
-        offsets: OffsetTable,
-        revive_log: ReviveLog,
-        in_flight: InFlight,
-        scope: Scope,
-    ) -> None:
-        super().__init__(host, store, offsets, revive_log, in_flight, scope)
-        self._escaped = PendingCheckPoints(0, in_flight)
+    def __init__(self, tools: ReviveTools, scope: Scope) -> None:
+        super().__init__(tools, scope)
+        self._escaped = PendingCheckPoints(0, tools.in_flight)
         #: Revive queue -> what came before the queue was read.
         self._early: dict[int, deque[AckMsg]] = {}
         #: Revive queues that were read to their end once.
         self._read_once: set[int] = set()
         #: Whether one could not be sent in the present round: the others could not either.
         self._has_failed = False
-        scope.on_end(revive_log.acknowledged.add(self._acknowledged))
-        scope.on_end(revive_log.check_point_stored.add(self._has_escaped))
+        scope.on_end(tools.revive_log.acknowledged.add(self._acknowledged))
+        scope.on_end(tools.revive_log.check_point_stored.add(self._has_escaped))
 
     def __len__(self) -> int:
         return super().__len__() + len(self._escaped)

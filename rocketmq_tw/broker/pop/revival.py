@@ -11,22 +11,24 @@ from collections.abc import Iterator
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.pop.check_points import (
     CheckPointKey,
-    ReviveLog,
     acknowledged_offsets,
     check_point_key,
 )
-from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint
+from rocketmq_tw.broker.pop.pending import PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.pop.remote_messages import Unreachable
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
-from rocketmq_tw.broker.pop.revive_queues import GRACE_MS, ReviveQueue, ReviveQueues
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.pop.revive_queues import (
+    BATCH_MESSAGES,
+    GRACE_MS,
+    ReviveQueue,
+    ReviveQueues,
+    ReviveTools,
+)
 from rocketmq_tw.broker.writing.sink import Attempt, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.runtime.scope import Scope
-from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import RequestError
 
@@ -36,25 +38,21 @@ log = Logger()
 class Revival(ReviveQueues):
     """Revives messages during a role as the master."""
 
-    def __init__(
-        self,
-        host: Host,
-        store: IMessageStore,
-        offsets: OffsetTable,
-        revive_log: ReviveLog,
-        retries: RetryMessages,
-        in_flight: InFlight,
-        scope: Scope,
-    ) -> None:
-        super().__init__(host, store, offsets, revive_log, in_flight, scope)
+    def __init__(self, tools: ReviveTools, retries: RetryMessages, scope: Scope) -> None:
+        super().__init__(tools, scope)
         self._retries = retries
         #: Check points that were stored since the last round.
         self._new: set[CheckPointKey] = set()
-        scope.on_end(revive_log.check_point_stored.add(self._stored))
+        scope.on_end(tools.revive_log.check_point_stored.add(self._stored))
+
+    def is_done(self, queue_id: int, ack: AckMsg) -> bool:
+        """See `ReviveQueues`."""
+        books = self._books_by_now(queue_id)
+        key = check_point_key(ack, self._broker_name)
+        return books is not None and not books.waits(key, ack.ack_offset)
 
     def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
-        """Returns the name of the check point that a message waits in, where that is known: the one
-        that the acknowledgement names, or one of another group or topic."""
+        """See `ReviveQueues`."""
         queue, key = self._queues.get(queue_id), check_point_key(ack, self._broker_name)
         offset = acknowledged_offsets(ack)[0]
         # Most are acknowledged soon, before the revive queue is read.
@@ -66,6 +64,21 @@ class Revival(ReviveQueues):
             return key
         books = self._books_by_now(queue_id)
         return None if books is None else books.another(key, offset)
+
+    def _books_by_now(self, queue_id: int) -> PendingCheckPoints | None:
+        """Returns the books of a revive queue with all that is in the log; None where more may
+        be."""
+        queue, store = self._queues.get(queue_id), self._store
+        if queue is None or not self._are_read:
+            return None
+        if store.dispatched_offset < store.written_offset:
+            # A check point may be on the way into the queue.
+            return None
+        end = store.max_queue_offset(self._topic, queue_id)
+        if end - queue.books.read_offset > BATCH_MESSAGES:
+            return None
+        self._read(queue)
+        return queue.books if queue.books.read_offset >= end else None
 
     def _stored(self, point: PopCheckPoint) -> None:
         self._new.add(check_point_key(point, self._broker_name))

@@ -27,7 +27,7 @@ from rocketmq_tw.broker.pop.remote_messages import RemoteMessages
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revival import Revival
 from rocketmq_tw.broker.pop.revive_counts import ReviveCounts
-from rocketmq_tw.broker.pop.revive_queues import ReviveQueues
+from rocketmq_tw.broker.pop.revive_queues import ReviveQueues, ReviveTools
 from rocketmq_tw.broker.pop.rewind import PopRewind
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import DELIVERING_ROLES, Role, RoleState
@@ -86,34 +86,23 @@ class Reviving(Part):
         """Returns whether it is known that a popped message, whose check point is in this revive
         queue, was acknowledged or stored again. Of what an acting master gives to another broker
         nothing is known."""
-        queues = self._queues
-        return isinstance(queues, Revival) and queues.is_done(queue_id, ack)
+        return self._queues is not None and self._queues.is_done(queue_id, ack)
 
     def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
-        """Returns what `Revival.popped_by` does, as far as anything is known."""
-        queues = self._queues
-        return queues.popped_by(queue_id, ack) if isinstance(queues, Revival) else None
+        """Returns the name of the check point that a popped message waits in, where that is known:
+        the one that the acknowledgement names, or one of another group or topic."""
+        return None if self._queues is None else self._queues.popped_by(queue_id, ack)
 
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.config.revive_interval / 1000
         yield Periodic("the revival of messages", seconds, self._revive, DELIVERING_ROLES)
 
     def ready(self, state: RoleState) -> None:
-        host, scope = self._host, self._role.scope
+        tools = ReviveTools(self._host, self._store, self._offsets, self.log, self.in_flight)
         if state.role is Role.MASTER:
-            self._queues = Revival(
-                host,
-                self._store,
-                self._offsets,
-                self.log,
-                self._retries,
-                self.in_flight,
-                scope,
-            )
+            self._queues = Revival(tools, self._retries, self._role.scope)
         elif state.role is Role.ACTING_MASTER:
-            self._queues = EscapingCheckPoints(
-                host, self._store, self._offsets, self.log, self.in_flight, scope
-            )
+            self._queues = EscapingCheckPoints(tools, self._role.scope)
             # Before anything of it is acknowledged.
             self._queues.revive()
 

@@ -9,7 +9,7 @@ moves on. A crash in between puts it twice at most, and loses none.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.pop.check_points import (
     REVIVE_GROUP,
+    CheckPointKey,
     ReviveLog,
     acknowledged_offsets,
     check_point_key,
@@ -52,6 +53,16 @@ MOST_REVIVING = 256
 log = Logger()
 
 
+class ReviveTools(NamedTuple):
+    """What reviving has in every role."""
+
+    host: Host
+    store: IMessageStore
+    offsets: OffsetTable
+    revive_log: ReviveLog
+    in_flight: InFlight
+
+
 class ReviveQueue:
     """One revive queue."""
 
@@ -65,29 +76,22 @@ class ReviveQueue:
 
 class ReviveQueues:
     """The revive queues during the role of `scope`, from the offsets of the revive group on;
-    `in_flight` is told what the books have. What is due when, and what becomes of it, a subclass
-    says."""
+    `in_flight` is told what the books have. A subclass says what is due when, and what becomes of
+    it."""
 
-    def __init__(
-        self,
-        host: Host,
-        store: IMessageStore,
-        offsets: OffsetTable,
-        revive_log: ReviveLog,
-        in_flight: InFlight,
-        scope: Scope,
-    ) -> None:
+    def __init__(self, tools: ReviveTools, scope: Scope) -> None:
+        host = tools.host
         self._now_ms = host.now_ms
         self._in_slices = host.in_slices
         self._config = host.config
         self._broker_name = host.config.broker_name
-        self._store = store
-        self._offsets = offsets
-        self._revive_log = revive_log
-        self._topic = revive_log.topic
-        self._in_flight = in_flight
+        self._store = tools.store
+        self._offsets = tools.offsets
+        self._revive_log = tools.revive_log
+        self._topic = tools.revive_log.topic
+        self._in_flight = tools.in_flight
         self._scope = scope
-        in_flight.clear()
+        self._in_flight.clear()
         self._configured = host.config.revive_queue_num
         self._queues: dict[int, ReviveQueue] = {}
         #: Whether all were read to their ends once.
@@ -146,24 +150,12 @@ class ReviveQueues:
     def is_done(self, queue_id: int, ack: AckMsg) -> bool:
         """Returns whether it is known that nobody waits for an acknowledgement of this message any
         more, whose check point is in a revive queue: it was acknowledged, or stored again."""
-        books = self._books_by_now(queue_id)
-        key = check_point_key(ack, self._broker_name)
-        return books is not None and not books.waits(key, ack.ack_offset)
+        return False
 
-    def _books_by_now(self, queue_id: int) -> PendingCheckPoints | None:
-        """Returns the books of a revive queue with all that is in the log; None where more may
-        be."""
-        queue, store = self._queues.get(queue_id), self._store
-        if queue is None or not self._are_read:
-            return None
-        if store.dispatched_offset < store.written_offset:
-            # A check point may be on the way into the queue.
-            return None
-        end = store.max_queue_offset(self._topic, queue_id)
-        if end - queue.books.read_offset > BATCH_MESSAGES:
-            return None
-        self._read(queue)
-        return queue.books if queue.books.read_offset >= end else None
+    def popped_by(self, queue_id: int, ack: AckMsg) -> CheckPointKey | None:
+        """Returns the name of the check point that a message waits in, where that is known: the one
+        that the acknowledgement names, or one of another group or topic."""
+        return None
 
     @property
     def _is_putting(self) -> bool:
