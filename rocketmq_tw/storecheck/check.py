@@ -126,9 +126,11 @@ class _StoreCheck:
             if summary.damaged_at is None:
                 summary.damaged_at = walk.damaged_at
         store.log.check_names(findings)
+        store.log.check_files(findings)
         if store.member:
+            store.entries.check_names(findings)
             # A member's start extends its files.
-            store.entries.check_names(findings, short=Remedy.START)
+            store.entries.check_files(findings, short=Remedy.START)
 
     def _count(self, record: LogRecord, *, is_behind: bool) -> None:
         """Takes a record into the summary; `is_behind`: the log is damaged in front of it."""

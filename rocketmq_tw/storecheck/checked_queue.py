@@ -197,6 +197,7 @@ class CheckedQueue:
     def finish(self) -> None:
         """Looks at what no record led to; to be called at the end of the log."""
         self.files.check_names(self._findings)
+        self.files.check_files(self._findings)
         if self._leap is not None:
             self._tell_leap(self._leap)
         self._settle_doubt(at_end=True)

@@ -65,19 +65,12 @@ class LongFile:
             total += min(found.st_size, found.st_blocks * 512)
         return total
 
-    def check_names(
-        self,
-        findings: Findings,
-        short: Remedy = Remedy.REPAIR,
-        long: Remedy = Remedy.RESTORE,
-        advice: str = "",
-    ) -> None:
-        """Reports what `check_files` does, and names that no file of it has."""
+    def check_names(self, findings: Findings) -> None:
+        """Reports names that no file of it has."""
         for name in self.strange:
             # A file system of its own has lost+found.
             if not is_offset(name) and name != "lost+found":
                 tell_no_name(f"{self.directory}/{name}", findings)
-        self.check_files(findings, short, long, advice)
 
     def check_files(
         self,

@@ -179,9 +179,9 @@ class StoredQueue:
         self._window = self._extras_window = b""
 
     def check_names(self, findings: Findings) -> None:
-        """Reports files of a wrong name or size, and missing ones."""
-        self._units.check_names(findings, long=Remedy.REPAIR)
+        """Reports names that no file of a queue has."""
+        self._units.check_names(findings)
 
     def check_files(self, findings: Findings) -> None:
-        """Reports what `check_names` does but names that no file of a queue has."""
+        """Reports files of a wrong size or place, and missing ones."""
         self._units.check_files(findings, long=Remedy.REPAIR)

@@ -67,9 +67,10 @@ class TimerCheck:
 
     def run(self) -> None:
         """Reads the timer log, then the wheel."""
+        self.entries.check_names(self._findings)
         # A start extends a file only where the broker was killed.
         short = Remedy.RESTORE if self._known.was_closed else Remedy.START
-        self.entries.check_names(self._findings, short=short, advice=_MADE_AGAIN)
+        self.entries.check_files(self._findings, short=short, advice=_MADE_AGAIN)
         self._read_progress()
         end = self._read_entries()
         self._read_wheel(end)
