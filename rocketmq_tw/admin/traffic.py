@@ -14,7 +14,7 @@ from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
+from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX, pair_key
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData
 from rocketmq_tw.wire.codes import ResponseCode
 
@@ -78,7 +78,7 @@ async def _rows(servers: Servers, topic: str) -> list[dict[str, Any]]:
     }  # fmt: skip
     rows = []
     for group in sorted(groups):
-        out_tps, out_day = await counted(servers, masters, GET, f"{topic}@{group}")
+        out_tps, out_day = await counted(servers, masters, GET, pair_key(topic, group))
         offsets = await offsets_at(servers, masters, group, topic, all_may_fail=True)
         progress = await group_progress(servers, group, offsets, {topic: route}, all_may_fail=True)
         behind = max(0, sum(done.behind for done in progress.values()))

@@ -117,6 +117,17 @@ def member_sync_topic(broker_name: str) -> str:
     return f"rmq_sys_SYNC_BROKER_MEMBER_{broker_name}"
 
 
+def pair_key(topic: str, group: str) -> str:
+    """Returns `topic@group`, as stock writes a pair of them in tables and statistics."""
+    return f"{topic}@{group}"
+
+
+def split_pair(key: str) -> tuple[str, str]:
+    """Returns topic and group of a key that `pair_key` made."""
+    topic, _, group = key.partition("@")
+    return topic, group
+
+
 def is_legal(name: str) -> bool:
     """Returns whether `name` has only the characters that stock allows; an empty one has not."""
     return _legal(name) is not None

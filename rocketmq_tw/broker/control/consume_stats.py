@@ -8,8 +8,9 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.stats.traffic import GROUP_GET, Traffic, group_key
+from rocketmq_tw.broker.stats.traffic import GROUP_GET, Traffic
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.message.names import pair_key
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
@@ -152,7 +153,7 @@ class ConsumeStatsRequests:
             config = self._topics.get(topic)
             if config is None:
                 continue
-            stats.consume_tps += self._traffic.tps(GROUP_GET, group_key(topic, group))
+            stats.consume_tps += self._traffic.tps(GROUP_GET, pair_key(topic, group))
             for queue_id in range(config.read_queue_nums):
                 if every(len(table)):
                     yield

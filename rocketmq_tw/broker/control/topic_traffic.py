@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rocketmq_tw.broker.stats.traffic import DEAD, GROUP_GET, Traffic
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.incoming import Incoming, TopicAndType
+from rocketmq_tw.message.names import split_pair
 from rocketmq_tw.metrics.instruments import Metric, counter, truth
 
 
@@ -37,7 +38,7 @@ class TopicTraffic:
         return {"message_type": kind.type.lower(), **self._labels(kind.topic)}
 
     def _pair_labels(self, key: str) -> dict[str, str]:
-        topic, _, group = key.partition("@")
+        topic, group = split_pair(key)
         return {"consumer_group": group, **self._labels(topic)}
 
     def _labels(self, topic: str) -> dict[str, str]:

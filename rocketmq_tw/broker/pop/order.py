@@ -16,9 +16,9 @@ import msgspec
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.broker.pop.check_points import PoppedQueue
-from rocketmq_tw.broker.tables.offsets.pairs import pair_key, split_key
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
+from rocketmq_tw.message.names import pair_key, split_pair
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -147,7 +147,7 @@ class OrderBook(WriteBehindTable):
         it is not cut. A step for each group."""
         for key, queues in list(self._table.items()):
             yield
-            topic, _ = split_key(key)
+            topic, _ = split_pair(key)
             for queue_id, info in list(queues.items()):
                 end = end_of(topic, queue_id)
                 if end is not None and info.offsets and _popped_offsets(info)[-1] >= end:
@@ -159,7 +159,7 @@ class OrderBook(WriteBehindTable):
         group goes on: it was acknowledged at another broker. A step for each group."""
         for key, queues in list(self._table.items()):
             yield
-            topic, group = split_key(key)
+            topic, group = split_pair(key)
             for queue_id, info in list(queues.items()):
                 if info.offsets and _popped_offsets(info)[-1] < committed(group, topic, queue_id):
                     del queues[queue_id]
@@ -172,7 +172,7 @@ class OrderBook(WriteBehindTable):
         looked = 0
         for key in list(self._table):
             queues = self._table.get(key, {})
-            topic, group = split_key(key)
+            topic, group = split_pair(key)
             for queue_id, info in list(queues.items()):
                 looked += 1
                 if info.last_consume_timestamp < oldest or not is_there(topic, group, queue_id):

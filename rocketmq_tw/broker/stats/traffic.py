@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from rocketmq_tw.broker.stats.totals import Total, Totals
+from rocketmq_tw.message.names import pair_key, split_pair
 from rocketmq_tw.net.interfaces import ConnectionEvent
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData, BrokerStatsItem
@@ -50,11 +51,6 @@ _COUNTERS = (GROUP_GET, DEAD)
 _SIZES = {"TOPIC_PUT_SIZE": TOPIC_PUT, "GROUP_GET_SIZE": GROUP_GET}
 
 _topic_of, _count_of, _size_of = map(attrgetter, ("topic", "count", "size"))
-
-
-def group_key(topic: str, group: str) -> str:
-    """Returns the key of GROUP_GET_NUMS and SNDBCK_PUT_NUMS, as stock has it."""
-    return f"{topic}@{group}"
 
 
 class _Sample(NamedTuple):
@@ -125,16 +121,16 @@ class Traffic:
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """Counts messages of `topic`, of `size` bytes together, that were returned to a member of
         `group` in one answer."""
-        self._count(GROUP_GET, group_key(topic, group), messages, size)
+        self._count(GROUP_GET, pair_key(topic, group), messages, size)
         self._count(BROKER_GET, self._cluster, messages, size)
 
     def given_back(self, topic: str, group: str) -> None:
         """Counts a message from `topic` that a member of `group` gave back."""
-        self._count(GIVEN_BACK, group_key(topic, group), 1, 0)
+        self._count(GIVEN_BACK, pair_key(topic, group), 1, 0)
 
     def buried(self, topic: str, group: str) -> None:
         """Counts a message from `topic` that goes to the dead-letter queue of `group`."""
-        self._count(DEAD, group_key(topic, group), 1, 0)
+        self._count(DEAD, pair_key(topic, group), 1, 0)
 
     def stored(self, topic: str, queue_id: int, milliseconds: int) -> None:
         """Counts how long a send took until it was stored in a queue of `topic`."""
@@ -249,8 +245,7 @@ def _names(name: str, key: str) -> tuple[str, ...]:
     if name == TOPIC_PUT:
         return (key,)
     if name in _OF_PAIRS:
-        topic, _, group = key.partition("@")
-        return topic, group
+        return split_pair(key)
     return ()
 
 

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from rocketmq_tw.message.names import pair_key, split_pair
+
 #: Pairs of a topic and a group that are remembered; further ones show what is committed.
 MAX_PULLED = 100_000
 #: Pairs that one step forgets.
 _STEP = 500
-
-
-def pair_key(topic: str, group: str) -> str:
-    """Returns `topic@group`, as stock writes a pair."""
-    return f"{topic}@{group}"
-
-
-def split_key(key: str) -> tuple[str, str]:
-    """Returns topic and group of a key."""
-    topic, _, group = key.partition("@")
-    return topic, group
 
 
 class PairIndex:
@@ -35,13 +26,13 @@ class PairIndex:
 
     def add(self, key: str) -> None:
         """Adds the pair of a key `topic@group`."""
-        topic, group = split_key(key)
+        topic, group = split_pair(key)
         self._groups.setdefault(topic, set()).add(group)
         self._topics.setdefault(group, set()).add(topic)
 
     def discard(self, key: str) -> None:
         """Removes the pair of a key `topic@group`, if it is there."""
-        topic, group = split_key(key)
+        topic, group = split_pair(key)
         for index, name, other in ((self._groups, topic, group), (self._topics, group, topic)):
             others = index.get(name)
             if others is not None:

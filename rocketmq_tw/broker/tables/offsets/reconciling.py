@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rocketmq_tw.broker.tables.offsets.pairs import split_key
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.message.names import split_pair
 from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable
 
@@ -123,7 +123,7 @@ class OffsetReconciling:
                         # A slave that takes it may be the only one that is left to tell.
                         self._changes.note(key, queue_id, put_back=True)
                         # The log may have pops behind it, of the time before.
-                        topic, group = split_key(key)
+                        topic, group = split_pair(key)
                         offsets.note_put_back(group, topic, queue_id, offset)
             if number % _STEP == 0:
                 yield

@@ -18,12 +18,12 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.log_place import LogPlace
 from rocketmq_tw.broker.tables.offsets.own_changes import OwnChanges
-from rocketmq_tw.broker.tables.offsets.pairs import PairIndex, PullOffsets, pair_key, split_key
+from rocketmq_tw.broker.tables.offsets.pairs import PairIndex, PullOffsets
 from rocketmq_tw.broker.tables.offsets.resets import PendingResets
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.message.names import LMQ_PREFIX
+from rocketmq_tw.message.names import LMQ_PREFIX, pair_key, split_pair
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_table, encode_body
 from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable
@@ -296,7 +296,7 @@ class OffsetTable(WriteBehindTable):
         there. None: the queue is not cut."""
         for table in (self.pulled.all(), self._offsets, self._resets.all()):
             for number, (key, queues) in enumerate(list(table.items()), 1):
-                topic, _ = split_key(key)
+                topic, _ = split_pair(key)
                 for queue_id, offset in queues.items():
                     end = end_of(topic, queue_id)
                     if end is not None and offset > end:
@@ -318,7 +318,7 @@ class OffsetTable(WriteBehindTable):
         for key, queues in list(self._offsets.items()):
             if key in self._removed:
                 continue
-            if self._lmq and split_key(key)[1].startswith(LMQ_PREFIX):
+            if self._lmq and split_pair(key)[1].startswith(LMQ_PREFIX):
                 offset = queues.get(0)
                 if offset is not None:
                     light[key] = offset
