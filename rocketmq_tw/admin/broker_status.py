@@ -12,7 +12,7 @@ from rocketmq_tw.admin.logic_offsets import physical_progress
 from rocketmq_tw.admin.options import (
     SWITCH,
     broker_option,
-    check_broker,
+    check_broker_address,
     check_broker_or_cluster,
     cluster_option,
 )
@@ -71,7 +71,7 @@ def broker_status(tool: Tool, broker: str | None, cluster: str | None) -> None:
 @click.pass_obj
 def consume_stats(tool: Tool, broker: str, timeout_ms: int, level: int, ordered: bool) -> None:
     """Shows how far all groups of a broker are behind, queue by queue."""
-    check_broker(broker)
+    check_broker_address(broker)
 
     async def work(servers: Servers) -> Report:
         told = await servers.admin.progress_of_all(

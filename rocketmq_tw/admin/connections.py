@@ -12,7 +12,7 @@ from rocketmq_tw.admin.each_server import told_by_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint
 from rocketmq_tw.admin.members import members_at
-from rocketmq_tw.admin.options import broker_option, check_broker
+from rocketmq_tw.admin.options import broker_option, check_broker_address
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
@@ -97,7 +97,7 @@ def _rows(connections: Iterable[Connection]) -> list[dict[str, Any]]:
 def consumer_connection(tool: Tool, group: str, broker: str | None) -> None:
     """Shows the members of a group that are connected, and what they subscribe to."""
     if broker is not None:
-        check_broker(broker)
+        check_broker_address(broker)
 
     async def work(servers: Servers) -> Report:
         addresses = [] if broker is None else [broker]
@@ -142,7 +142,7 @@ def _group_report(group: str, rows: list[dict[str, Any]], state: ConsumerConnect
 @click.pass_obj
 def producers(tool: Tool, broker: str) -> None:
     """Shows all producers that are connected to a broker."""
-    check_broker(broker)
+    check_broker_address(broker)
 
     async def work(servers: Servers) -> Report:
         table = (await servers.admin.producers(broker)).data

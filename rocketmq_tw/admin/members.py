@@ -11,7 +11,7 @@ from rocketmq_tw.admin.brokers import addresses_of, brokers_of
 from rocketmq_tw.admin.each_server import ask_each, told_by_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint
-from rocketmq_tw.admin.options import broker_option, check_broker
+from rocketmq_tw.admin.options import broker_option, check_broker_address
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
@@ -56,7 +56,7 @@ def consumer_status(
 ) -> None:
     """Shows what the members of a group say of themselves."""
     if broker is not None:
-        check_broker(broker)
+        check_broker_address(broker)
 
     async def work(servers: Servers) -> Report:
         return await _status(servers, group, client_id, broker, jstack)

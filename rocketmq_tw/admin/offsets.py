@@ -20,7 +20,7 @@ from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
-    check_broker,
+    check_broker_address,
     of_cluster_option,
     yes_option,
 )
@@ -83,7 +83,7 @@ def reset_offset(
     if broker is not None and cluster is not None:
         raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
     if broker is not None:
-        check_broker(broker)
+        check_broker_address(broker)
     reset = Reset(group, topic, moment, force, queue_id, offset)
     ask_first(yes, f"Let group {group} go on in {topic} at {reset.where}?")
 

@@ -38,10 +38,10 @@ def check_broker_or_cluster(broker: str | None, cluster: str | None) -> None:
     if (broker is None) == (cluster is None):
         raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
     if broker is not None:
-        check_broker(broker)
+        check_broker_address(broker)
 
 
-def check_broker(broker: str) -> None:
+def check_broker_address(broker: str) -> None:
     """Checks that it is an address."""
     try:
         split_address(broker)

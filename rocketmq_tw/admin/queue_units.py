@@ -5,7 +5,7 @@ from __future__ import annotations
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import brokers_of
-from rocketmq_tw.admin.options import check_broker
+from rocketmq_tw.admin.options import check_broker_address
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
@@ -48,7 +48,7 @@ def query_units(
 ) -> None:
     """Shows units of a consume queue, and with a group whether its filter takes them."""
     if broker is not None:
-        check_broker(broker)
+        check_broker_address(broker)
 
     async def work(servers: Servers) -> Report:
         address = broker

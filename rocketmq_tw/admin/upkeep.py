@@ -16,7 +16,7 @@ from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
     broker_option,
-    check_broker,
+    check_broker_address,
     check_broker_or_cluster,
     yes_option,
 )
@@ -93,7 +93,7 @@ def _clean(
     if broker is not None and cluster is not None:
         raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
     if broker is not None:
-        check_broker(broker)
+        check_broker_address(broker)
 
     async def work(servers: Servers) -> Report:
         targets = [broker] if broker is not None else await _masters(servers, cluster)
@@ -120,7 +120,7 @@ def reset_flush_offset(tool: Tool, broker: str | None, offset: int | None) -> No
     """Tells a slave how far its master has flushed the log."""
     if broker is None or offset is None:
         raise click.UsageError("give -b, the address of a slave, and -o, an offset of the log")
-    check_broker(broker)
+    check_broker_address(broker)
     slave, flushed = broker, offset
 
     async def work(servers: Servers) -> Report:

@@ -30,6 +30,6 @@ EPOCH_FILE = c.Struct(
 )
 
 
-def crc_of(lines: bytes) -> int:
+def epochs_crc(lines: bytes) -> int:
     """Returns the CRC-32 of the epochs' lines, without its top bit."""
     return zlib.crc32(lines) & 0x7FFFFFFF

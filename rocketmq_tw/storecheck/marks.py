@@ -11,8 +11,7 @@ from typing import Any
 import construct as c
 
 from rocketmq_tw.formats.checkpoint import CHECKPOINT, MAGIC, STOCK, crc_of
-from rocketmq_tw.formats.epochs import EPOCH_FILE
-from rocketmq_tw.formats.epochs import crc_of as crc_of_epochs
+from rocketmq_tw.formats.epochs import EPOCH_FILE, epochs_crc
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.lost import LostParts
 
@@ -151,7 +150,7 @@ def _epochs_in(data: bytes) -> tuple[list[tuple[int, int]], str]:
     except (c.ConstructError, ValueError) as error:
         return [], str(error).strip().splitlines()[-1]
     epochs = [(each.epoch, each.start) for each in file.epochs]
-    crc = crc_of_epochs(data[file.lines :])
+    crc = epochs_crc(data[file.lines :])
     if file.crc not in (0, crc):
         return [], f"its CRC is {crc}, and it says {file.crc}"
     for (epoch, start), (latter, latter_start) in pairwise(epochs):

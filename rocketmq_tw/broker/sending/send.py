@@ -26,7 +26,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.announcements import Reply
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
 from rocketmq_tw.broker.writing.commit import STORED
-from rocketmq_tw.broker.writing.incoming import GIVEN_BACK, TopicAndType
+from rocketmq_tw.broker.writing.incoming import RETURN_PREFIXES, TopicAndType
 from rocketmq_tw.broker.writing.own_properties import (
     answered_properties,
     joined_own_properties,
@@ -166,7 +166,7 @@ class SendRequests:
             else:
                 sent.unique_id = properties[props.UNIQ_KEY]
                 sent.recall_handle = self._recall_handle(draft)
-        if target.startswith(GIVEN_BACK):
+        if target.startswith(RETURN_PREFIXES):
             # It was consumed before: it does not come in, and may use the room that was left.
             sent.type = None
         else:

@@ -56,7 +56,7 @@ def check_entry_body(body: bytes) -> None:
         )
 
 
-def check_room(
+def check_table_room(
     kind: str, table: Collection[str], names: Collection[str], limit: int, command: str
 ) -> None:
     """Raises `RequestError` where entries with these names would make the table larger than it may

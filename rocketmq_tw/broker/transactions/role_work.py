@@ -14,7 +14,7 @@ from rocketmq_tw.broker.transactions.book import HalfBook
 from rocketmq_tw.broker.transactions.counts import HalfCounts
 from rocketmq_tw.broker.transactions.halves import Half
 from rocketmq_tw.broker.transactions.progress import SettledProgress
-from rocketmq_tw.broker.transactions.settling import no_master
+from rocketmq_tw.broker.transactions.settling import role_is_over
 from rocketmq_tw.broker.transactions.takeover import Takeover
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler
@@ -65,7 +65,7 @@ class RoleWork(Generic[T]):
     def end(self) -> Deferred[Any]:
         """Notes how far all is settled, the scope being over; fires once nothing is under way."""
         self.note()
-        self._asking.fire(Failure(no_master()))
+        self._asking.fire(Failure(role_is_over()))
         return self._taking_over
 
     @property

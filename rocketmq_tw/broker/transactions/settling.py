@@ -27,7 +27,7 @@ from rocketmq_tw.broker.transactions.halves import (
     resumed,
 )
 from rocketmq_tw.broker.writing.commit import STORED, AppendLast
-from rocketmq_tw.broker.writing.incoming import GIVEN_BACK
+from rocketmq_tw.broker.writing.incoming import RETURN_PREFIXES
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.broker.writing.sink import PutResult
@@ -111,7 +111,7 @@ class Settling:
 
     def _stop(self) -> None:
         self._retry.cancel()
-        self._ops.safe.fire(Failure(no_master()))
+        self._ops.safe.fire(Failure(role_is_over()))
 
     def commit(
         self,
@@ -141,7 +141,7 @@ class Settling:
 
         def ended(code: ResponseCode, appended: Appended) -> None:
             if code in STORED:
-                if not topic.startswith(GIVEN_BACK):
+                if not topic.startswith(RETURN_PREFIXES):
                     self._writing.incoming.count(topic, TRANSACTION_TYPE, 1, appended)
                 self._finished(half, State.COMMITTED)
             else:
@@ -211,7 +211,7 @@ class Settling:
 
     def _check(self) -> None:
         if self._scope.is_over:
-            raise no_master()
+            raise role_is_over()
 
     def _put(self, message: StoredMessage, *, wait: bool) -> Deferred[PutResult]:
         """Raises `RequestError` where the sink refuses at once."""
@@ -303,7 +303,7 @@ class Settling:
         """Notes half messages again whose message is in the log without the op message; the other
         ones are pending again by now."""
         if self._scope.is_over:
-            ops.safe.fire(Failure(no_master()))
+            ops.safe.fire(Failure(role_is_over()))
             return
         later = self._ops
         again = [offset for offset in ops.offsets if self.book.is_unwritten(offset)]
@@ -315,6 +315,6 @@ class Settling:
             self._retry.set_if_unset(RETRY_USUAL)
 
 
-def no_master() -> RequestError:
+def role_is_over() -> RequestError:
     """Returns the refusal of a decision once the role is over."""
     return RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is no master any more")

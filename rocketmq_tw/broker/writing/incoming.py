@@ -29,7 +29,7 @@ from rocketmq_tw.store.interface import Appended
 MAX_SERIES = 10_000
 
 #: Messages for these topics were in another one before.
-GIVEN_BACK = (RETRY_PREFIX, DLQ_PREFIX)
+RETURN_PREFIXES = (RETRY_PREFIX, DLQ_PREFIX)
 
 
 class TopicAndType(NamedTuple):
@@ -93,7 +93,7 @@ class CountedSink:
     def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
         """See `IMessageSink`."""
         put = self._sink.put(message, wait=wait)
-        if self._role.role is Role.MASTER and not message.topic.startswith(GIVEN_BACK):
+        if self._role.role is Role.MASTER and not message.topic.startswith(RETURN_PREFIXES):
             put.addCallback(partial(self._count, message.topic))
         return put
 

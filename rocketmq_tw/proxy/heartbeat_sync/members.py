@@ -16,7 +16,7 @@ from rocketmq_tw.proxy.heartbeat_sync.records import (
     REGISTER,
     ClientChannel,
     ConsumerHeartbeat,
-    subscriptions_of,
+    heartbeat_subscriptions,
 )
 from rocketmq_tw.runtime.clock import CLOCK_SKEW_MS
 from rocketmq_tw.runtime.listeners import Listeners
@@ -182,5 +182,5 @@ class Members:
 
 def subscription_table(view: ConsumerHeartbeat | None) -> dict[str, SubscriptionData]:
     """Returns what a group subscribes to, by topic."""
-    wanted = [] if view is None else subscriptions_of(view)
+    wanted = [] if view is None else heartbeat_subscriptions(view)
     return {subscription.topic: subscription for subscription in wanted}

@@ -28,7 +28,7 @@ _LANGUAGES = frozenset(language.name for language in LanguageCode)
 
 class ConsumerHeartbeat(Body):
     """Stock's HeartbeatSyncerData; `channel_data` is a `ClientChannel` as text. Subscriptions are
-    not read before somebody asks for them: `subscriptions_of`."""
+    not read before somebody asks for them: `heartbeat_subscriptions`."""
 
     heartbeat_type: str = ""
     client_id: str = ""
@@ -80,7 +80,7 @@ class ProxyIdentity(NamedTuple):
         return f"{self.host}%{self.classic_port}%{self.grpc_port}"
 
 
-def encode_record(
+def encode_consumer(
     kind: str,
     identity: ProxyIdentity,
     origin: Origin,
@@ -115,7 +115,7 @@ def encode_record(
     return encode_body(record)
 
 
-def decode_record(body: bytes) -> tuple[ConsumerHeartbeat, ClientChannel]:
+def decode_consumer(body: bytes) -> tuple[ConsumerHeartbeat, ClientChannel]:
     """Reads a message, which anybody may have sent; raises `BodyError`."""
     if len(body) > MAX_RECORD_BYTES:
         raise BodyError(f"a heartbeat of {len(body)} bytes, {MAX_RECORD_BYTES} are the limit")
@@ -146,7 +146,7 @@ def decode_record(body: bytes) -> tuple[ConsumerHeartbeat, ClientChannel]:
     return record, channel
 
 
-def subscriptions_of(record: ConsumerHeartbeat) -> list[SubscriptionData]:
+def heartbeat_subscriptions(record: ConsumerHeartbeat) -> list[SubscriptionData]:
     """Returns what the members of the group subscribe to; nothing where that cannot be read."""
     text = bytes(record.subscription_data_set)
     if not text:

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.heartbeat_sync.members import Members
 from rocketmq_tw.proxy.heartbeat_sync.reading import TopicReader
-from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity, decode_record
+from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity, decode_consumer
 from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
 from rocketmq_tw.proxy.heartbeat_sync.topic import HeartbeatSyncTopic
 from rocketmq_tw.runtime.periodic import PeriodicCall
@@ -77,7 +77,7 @@ class HeartbeatSync:
         if age >= self._silence():
             return
         try:
-            record, channel = decode_record(body)
+            record, channel = decode_consumer(body)
         except BodyError as error:
             if self._warned.is_due(None, self._clock.seconds()):
                 log.warn(

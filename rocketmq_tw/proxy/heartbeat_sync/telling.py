@@ -18,7 +18,7 @@ from rocketmq_tw.proxy.heartbeat_sync.records import (
     UNREGISTER,
     Origin,
     ProxyIdentity,
-    encode_record,
+    encode_consumer,
 )
 from rocketmq_tw.proxy.heartbeat_sync.topic import HeartbeatSyncTopic
 from rocketmq_tw.proxy.memberships import Membership
@@ -153,7 +153,7 @@ class Telling:
     ) -> bytes | None:
         now_ms = self._now_ms()
         for each in (attribute, None):
-            body = encode_record(kind, self._identity, origin, consumer, now_ms, attribute=each)
+            body = encode_consumer(kind, self._identity, origin, consumer, now_ms, attribute=each)
             if len(body) <= MAX_RECORD_BYTES:
                 return body
         return None

@@ -12,7 +12,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods, RequestLimits
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
+from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of, client_topic
 from rocketmq_tw.proxy.messaging.claims import Claim, Claims, handle_of
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.popped import PopClient, can_be_batched
@@ -61,7 +61,7 @@ class Acknowledging:
     async def ack(self, request: AckMessageRequest, call: ICall) -> AckMessageResponse:
         """Answers with a status for each entry, in their order. Others are served between some
         entries and the next."""
-        topic, group = check_topic(request.topic), check_group(request.group)
+        topic, group = client_topic(request.topic), client_group(request.group)
         count = len(request.entries)
         if not 0 < count <= MAX_ENTRIES:
             raise StatusError(

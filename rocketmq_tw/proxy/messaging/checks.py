@@ -16,9 +16,9 @@ from rocketmq_tw.message.names import (
     SYSTEM_GROUP_PREFIX,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
+    check_group,
+    check_topic,
 )
-from rocketmq_tw.message.names import check_group as check_group_name
-from rocketmq_tw.message.names import check_topic as check_topic_name
 from rocketmq_tw.message.properties import RESERVED
 from rocketmq_tw.message.types import MESSAGE_TYPE, MIXED_TYPE, has_type, topic_type
 from rocketmq_tw.net.errors import ConnectError
@@ -114,12 +114,12 @@ def no_route(brokers: IBrokers, topic: str) -> StatusError:
     )
 
 
-def check_topic(resource: Resource) -> str:
+def client_topic(resource: Resource) -> str:
     """Returns the name of a client's topic, without its namespace; raises `StatusError`
     (ILLEGAL_TOPIC)."""
     name = _name(resource, _ILLEGAL_TOPIC)
     try:
-        check_topic_name(name)
+        check_topic(name)
     except RequestError as error:
         raise StatusError(_ILLEGAL_TOPIC, error.remark) from None
     if name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX):
@@ -127,12 +127,12 @@ def check_topic(resource: Resource) -> str:
     return name
 
 
-def check_group(resource: Resource) -> str:
+def client_group(resource: Resource) -> str:
     """Returns the name of a client's consumer group, without its namespace; raises `StatusError`
     (ILLEGAL_CONSUMER_GROUP)."""
     name = _name(resource, _ILLEGAL_CONSUMER_GROUP)
     try:
-        check_group_name(name)
+        check_group(name)
     except RequestError as error:
         raise StatusError(_ILLEGAL_CONSUMER_GROUP, error.remark) from None
     if name.startswith(SYSTEM_GROUP_PREFIX):

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.burials import Burials, GivenUp
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
+from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of, client_topic
 from rocketmq_tw.proxy.messaging.claims import Claim, handle_of
 from rocketmq_tw.proxy.messaging.hiding import is_for_good
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
@@ -60,7 +60,7 @@ class DeadLetters:
     async def _forward(
         self, request: ForwardMessageToDeadLetterQueueRequest, call: ICall
     ) -> ForwardMessageToDeadLetterQueueResponse:
-        topic, group = check_topic(request.topic), check_group(request.group)
+        topic, group = client_topic(request.topic), client_group(request.group)
         given_up = GivenUp(topic, group, _handle(request.receipt_handle))
         renewed = await self._renewal.claim(group, topic, given_up.handle)
         if renewed is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import check_group, client_id_of
+from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -64,7 +64,7 @@ class ClientHeartbeats:
 
 def _check_own_group(client: ProxyClient, resource: Resource) -> None:
     """Consumers name their group; Node.js's client does not, when it goes."""
-    if client.is_consumer and resource.name and check_group(resource) != client.group:
+    if client.is_consumer and resource.name and client_group(resource) != client.group:
         raise StatusError(
             Code.ILLEGAL_CONSUMER_GROUP,
             f"{client.client_id} is in group {client.group}: name that one",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
+from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of, client_topic
 from rocketmq_tw.proxy.messaging.claims import Claims, handle_of
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.polling import check_invisible_ms
@@ -36,7 +36,7 @@ class InvisibleDurations:
     ) -> ChangeInvisibleDurationResponse:
         """Answers with the message's receipt handle from now on."""
         client_id = client_id_of(call)
-        topic, group = check_topic(request.topic), check_group(request.group)
+        topic, group = client_topic(request.topic), client_group(request.group)
         duration = check_invisible_ms(request.invisible_duration, 0, self._config)
         handle = handle_of(request.receipt_handle)
         claim = await self._claims.claim(client_id, topic, group, handle)

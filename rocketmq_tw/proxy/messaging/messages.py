@@ -98,7 +98,7 @@ def user_properties(message: Message) -> dict[str, str]:
     return {name: own[name] for name in own}
 
 
-def properties_of(
+def sent_properties(
     system: SystemProperties, own: Mapping[str, str], group: str, born_host: str
 ) -> dict[str, str]:
     """Returns the properties that a message is sent with, except those that ask for a time.

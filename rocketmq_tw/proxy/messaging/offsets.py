@@ -20,9 +20,9 @@ from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
 from rocketmq_tw.proxy.messaging.checks import (
     check_broker,
-    check_group,
-    check_topic,
+    client_group,
     client_id_of,
+    client_topic,
     no_route,
 )
 from rocketmq_tw.proxy.messaging.messages import milliseconds
@@ -62,7 +62,7 @@ class Offsets:
 
     async def get(self, request: GetOffsetRequest, call: ICall) -> GetOffsetResponse:
         """Answers with the offset at which a group goes on."""
-        queue, group = check_queue(request.message_queue), check_group(request.group)
+        queue, group = named_queue(request.message_queue), client_group(request.group)
         answer = await self._ask(queue, committed_offset_command(group, queue), call)
         offset = read_committed_offset(queue.broker_name, answer)
         if offset is None:
@@ -74,7 +74,7 @@ class Offsets:
 
     async def query(self, request: QueryOffsetRequest, call: ICall) -> QueryOffsetResponse:
         """Answers with the first offset of a queue, its end, or the first one since a time."""
-        queue, policy = check_queue(request.message_queue), request.query_offset_policy
+        queue, policy = named_queue(request.message_queue), request.query_offset_policy
         if policy == QueryOffsetPolicy.BEGINNING:
             command, read = min_offset_command(queue), read_min_offset
         elif policy == QueryOffsetPolicy.END:
@@ -90,7 +90,7 @@ class Offsets:
 
     async def update(self, request: UpdateOffsetRequest, call: ICall) -> UpdateOffsetResponse:
         """Has a group go on at an offset."""
-        queue, group = check_queue(request.message_queue), check_group(request.group)
+        queue, group = named_queue(request.message_queue), client_group(request.group)
         offset = check_offset(request.offset)
         answer = await self._ask(queue, commit_offset_command(group, queue, offset), call)
         check_success(queue.broker_name, answer)
@@ -125,9 +125,9 @@ class Offsets:
             )
 
 
-def check_queue(queue: pb.MessageQueue) -> MessageQueue:
+def named_queue(queue: pb.MessageQueue) -> MessageQueue:
     """Returns a queue of a broker; raises `StatusError` where the request names none."""
-    topic = check_topic(queue.topic)
+    topic = client_topic(queue.topic)
     if not queue.broker.name or queue.id < 0:
         raise StatusError(
             Code.BAD_REQUEST,

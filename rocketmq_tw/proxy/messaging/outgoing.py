@@ -22,8 +22,8 @@ from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.types import DELAY_TYPE, TRANSACTION_TYPE, message_type
 from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.grpc.interfaces import LARGEST_UNPACKED, RequestLimits
-from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_topic
-from rocketmq_tw.proxy.messaging.messages import milliseconds, properties_of, user_properties
+from rocketmq_tw.proxy.messaging.checks import MessageChecks, client_topic
+from rocketmq_tw.proxy.messaging.messages import milliseconds, sent_properties, user_properties
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
     Code,
@@ -90,11 +90,11 @@ class OutgoingMessages:
         if not messages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "no message to send: give one at least")
         resource = messages[0].topic
-        topic = check_topic(resource)
+        topic = client_topic(resource)
         born_host = host_of(client)
         properties = []
         for message in messages:
-            if message.topic != resource and check_topic(message.topic) != topic:
+            if message.topic != resource and client_topic(message.topic) != topic:
                 raise StatusError(
                     Code.MESSAGE_CORRUPTED,
                     "the messages of a request have one topic: send those of others by themselves",
@@ -163,7 +163,7 @@ class OutgoingMessages:
         self, system: SystemProperties, own: Mapping[str, str], topic: str, born_host: str
     ) -> dict[str, str]:
         # Its topic stands for the group of a producer, which has none in this protocol.
-        properties = properties_of(system, own, topic, born_host)
+        properties = sent_properties(system, own, topic, born_host)
         if system.HasField("delivery_timestamp"):
             time_ms = milliseconds(system.delivery_timestamp)
             properties[props.TIMER_DELIVER_MS] = str(time_ms)

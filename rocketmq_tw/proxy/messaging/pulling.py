@@ -15,11 +15,11 @@ from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import check_broker, check_group, client_id_of
+from rocketmq_tw.proxy.messaging.checks import check_broker, client_group, client_id_of
 from rocketmq_tw.proxy.messaging.expressions import Expressions, WantedMessages
 from rocketmq_tw.proxy.messaging.messages import duration_ms, fill_message, stored_size
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left
-from rocketmq_tw.proxy.messaging.offsets import check_offset, check_queue
+from rocketmq_tw.proxy.messaging.offsets import check_offset, named_queue
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code, ok, status
 from rocketmq_tw.proxy.messaging.streams import server_stream, when_ready
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
@@ -81,9 +81,9 @@ class Pulling:
     async def pull(self, request: PullMessageRequest, call: ICall) -> None:
         """Sends what a queue has from an offset on, waiting for it where there is none yet."""
         client = self._clients.get(client_id_of(call))
-        queue = check_queue(request.message_queue)
+        queue = named_queue(request.message_queue)
         check_broker(self._brokers, queue.broker_name)
-        group = check_group(request.group)
+        group = client_group(request.group)
         wanted = await self._expressions.wanted(request.filter_expression, call)
         offset = check_offset(request.offset)
         if not 0 < request.batch_size <= MAX_PULLED:

@@ -8,7 +8,7 @@ from rocketmq_tw.message.ids import RecallHandle, decode_recall_handle
 from rocketmq_tw.message.types import DELAY_TYPE
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import TopicTypes, check_broker, check_topic
+from rocketmq_tw.proxy.messaging.checks import TopicTypes, check_broker, client_topic
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_code, ok
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -41,7 +41,7 @@ class Recalls:
         }
 
     async def _recall(self, request: RecallMessageRequest, call: ICall) -> RecallMessageResponse:
-        topic = check_topic(request.topic)
+        topic = client_topic(request.topic)
         handle = _handle(request.recall_handle, topic)
         await self._types.check(topic, frozenset({DELAY_TYPE}))
         check_broker(self._brokers, handle.broker_name)

@@ -14,7 +14,7 @@ from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of, no_route
+from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of, client_topic, no_route
 from rocketmq_tw.proxy.messaging.delivery import Delivery, Receiver
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.messages import duration_ms
@@ -92,8 +92,8 @@ class Receiving:
         self, request: ReceiveMessageRequest, call: ICall
     ) -> tuple[Receiver, list[PoppedMessage]]:
         client_id = client_id_of(call)
-        topic = check_topic(request.message_queue.topic)
-        group = check_group(request.group)
+        topic = client_topic(request.message_queue.topic)
+        group = client_group(request.group)
         wanted = await self._expressions.wanted(request.filter_expression, call)
         renews = (
             request.auto_renew and self._config.enable_proxy_auto_renew and self._renewal.has_room()

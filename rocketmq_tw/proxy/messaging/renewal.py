@@ -25,7 +25,12 @@ from rocketmq_tw.proxy.messaging.hiding import Hiding, is_for_good
 from rocketmq_tw.proxy.messaging.left_messages import LeftMessages
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
-from rocketmq_tw.proxy.messaging.renewed_message import OneDelivery, Place, RenewedMessage, place_of
+from rocketmq_tw.proxy.messaging.renewed_message import (
+    OneDelivery,
+    Place,
+    RenewedMessage,
+    message_place,
+)
 from rocketmq_tw.proxy.messaging.returns import Returns
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.metadata import Metadata
@@ -122,7 +127,7 @@ class Renewal:
         """Keeps a message hidden from now on; `retries` is how often it was delivered before."""
         if self._is_stopped:
             return
-        place = place_of(group, topic, handle)
+        place = message_place(group, topic, handle)
         former = self._messages.get(place)
         if former is not None:
             former.hidden_until = self._now()
@@ -164,7 +169,9 @@ class Renewal:
         self, client_id: str, group: str, topic: str, handle: ReceiptHandle, left_ms: int
     ) -> RenewedMessage:
         """Returns a claim of a message that is not renewed, whose handle is over in `left_ms`."""
-        message = RenewedMessage(place_of(group, topic, handle), handle, client_id, 0, self._now())
+        message = RenewedMessage(
+            message_place(group, topic, handle), handle, client_id, 0, self._now()
+        )
         message.handle_ends = message.hidden_until = self._now() + left_ms
         message.claims = 1
         return message
@@ -258,14 +265,14 @@ class Renewal:
     def _find(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
         """Returns the message of a client's handle; None where it is not renewed, or delivered once
         more."""
-        message = self._messages.get(place_of(group, topic, handle))
+        message = self._messages.get(message_place(group, topic, handle))
         return message if message is not None and message.is_of(handle) else None
 
     def _find_left(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
         if not self._left:
             # As mostly; and each acknowledgement asks twice.
             return None
-        delivery = OneDelivery(place_of(group, topic, handle), handle.info.pop_time)
+        delivery = OneDelivery(message_place(group, topic, handle), handle.info.pop_time)
         return self._left.get(delivery, self._now())
 
     def _check_received(self, group: str, topic: str, handle: ReceiptHandle) -> None:

@@ -29,7 +29,7 @@ class OneDelivery(NamedTuple):
     pop_time: int
 
 
-def place_of(group: str, topic: str, handle: ReceiptHandle) -> Place:
+def message_place(group: str, topic: str, handle: ReceiptHandle) -> Place:
     """Returns where the message is that `group` received from `topic` with a handle."""
     info = handle.info
     return Place(group, topic, info.broker_name, info.kind, info.queue_id, info.offset)

@@ -15,7 +15,7 @@ from rocketmq_tw.message.types import (
 )
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, no_route
+from rocketmq_tw.proxy.messaging.checks import client_group, client_topic, no_route
 from rocketmq_tw.proxy.messaging.endpoints import endpoints_for
 from rocketmq_tw.proxy.messaging.methods import path, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, ok
@@ -74,7 +74,7 @@ class RouteQueries:
 
     async def query_route(self, request: QueryRouteRequest, call: ICall) -> QueryRouteResponse:
         """Answers with the queues of a topic, and which messages they take."""
-        topic = check_topic(request.topic)
+        topic = client_topic(request.topic)
         places = endpoints_for(request.endpoints, call, self._config)
         route = await self._route(topic)
         types = _types(await self._metadata.topic(topic))
@@ -98,8 +98,8 @@ class RouteQueries:
     ) -> QueryAssignmentResponse:
         """Answers with what a consumer receives from: every broker with readable queues, as each
         receive is served from any of its queues; a FIFO group gets the queues one by one."""
-        topic = check_topic(request.topic)
-        group = check_group(request.group)
+        topic = client_topic(request.topic)
+        group = client_group(request.group)
         places = endpoints_for(request.endpoints, call, self._config)
         route = await self._route(topic)
         config = await self._metadata.group(group, [topic])

@@ -30,7 +30,7 @@ from rocketmq_tw.proxy.grpc.interfaces import (
     RequestLimits,
 )
 from rocketmq_tw.proxy.messaging.asked_clients import MAX_TRACE, AskedClients
-from rocketmq_tw.proxy.messaging.checks import check_group, check_topic, client_id_of
+from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of, client_topic
 from rocketmq_tw.proxy.messaging.expressions import MAX_TAGS, Expressions
 from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.settings import answered_settings
@@ -122,7 +122,7 @@ class Telemetry:
             topics = _topics(resources)
             return self._clients.settle(client_id, call, settings, "", topics)
         if kind == "subscription":
-            group = check_group(settings.subscription.group)
+            group = client_group(settings.subscription.group)
             entries = settings.subscription.subscriptions
             _check_number("subscriptions", len(entries), MAX_SUBSCRIPTIONS)
             _check_number("tags", count_tags(settings), MAX_TAGS)
@@ -204,4 +204,4 @@ def _check_number(what: str, number: int, most: int) -> None:
 
 
 def _topics(resources: Iterable[Resource]) -> list[str]:
-    return list(dict.fromkeys(map(check_topic, resources)))
+    return list(dict.fromkeys(map(client_topic, resources)))

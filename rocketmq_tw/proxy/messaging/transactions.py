@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IReactorTime
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.checks import check_broker, check_topic
+from rocketmq_tw.proxy.messaging.checks import check_broker, client_topic
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.statuses import StatusError, broker_status, ok
 from rocketmq_tw.proxy.messaging.transaction_ids import TransactionId, parse_transaction_id
@@ -111,7 +111,7 @@ class TransactionDecisions:
         }
 
     async def _end(self, request: EndTransactionRequest, call: ICall) -> EndTransactionResponse:
-        topic = check_topic(request.topic)
+        topic = client_topic(request.topic)
         transaction_id = request.transaction_id
         if not transaction_id.strip():
             raise StatusError(

@@ -114,7 +114,7 @@ def test_an_epoch_file_is_as_declared() -> None:
     data = encode_epochs(table)
     declared = epochs.EPOCH_FILE.parse(data)
     assert [(each.epoch, each.start) for each in declared.epochs] == [(7, 7000), (8, 8000)]
-    assert declared.crc == epochs.crc_of(data[declared.lines :])
+    assert declared.crc == epochs.epochs_crc(data[declared.lines :])
     assert epochs.EPOCH_FILE.build(declared) == data
     assert decode_epochs(epochs.EPOCH_FILE.build(declared)).entries == table.entries
 

@@ -85,7 +85,7 @@ def test_an_epoch_file() -> None:
     data = found[0].replace("    ", "").encode()
     read = epochs.EPOCH_FILE.parse(data)
     assert [each.start for each in read.epochs] == [7000, 8000]
-    assert read.crc == epochs.crc_of(data[read.lines :])
+    assert read.crc == epochs.epochs_crc(data[read.lines :])
 
 
 def test_frames_of_auto_switch_ha() -> None:

@@ -1,5 +1,5 @@
-"""A public class has its name alone in the whole package, so that a reader who meets it knows which
-one is meant (ARCHITECTURE.md)."""
+"""A public class or function has its name alone in the whole package, so that a reader who meets it
+knows which one is meant (ARCHITECTURE.md)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,44 @@ from collections import defaultdict
 from tests.support.jars import PROJECT
 
 #: Each server's plugin has one, as twistd wants it.
-OF_PLUGINS = {"Options"}
+OF_PLUGINS = {"Options", "makeService"}
+#: Functions that are called by the name of their module too, as `settings.read`.
+OF_MODULES = {"load", "main", "path", "read", "run"}
+#: Rooms that say again, on purpose and for themselves, what others do.
+SECOND_OPINIONS = ("formats", "storecheck")
+
+Kind = type[ast.AST]
 
 
-def test_each_public_class_has_a_name_of_its_own() -> None:
+def public_names(*kinds: Kind) -> dict[str, list[str]]:
+    """Returns the public names of the package at the top of a module, and where each stands."""
     places: dict[str, list[str]] = defaultdict(list)
     for path in (PROJECT / "rocketmq_tw").rglob("*.py"):
         if path.name.endswith("_pb2.py"):
             continue
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(path.relative_to(PROJECT)))
-    twice = {name: found for name, found in places.items() if len(found) > 1}
+            if isinstance(node, kinds) and not is_command(node):
+                name = getattr(node, "name", "_")
+                if not name.startswith("_"):
+                    places[name].append(str(path.relative_to(PROJECT / "rocketmq_tw")))
+    return places
+
+
+def is_command(node: ast.AST) -> bool:
+    """Whether it is a command of click's, which is called by its command's name only."""
+    return any("command" in ast.unparse(each) for each in getattr(node, "decorator_list", ()))
+
+
+def test_each_public_class_has_a_name_of_its_own() -> None:
+    names = public_names(ast.ClassDef)
+    twice = {name: found for name, found in names.items() if len(found) > 1}
     assert twice.keys() <= OF_PLUGINS, twice
+
+
+def test_each_public_function_has_a_name_of_its_own() -> None:
+    twice = {}
+    for name, found in public_names(ast.FunctionDef, ast.AsyncFunctionDef).items():
+        first = [each for each in found if not each.startswith(SECOND_OPINIONS)]
+        if len(first) > 1 or len(found) - len(first) > 1:
+            twice[name] = found
+    assert twice.keys() <= OF_PLUGINS | OF_MODULES, twice

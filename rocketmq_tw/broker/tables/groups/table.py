@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.attributes import GROUP_ATTRIBUTES, alter_attributes
-from rocketmq_tw.broker.tables.changes import MAX_ENTRIES, check_room, check_sizes
+from rocketmq_tw.broker.tables.changes import MAX_ENTRIES, check_sizes, check_table_room
 from rocketmq_tw.broker.tables.versioned import RoleTable, TableContext, TableFile, reported
 from rocketmq_tw.message import names
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -117,7 +117,7 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
             changed.append(msgspec.structs.replace(config, attributes=attributes))
         check_sizes("group", {config.group_name: config for config in changed})
         made = [config.group_name for config in changed]
-        check_room("groups", self._entries, made, MAX_ENTRIES, "deleteSubGroup")
+        check_table_room("groups", self._entries, made, MAX_ENTRIES, "deleteSubGroup")
         return self._put(changed)
 
     def delete(self, *groups: str) -> Deferred[None]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.tables.changes import MAX_LIST_BYTES, check_room, check_sizes
+from rocketmq_tw.broker.tables.changes import MAX_LIST_BYTES, check_sizes, check_table_room
 from rocketmq_tw.broker.tables.versioned import TableFile, VersionedTable, reported
 from rocketmq_tw.message.logic_queues import (
     Items,
@@ -118,7 +118,7 @@ class QueueMappings(VersionedTable[TopicQueueMappingDetail, TopicQueueMappingTab
             raise _refused(topic, str(error)) from error
         merged = msgspec.structs.replace(detail, hosted_queues=hosted)
         check_sizes("mapping of", {topic: merged}, MAX_LIST_BYTES)
-        check_room("static topics", self._entries, [topic], MAX_MAPPINGS, "deleteTopic")
+        check_table_room("static topics", self._entries, [topic], MAX_MAPPINGS, "deleteTopic")
         self._entries[topic] = merged
         return self._changed()
 

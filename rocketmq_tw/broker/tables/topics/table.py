@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
-from rocketmq_tw.broker.tables.changes import MAX_ENTRIES, check_room, check_sizes
+from rocketmq_tw.broker.tables.changes import MAX_ENTRIES, check_sizes, check_table_room
 from rocketmq_tw.broker.tables.log_place import LogPlace
 from rocketmq_tw.broker.tables.versioned import RoleTable, TableContext, TableFile, reported
 from rocketmq_tw.config.broker import BrokerConfig
@@ -178,7 +178,7 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
             changed.append(msgspec.structs.replace(config, attributes=attributes))
         check_sizes("topic", {config.topic_name: config for config in changed})
         made = [config.topic_name for config in changed]
-        check_room("topics", self._entries, made, MAX_ENTRIES, "deleteTopic")
+        check_table_room("topics", self._entries, made, MAX_ENTRIES, "deleteTopic")
         return changed
 
     def add_found(self, configs: Sequence[TopicConfig]) -> None:

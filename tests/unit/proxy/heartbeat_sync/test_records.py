@@ -15,9 +15,9 @@ from rocketmq_tw.proxy.heartbeat_sync.records import (
     UNREGISTER,
     Origin,
     ProxyIdentity,
-    decode_record,
-    encode_record,
-    subscriptions_of,
+    decode_consumer,
+    encode_consumer,
+    heartbeat_subscriptions,
 )
 from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.errors import BodyError
@@ -61,7 +61,7 @@ ORIGIN = Origin("c", GRPC, "10.0.0.9:40000", "10.0.0.1:8081", "PYTHON", 475)
 
 
 def test_what_stock_tells() -> None:
-    record, channel = decode_record(STOCK)
+    record, channel = decode_consumer(STOCK)
     assert (record.heartbeat_type, record.client_id, record.group) == (
         REGISTER,
         "10.0.0.9@DEFAULT",
@@ -75,7 +75,7 @@ def test_what_stock_tells() -> None:
     assert record.local_proxy_id == "10.0.0.5%8080%8081"
     assert not record.is_known_to_brokers
     assert (channel.remote_address, channel.type) == ("10.0.0.9:40000", "REMOTING")
-    (wanted,) = subscriptions_of(record)
+    (wanted,) = heartbeat_subscriptions(record)
     assert (wanted.topic, wanted.sub_string, wanted.sub_version) == ("T", "*", 7)
 
 
@@ -87,7 +87,7 @@ def test_ours_has_stock_s_fields() -> None:
         consume_from_where="CONSUME_FROM_LAST_OFFSET",
         subscription_data_set=[SubscriptionData(topic="T", sub_string="*")],
     )
-    body = encode_record(REGISTER, IDENTITY, ORIGIN, consumer, 1000, attribute='{"a":1}')
+    body = encode_consumer(REGISTER, IDENTITY, ORIGIN, consumer, 1000, attribute='{"a":1}')
     told, stock = json.loads(body), json.loads(STOCK)
     assert told.keys() - {"knownToBrokers"} == stock.keys()
     assert told["subscriptionDataSet"][0].keys() == stock["subscriptionDataSet"][0].keys()
@@ -95,13 +95,13 @@ def test_ours_has_stock_s_fields() -> None:
     assert channel.keys() == json.loads(stock["channelData"]).keys()
     assert channel["type"] == "GRPC_V2" and channel["extendAttribute"] == '{"a":1}'
     assert told["localProxyId"] == "10.0.0.1%8080%8081"
-    record, _ = decode_record(body)
+    record, _ = decode_consumer(body)
     assert record.is_known_to_brokers
 
 
 def test_a_language_that_stock_does_not_know_is_another_one() -> None:
     origin = ORIGIN._replace(language="COBOL")
-    body = encode_record(UNREGISTER, IDENTITY, origin, ConsumerData(group_name="G"), 0)
+    body = encode_consumer(UNREGISTER, IDENTITY, origin, ConsumerData(group_name="G"), 0)
     assert json.loads(body)["language"] == "OTHER"
 
 
@@ -138,10 +138,10 @@ def changed(**fields: Any) -> bytes:
 )
 def test_what_is_no_heartbeat(body: bytes) -> None:
     with pytest.raises(BodyError):
-        decode_record(body)
+        decode_consumer(body)
 
 
 @pytest.mark.parametrize("wanted", [7, "x", [7], [{"topic": 7}], None, {"a": 1}])
 def test_subscriptions_that_cannot_be_read_are_none(wanted: object) -> None:
-    record, _ = decode_record(changed(subscriptionDataSet=wanted))
-    assert [each for each in subscriptions_of(record) if each.topic not in ("7", "")] == []
+    record, _ = decode_consumer(changed(subscriptionDataSet=wanted))
+    assert [each for each in heartbeat_subscriptions(record) if each.topic not in ("7", "")] == []

@@ -18,7 +18,7 @@ from rocketmq_tw.proxy.heartbeat_sync.records import (
     ClientChannel,
     ConsumerHeartbeat,
     Origin,
-    decode_record,
+    decode_consumer,
 )
 from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -54,7 +54,7 @@ class Site:
 
 
 def read(asked: Any) -> tuple[ConsumerHeartbeat, ClientChannel]:
-    return decode_record(asked.request.body)
+    return decode_consumer(asked.request.body)
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_the_newest_of_a_client_is_told_where_brokers_are_slow(site: Site) -> No
         site.heard(client, "G")
         site.telling.gone(client)
     answer_all(asked)
-    told = [record for record, _ in (decode_record(request.body) for request, _ in asked)]
+    told = [record for record, _ in (decode_consumer(request.body) for request, _ in asked)]
     assert [each.heartbeat_type for each in told if each.client_id == "c"] == [UNREGISTER]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.properties import RESERVED
-from rocketmq_tw.proxy.messaging.checks import MessageChecks, check_group, check_topic
+from rocketmq_tw.proxy.messaging.checks import MessageChecks, client_group, client_topic
 from rocketmq_tw.proxy.messaging.messages import duration_of, timestamp_of, user_properties
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import (
@@ -54,20 +54,20 @@ def code_of(sent: Message, **config: Any) -> tuple[int, str]:
 )
 def test_illegal_topics(name: str, word: str) -> None:
     with pytest.raises(StatusError, match=word) as refused:
-        check_topic(Resource(name=name))
+        client_topic(Resource(name=name))
     assert refused.value.code == Code.ILLEGAL_TOPIC
 
 
 @pytest.mark.parametrize("name", ["T", "T" * 127, "%RETRY%G", "a-b_c|d%1"])
 def test_legal_topics(name: str) -> None:
-    assert check_topic(Resource(name=name)) == name
+    assert client_topic(Resource(name=name)) == name
 
 
 def test_namespaces_are_passed_over() -> None:
     """As stock's proxies do: clients that name one share topics and groups with all others."""
-    assert check_topic(Resource(resource_namespace="ns", name="T")) == "T"
-    assert check_group(Resource(resource_namespace="ns", name="G")) == "G"
-    for check in (check_topic, check_group):
+    assert client_topic(Resource(resource_namespace="ns", name="T")) == "T"
+    assert client_group(Resource(resource_namespace="ns", name="G")) == "G"
+    for check in (client_topic, client_group):
         with pytest.raises(StatusError, match="a namespace of 256 characters"):
             check(Resource(resource_namespace="n" * 256, name="T"))
 
@@ -75,7 +75,7 @@ def test_namespaces_are_passed_over() -> None:
 @pytest.mark.parametrize("name", ["", " ", "G" * 249, "a b", "CID_RMQ_SYS_TRANS"])
 def test_illegal_groups(name: str) -> None:
     with pytest.raises(StatusError) as refused:
-        check_group(Resource(name=name))
+        client_group(Resource(name=name))
     assert refused.value.code == Code.ILLEGAL_CONSUMER_GROUP
 
 

@@ -14,7 +14,7 @@ from rocketmq_tw.proxy.messaging.messages import (
     duration_of,
     message_of,
     milliseconds,
-    properties_of,
+    sent_properties,
     timestamp_of,
     user_properties,
 )
@@ -69,7 +69,7 @@ def test_a_sent_message_has_its_properties() -> None:
         ),
     )
     own = user_properties(message)
-    assert properties_of(message.system_properties, own, "T", "10.0.0.9") == {
+    assert sent_properties(message.system_properties, own, "T", "10.0.0.9") == {
         "colour": "red",
         "UNIQ_KEY": "ID",
         "TAGS": "a",
@@ -86,7 +86,7 @@ def test_a_sent_message_has_its_properties() -> None:
 def test_a_half_message_has_the_properties_of_its_transaction() -> None:
     system = SystemProperties(message_id="ID", message_type=MessageType.TRANSACTION)
     system.orphaned_transaction_recovery_duration.CopyFrom(duration_of(45_900))
-    properties = properties_of(system, {}, "T", "10.0.0.9")
+    properties = sent_properties(system, {}, "T", "10.0.0.9")
     assert properties[props.TRAN_MSG] == "true"
     assert properties[props.CHECK_IMMUNITY_TIME_IN_SECONDS] == "45"
     assert properties[props.BORN_HOST] == "10.0.0.9"

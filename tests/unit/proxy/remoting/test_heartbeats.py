@@ -8,8 +8,8 @@ from rocketmq_tw.proxy.heartbeat_sync.records import (
     REGISTER,
     UNREGISTER,
     ConsumerHeartbeat,
-    decode_record,
-    subscriptions_of,
+    decode_consumer,
+    heartbeat_subscriptions,
 )
 from rocketmq_tw.proxy.memberships import Membership
 from rocketmq_tw.proxy.remoting import clients as clients_module
@@ -90,7 +90,7 @@ def test_other_proxies_are_told_of_consumers(port: ClassicPort) -> None:
     told: list[ConsumerHeartbeat] = []
 
     def store(request: RemotingCommand) -> RemotingCommand:
-        told.append(decode_record(request.body)[0])
+        told.append(decode_consumer(request.body)[0])
         return request.response()
 
     port.brokers.answer(RequestCode.SEND_MESSAGE_V2, store)
@@ -103,7 +103,7 @@ def test_other_proxies_are_told_of_consumers(port: ClassicPort) -> None:
         (REGISTER, "H"),
     ]
     assert {each.client_id for each in told} == {"client-1"}
-    assert [wanted.topic for wanted in subscriptions_of(told[0])] == ["%RETRY%G", "T"]
+    assert [wanted.topic for wanted in heartbeat_subscriptions(told[0])] == ["%RETRY%G", "T"]
     told.clear()
     port.ask(classic_request(RequestCode.UNREGISTER_CLIENT, clientID="client-1", consumerGroup="H"))
     port.peer.lose()
