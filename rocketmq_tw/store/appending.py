@@ -14,11 +14,11 @@ from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.message.record import RecordError, encode_batch_records, encode_record, host_bytes
 from rocketmq_tw.store.consume_queue import ConsumeQueue
+from rocketmq_tw.store.contents import StoreContents
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
-from rocketmq_tw.store.interface import Appended, ILog
+from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.store.multi_dispatch import MultiDispatch, has_offsets
-from rocketmq_tw.store.queues import QueueTable
 
 #: What a record may have beside its body.
 _RECORD_ROOM = 64 * 1024
@@ -41,8 +41,7 @@ class Appending:
     def __init__(
         self,
         config: MessageStoreConfig,
-        log: ILog,
-        queues: QueueTable,
+        contents: StoreContents,
         dispatching: Dispatching,
         clock: Callable[[], int],
         multi_dispatch: MultiDispatch | None = None,
@@ -50,9 +49,9 @@ class Appending:
         """`multi_dispatch`: messages may name further queues."""
         self.last_timestamp = 0
         self._config = config
-        self._log = log
-        self._front = log.front_size
-        self._queues = queues
+        self._log = contents.log
+        self._front = contents.log.front_size
+        self._queues = contents.queues
         self._dispatching = dispatching
         self._maker = dispatching.maker
         self._clock = clock

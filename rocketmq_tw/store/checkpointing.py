@@ -15,12 +15,9 @@ from typing import NamedTuple
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import NO_DESCRIPTOR
 from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from rocketmq_tw.store.deleted_topics import DeletedTopics
+from rocketmq_tw.store.contents import StoreContents
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.handles import Unsynced
-from rocketmq_tw.store.index import MessageIndex
-from rocketmq_tw.store.interface import ILog
-from rocketmq_tw.store.queues import QueueTable
 
 #: Names that are sorted in one go: sorting 100,000 keeps all other threads waiting.
 _SORTED = 1000
@@ -68,23 +65,15 @@ class Checkpointing:
     is what the file says; after a write that failed it may say what that one had. `failed`: queues
     or index could not be synced, and no checkpoint is written any more."""
 
-    def __init__(
-        self,
-        files: IFiles,
-        path: str,
-        log: ILog,
-        queues: QueueTable,
-        index: MessageIndex | None,
-        deleted: DeletedTopics,
-    ) -> None:
+    def __init__(self, files: IFiles, path: str, contents: StoreContents) -> None:
         self.last = Checkpoint()
         self.failed = False
         self._files = files
         self._path = path
-        self._log = log
-        self._queues = queues
-        self._index = index
-        self._deleted = deleted
+        self._log = contents.log
+        self._queues = contents.queues
+        self._index = contents.index
+        self._deleted = contents.deleted
         #: The file, or what a power loss leaves of it, may claim something else than `last`.
         self._may_say_more = False
         #: What prepared checkpoints are to sync and have not synced yet: only they take out of it,

@@ -11,11 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rocketmq_tw.store.checkpointing import Checkpointing
-from rocketmq_tw.store.deleted_topics import DeletedTopics
+from rocketmq_tw.store.contents import StoreContents
 from rocketmq_tw.store.errors import StoreError
-from rocketmq_tw.store.index import MessageIndex
-from rocketmq_tw.store.interface import ILog
-from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.topic_removal import TopicRemoval
 
 #: Work of one step: 1 for a queue that is looked at, and so much more where it is cut.
@@ -29,20 +26,17 @@ class Cutting:
 
     def __init__(
         self,
-        log: ILog,
-        queues: QueueTable,
-        index: MessageIndex | None,
+        contents: StoreContents,
         checkpointing: Checkpointing,
-        deleted: DeletedTopics,
         removal: TopicRemoval,
         moved: Callable[[int], None],
     ) -> None:
         self.is_under_way = False
-        self._log = log
-        self._queues = queues
-        self._index = index
+        self._log = contents.log
+        self._queues = contents.queues
+        self._index = contents.index
         self._checkpointing = checkpointing
-        self._deleted = deleted
+        self._deleted = contents.deleted
         self._removal = removal
         self._moved = moved
 

@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Set
 from operator import attrgetter
 
 from rocketmq_tw.store.consume_queue import ConsumeQueue
-from rocketmq_tw.store.deleted_topics import DeletedTopics, is_first_again
+from rocketmq_tw.store.contents import StoreContents
+from rocketmq_tw.store.deleted_topics import is_first_again
 from rocketmq_tw.store.dispatch_entries import (
     AnyDispatchEntry,
     DispatchEntry,
     EntryMaker,
 )
 from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
-from rocketmq_tw.store.index import MessageIndex
-from rocketmq_tw.store.interface import Arrival, ILog
+from rocketmq_tw.store.interface import Arrival
 from rocketmq_tw.store.queue_extension import QueueExtensions
-from rocketmq_tw.store.queues import QueueTable
 
 _count_of, _topic_of = attrgetter("count"), attrgetter("topic")
 #: What one call of `run` does at most, in keys for the index, some 2 us each: a message may have
@@ -39,21 +38,18 @@ class Dispatching:
 
     def __init__(
         self,
-        log: ILog,
-        queues: QueueTable,
-        index: MessageIndex | None,
+        contents: StoreContents,
         maker: EntryMaker,
-        deleted: DeletedTopics,
         begin_anew: Callable[[ConsumeQueue], None],
         extensions: QueueExtensions,
     ) -> None:
         self.reached = 0
         self.last_timestamp = 0
         self.maker = maker
-        self._log = log
-        self._queues = queues
-        self._index = index
-        self._deleted = deleted
+        self._log = contents.log
+        self._queues = contents.queues
+        self._index = contents.index
+        self._deleted = contents.deleted
         self._begin_anew = begin_anew
         #: What the extra of a message costs, in keys for the index.
         self._extra_work = extensions.work

@@ -20,6 +20,7 @@ from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpoint import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing, CheckpointWrite
 from rocketmq_tw.store.commit_log import CommitLog
+from rocketmq_tw.store.contents import StoreContents
 from rocketmq_tw.store.cutting import Cutting
 from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker
@@ -89,27 +90,22 @@ class MessageStore(StoreReads):
             index = MessageIndex(
                 files, self.paths.index, config.max_hash_slot_num, config.max_index_num, clock
             )
-        super().__init__(config, log, queues, index, memory_bytes, is_copy)
         self._deleted = deleted = DeletedTopics(reserving, self.paths.deleted_topics)
+        self._contents = contents = StoreContents(log, queues, index, deleted)
+        super().__init__(config, contents, memory_bytes, is_copy)
         further, has_index = multi_dispatch_of(config), index is not None
         maker = EntryMaker(self.delay_levels, index=has_index, multi_dispatch=further)
-        self._checkpointing = Checkpointing(
-            reserving, self.paths.checkpoint, log, queues, index, deleted
-        )
-        self._removal = TopicRemoval(files, self.paths, log, queues, deleted, self._checkpointing)
-        self._dispatching = Dispatching(
-            log, queues, index, maker, deleted, self._removal.begin_anew, extensions
-        )
-        self._appending = Appending(config, log, queues, self._dispatching, clock, further)
-        self._cutting = Cutting(
-            log, queues, index, self._checkpointing, deleted, self._removal, self._log_ended
-        )
+        self._checkpointing = Checkpointing(reserving, self.paths.checkpoint, contents)
+        self._removal = TopicRemoval(files, self.paths, contents, self._checkpointing)
+        self._dispatching = Dispatching(contents, maker, self._removal.begin_anew, extensions)
+        self._appending = Appending(config, contents, self._dispatching, clock, further)
+        self._cutting = Cutting(contents, self._checkpointing, self._removal, self._log_ended)
         self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
         #: Something was done half: what is in memory says nothing about the files any more.
         self._is_broken = False
         self.retention = Retention(
-            config, reserving, self.paths.root, log, queues, index, self._checkpointing, warn
+            config, reserving, self.paths.root, contents, self._checkpointing, warn
         )
 
     # Life
@@ -173,9 +169,7 @@ class MessageStore(StoreReads):
         if self._index and not self._index.load(checkpoint.index_mark, clean=clean):
             self._checkpointing.forget_index_mark()
         recovery = Recovery(
-            self._log,
-            self._queues,
-            self._index,
+            self._contents,
             self._dispatching.maker,
             self._removal,
             self._checkpointing,

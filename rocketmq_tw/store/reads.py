@@ -10,11 +10,10 @@ from rocketmq_tw.message.layout import SIZE
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import RecordError, RecordHead, decode_record, parse_head
 from rocketmq_tw.store import time_search
-from rocketmq_tw.store.index import MessageIndex
-from rocketmq_tw.store.interface import EVERY_MESSAGE, ILog, MessageFilter, QueueRead, RecordScan
+from rocketmq_tw.store.contents import StoreContents
+from rocketmq_tw.store.interface import EVERY_MESSAGE, MessageFilter, QueueRead, RecordScan
 from rocketmq_tw.store.queue_extension import UnitExtra
 from rocketmq_tw.store.queue_reader import QueueReader
-from rocketmq_tw.store.queues import QueueTable
 
 #: Bytes of a first read at a record whose size is not known: most records are no longer.
 _MOST_RECORDS = 1024
@@ -36,17 +35,15 @@ class StoreReads:
     def __init__(
         self,
         config: MessageStoreConfig,
-        log: ILog,
-        queues: QueueTable,
-        index: MessageIndex | None,
+        contents: StoreContents,
         memory_bytes: int,
         is_copy: Callable[[], bool],
     ) -> None:
-        self._log = log
-        self._queues = queues
-        self._index = index
+        self._log = contents.log
+        self._queues = contents.queues
+        self._index = contents.index
         self._most_found = config.max_msgs_num_batch
-        self._reader = QueueReader(config, log, memory_bytes, is_copy)
+        self._reader = QueueReader(config, contents.log, memory_bytes, is_copy)
 
     @property
     def cached_bytes(self) -> int:

@@ -21,13 +21,11 @@ from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.store.checkpoint import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.consume_queue import ConsumeQueue
+from rocketmq_tw.store.contents import StoreContents
 from rocketmq_tw.store.deleted_topics import Beginnings, is_first_again
 from rocketmq_tw.store.dispatch_entries import DispatchEntry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
-from rocketmq_tw.store.index import MessageIndex
-from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queue_units import Unit
-from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.scan import SECTOR, may_lack_a_sector
 from rocketmq_tw.store.topic_removal import TopicRemoval
 
@@ -64,9 +62,7 @@ class Recovery:
 
     def __init__(
         self,
-        log: ILog,
-        queues: QueueTable,
-        index: MessageIndex | None,
+        contents: StoreContents,
         maker: EntryMaker,
         removal: TopicRemoval,
         checkpointing: Checkpointing,
@@ -74,14 +70,14 @@ class Recovery:
         check_body: bool,
         advance: Callable[[int], object],
     ) -> None:
-        self._log = log
-        self._queues = queues
+        self._log = contents.log
+        self._queues = contents.queues
         #: Told of the bytes of the log that were read.
         self._advance = advance
-        self._index = index
+        self._index = contents.index
         self._maker = maker
         self._removal = removal
-        self._deleted = removal.deleted
+        self._deleted = contents.deleted
         self._checkpointing = checkpointing
         self._checkpoint = checkpointing.last
         self._check_body = check_body
@@ -90,7 +86,7 @@ class Recovery:
         self._safe = 0
         #: From here on it is read.
         self._start = 0
-        self._beginnings = Beginnings(log, maker, check_body=check_body)
+        self._beginnings = Beginnings(contents.log, maker, check_body=check_body)
         #: Behind it nothing comes into queues and index.
         self._limit: int | None = None
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import DiskUsage, IFiles
 from rocketmq_tw.store.checkpointing import Checkpointing
+from rocketmq_tw.store.contents import StoreContents
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
@@ -159,9 +160,7 @@ class Retention:
         config: MessageStoreConfig,
         files: IFiles,
         root: str,
-        log: ILog,
-        queues: QueueTable,
-        index: MessageIndex | None,
+        contents: StoreContents,
         checkpointing: Checkpointing,
         warn: Callable[[str], None],
     ) -> None:
@@ -171,9 +170,9 @@ class Retention:
         self._config = config
         self._files = files
         self._root = root
-        self._log = log
-        self._queues = queues
-        self._index = index
+        self._log = contents.log
+        self._queues = contents.queues
+        self._index = contents.index
         self._checkpointing = checkpointing
         self._warn = warn
         self._freed = FreedRoom()

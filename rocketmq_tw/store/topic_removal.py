@@ -15,11 +15,10 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_storable
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.consume_queue import ConsumeQueue
-from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion, former_part
-from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.contents import StoreContents
+from rocketmq_tw.store.deleted_topics import Deletion, former_part
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queue_units import UNIT, UNIT_SIZE, Unit
-from rocketmq_tw.store.queues import QueueTable
 
 _BLOCK = 4096 * UNIT_SIZE
 #: What queues' extensions become beside the queues; these have numbers.
@@ -167,14 +166,12 @@ class TopicRemoval:
         self,
         files: IFiles,
         paths: StorePaths,
-        log: ILog,
-        queues: QueueTable,
-        deleted: DeletedTopics,
+        contents: StoreContents,
         checkpointing: Checkpointing,
     ) -> None:
-        self._log = log
-        self._queues = queues
-        self.deleted = deleted
+        self._log = contents.log
+        self._queues = contents.queues
+        self._deleted = contents.deleted
         self._checkpointing = checkpointing
         self._removed = RemovedQueues(
             files, paths.consume_queue, paths.queue_extensions, paths.deleted_queues
@@ -183,8 +180,8 @@ class TopicRemoval:
     def load(self) -> None:
         """Settles what a former process left half-way; in front of the queues' own load. Raises
         `OSError`."""
-        self.deleted.load()
-        self._removed.load(self.deleted.offset_of)
+        self._deleted.load()
+        self._removed.load(self._deleted.offset_of)
 
     def remove(self, topics: Collection[str]) -> None:
         """Removes all queues of these topics. Raises `OSError`, and then nothing is removed unless
@@ -215,7 +212,7 @@ class TopicRemoval:
     def _note(self, doomed: Mapping[str, Collection[ConsumeQueue]], end: int) -> None:
         last = self._checkpointing.last
         known = last.safe_offset, last.units
-        self.deleted.note(
+        self._deleted.note(
             [
                 Deletion(topic, end, *self._queues.count_of(queues, last.safe_offset), *known)
                 for topic, queues in doomed.items()
@@ -230,19 +227,19 @@ class TopicRemoval:
     def _take_away(self, topic: str, queue_id: int | None = None) -> None:
         """Files of a topic, or of one queue."""
         try:
-            self._removed.take(topic, queue_id, self.deleted.noted)
+            self._removed.take(topic, queue_id, self._deleted.noted)
         except OSError:
             # Somebody may write in its place, so that nothing brings it back.
-            self.deleted.is_stale = True
-            self.deleted.sync()
-            self.deleted.is_stale = False
+            self._deleted.is_stale = True
+            self._deleted.sync()
+            self._deleted.is_stale = False
             self._queues.remove_files(topic, queue_id)
 
     def settle(self) -> None:
         """Makes durable that what was deleted is gone; raises `OSError`."""
-        self.deleted.sync()
-        self._removed.clear(self.deleted.durable)
+        self._deleted.sync()
+        self._removed.clear(self._deleted.durable)
 
     def remove_files(self) -> None:
         """Removes what is left of queues whose deletion is durable; in any thread."""
-        self._removed.remove(self.deleted.durable)
+        self._removed.remove(self._deleted.durable)
