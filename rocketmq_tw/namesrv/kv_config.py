@@ -1,7 +1,4 @@
-"""Names and values by namespace, kept in stock's `kvConfig.json`, and their requests.
-
-docs/formats/config-files.md has the file.
-"""
+"""Names and values by namespace, kept in stock's `kvConfig.json` (docs/formats/config-files.md)."""
 
 from __future__ import annotations
 
@@ -13,23 +10,13 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.net.changes import changed, said_once_made, who
-from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.store.table_files import CertainWrites, read_table_file, write_table_file
 from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
 from rocketmq_tw.wire.bodies.stats import KVTable
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.namesrv import (
-    DeleteKVConfigRequestHeader,
-    GetKVConfigRequestHeader,
-    GetKVConfigResponseHeader,
-    GetKVListByNamespaceRequestHeader,
-    PutKVConfigRequestHeader,
-)
 
 #: Where the queue counts of ordered topics stand: topic to "broker-a:4;broker-b:4".
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -144,80 +131,6 @@ class KvConfig:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the value cannot be kept: {error.strerror}"
             ) from error
-
-
-class KvRequests:
-    """Answers what is about names and values: 100, 101, 102, 219."""
-
-    def __init__(self, kv: KvConfig) -> None:
-        self._kv = kv
-
-    def handlers(self) -> dict[int, Handler]:
-        """Returns the handlers by request code."""
-        return {
-            RequestCode.PUT_KV_CONFIG: self.put,
-            RequestCode.GET_KV_CONFIG: self.get,
-            RequestCode.DELETE_KV_CONFIG: self.delete,
-            RequestCode.GET_KVLIST_BY_NAMESPACE: self.namespace,
-        }
-
-    def put(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """100: sets a value; raises, or fails, as `KvConfig.put` does."""
-        header = request.header(PutKVConfigRequestHeader)
-        before = self._kv.get(header.namespace, header.key)
-        kept = self._kv.put(header.namespace, header.key, header.value)
-        return self._said(kept, peer, header, header.value, before).addCallback(
-            lambda _: request.response()
-        )
-
-    def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """101: a value; QUERY_NOT_FOUND where there is none."""
-        header = request.header(GetKVConfigRequestHeader)
-        value = self._kv.get(header.namespace, header.key)
-        if value is None:
-            return request.response(
-                ResponseCode.QUERY_NOT_FOUND,
-                f"the namespace {header.namespace} has no key {header.key}",
-            )
-        return request.response(header=GetKVConfigResponseHeader(value=value))
-
-    def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """102: removes a value; success also where there is none."""
-        header = request.header(DeleteKVConfigRequestHeader)
-        before = self._kv.get(header.namespace, header.key)
-        kept = self._kv.delete(header.namespace, header.key)
-        return self._said(kept, peer, header, None, before).addCallback(
-            lambda _: request.response()
-        )
-
-    @staticmethod
-    def _said(
-        kept: Deferred[None],
-        peer: IPeer,
-        header: PutKVConfigRequestHeader | DeleteKVConfigRequestHeader,
-        value: str | None,
-        before: str | None,
-    ) -> Deferred[None]:
-        return said_once_made(
-            kept,
-            log,
-            "{peer} {what} the value of {key} in {namespace}: {change}",
-            peer=who(peer),
-            what="deletes" if value is None else "sets",
-            change=changed(value, before),
-            key=header.key[:MAX_NAME_BYTES],
-            namespace=header.namespace[:MAX_NAME_BYTES],
-        )
-
-    def namespace(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """219: all names and values of a namespace; QUERY_NOT_FOUND where there is none."""
-        header = request.header(GetKVListByNamespaceRequestHeader)
-        body = self._kv.namespace(header.namespace)
-        if body is None:
-            return request.response(
-                ResponseCode.QUERY_NOT_FOUND, f"there is no namespace {header.namespace}"
-            )
-        return request.response(body=body)
 
 
 def _encode(values: dict[str, str]) -> bytes:

@@ -12,10 +12,11 @@ from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.properties import StartFile
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
-from rocketmq_tw.namesrv.kv_config import KvConfig, KvRequests
+from rocketmq_tw.namesrv.kv_config import KvConfig
 from rocketmq_tw.namesrv.liveness import Liveness
 from rocketmq_tw.namesrv.notifications import MinIdNotifier
 from rocketmq_tw.namesrv.requests.admin import NamesrvAdminRequests
+from rocketmq_tw.namesrv.requests.kv_config import KvRequests
 from rocketmq_tw.namesrv.requests.registration import RegistrationRequests
 from rocketmq_tw.namesrv.requests.routes import RouteRequests
 from rocketmq_tw.namesrv.requests.topic_lists import TopicListRequests
