@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.client.decoding import decode_messages
 from rocketmq_tw.client.preparing import process_unique_ids
-from rocketmq_tw.client.queue_worker import ProcessQueue
+from rocketmq_tw.client.process_queue import ProcessQueue
 from rocketmq_tw.client.routes import (
     address_of,
     allocate_averagely,

@@ -4,7 +4,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from rocketmq_tw.client import queue_worker
+from rocketmq_tw.client import process_queue
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import by_key
 from rocketmq_tw.client.pull import QueuePuller
@@ -329,7 +329,7 @@ def test_pulls_go_on_behind_an_answer_that_makes_no_sense(world):
 
 
 def test_pulling_waits_for_bodies_as_large_as_they_are_unpacked(world, monkeypatch):
-    monkeypatch.setattr(queue_worker, "MAX_BYTES", 5 << 20)
+    monkeypatch.setattr(process_queue, "MAX_BYTES", 5 << 20)
     held = []
 
     def listener(message):
