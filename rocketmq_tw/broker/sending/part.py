@@ -16,8 +16,9 @@ from rocketmq_tw.broker.sending.beside import GivenBackBeside
 from rocketmq_tw.broker.sending.checks import SendChecks
 from rocketmq_tw.broker.sending.message_sizes import MessageSizes
 from rocketmq_tw.broker.sending.replies import ReplyRequests
+from rocketmq_tw.broker.sending.retries import Retries
 from rocketmq_tw.broker.sending.send import SendRequests
-from rocketmq_tw.broker.sending.send_back import Retries, SendBackRequests
+from rocketmq_tw.broker.sending.send_back import SendBackRequests
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
