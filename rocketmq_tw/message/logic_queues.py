@@ -20,7 +20,7 @@ from rocketmq_tw.wire.bodies.topics import (
 Items = Sequence[LogicQueueMappingItem]
 
 _GLOBAL_SCOPE = "__global__"
-#: The broker name that logic queues have with clients, whoever leads them.
+#: The broker name that logic queues have with clients, whichever broker leads them.
 LOGIC_BROKER = "__syslo__global__"
 
 

@@ -51,8 +51,9 @@ MAX_BYTES = 16 * 1024
 #: The version of stock whose keys are shown.
 SHOWN_VERSION = "5.3.3"
 
-#: Writes the texts of changed keys to the configuration file. Fires with what whoever changes them
-#: has to know, an empty text where the next start reads them; fails with `RequestError`.
+#: Writes the texts of changed keys to the configuration file. Fires with what the
+#: administrator has to know, an empty text where the next start reads them; fails with
+#: `RequestError`.
 WriteChanges = Callable[[Mapping[str, str]], "Deferred[str]"]
 
 #: Servers of one process may have one file, which is read and written anew as a whole.

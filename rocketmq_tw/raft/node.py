@@ -162,7 +162,7 @@ class RaftNode:
         done.callback(None)
 
     def _end(self, reason: Callable[[], Refused]) -> None:
-        """Takes no part any more; whoever waits gets `reason`."""
+        """Takes no part any more; calls that wait for an answer fail with `reason`."""
         self._running = False
         self._unstored.stop()
         self._checkpoints.stop()

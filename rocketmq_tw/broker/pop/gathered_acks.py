@@ -30,7 +30,7 @@ from rocketmq_tw.wire.errors import RequestError
 MOST_MESSAGES = 128
 NO_OFFSETS = range(0)
 
-#: A request, and who waits for its answer.
+#: A request, and the peer that its answer goes to.
 _Asked = tuple[RemotingCommand, IPeer]
 
 #: An offset as clients write it, which means one number however it is read.

@@ -33,8 +33,8 @@ from rocketmq_tw.net.interfaces import Handler
 
 @dataclass(frozen=True)
 class PopContext:
-    """What the requests and the revival share: the broker's host, role, log and tables, and the
-    books on what is popped."""
+    """What the requests of consumers that pop use: the broker's host, role, log and tables, the log
+    of check points, and the books on what is popped."""
 
     host: Host
     role: RoleHolder

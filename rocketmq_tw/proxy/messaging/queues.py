@@ -63,7 +63,7 @@ class WriteQueues:
             if queue.broker_name in masters
         ]
         if not is_static(route):
-            # Logic queues stay in the order of their ids, whoever leads them.
+            # Logic queues stay in the order of their ids, whichever broker leads them.
             queues.sort()
         self._known.pop(topic, None)
         while len(self._known) >= _MOST_TOPICS:

@@ -46,7 +46,7 @@ STAYS: Mapping[str, Stays] = {
     "EntryCache._encoded": Stays("entries in their wire form, twice the table and 1,024", 1_500),
     "NewHalves.recent": Stays("half messages that are decided soon", 1_024),
     "LazyHeap._entries": Stays("up to their time, and 1,000 of each heap at most", 2_000),
-    "LazyHeap._old": Stays("as above", 2_000),
+    "LazyHeap._old": Stays("up to their time, and 1,000 of each heap at most", 2_000),
     "SubscriptionGroupTable.forbidden_table[]": Stays("what an administrator forbids a group"),
     "GroupTable._forbidden[]": Stays("what an administrator forbids a group"),
     "MetricsLog._told": Stays("what the last lines told, 200 figures of each server", 1_000),
@@ -54,9 +54,9 @@ STAYS: Mapping[str, Stays] = {
     "WriteQueues._known": Stays("the routes used last", 10_000),
     "_Remembered._entries": Stays("the topics and groups used last", 2 * 20_000),
     "Burials._is_stored": Stays("the dead letters that were stored last", 2 * 10_000),
-    "Burials._is_stored[]": Stays("as above", 3 * 10_000),
+    "Burials._is_stored[]": Stays("the dead letters that were stored last", 3 * 10_000),
     "Positions._passed": Stays("what pops of all queues passed over last", 2 * 10_000),
-    "Positions._passed[]": Stays("as above", 5 * 10_000),
+    "Positions._passed[]": Stays("what pops of all queues passed over last", 5 * 10_000),
     "TopicQueues._came": Stays("topics to be sorted when somebody asks for all", 6_000),
 }
 
