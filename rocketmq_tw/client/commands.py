@@ -109,9 +109,9 @@ def pull_command(
     sub_version: int = 0,
     max_bytes: int | None = None,
 ) -> RemotingCommand:
-    """11. With `expression` None the broker takes the subscription of the heartbeat; with
-    `suspend_seconds` it holds an empty answer for so long; `commit_offset` is stored on the way.
-    """
+    """Makes request 11. With `expression` None the broker takes the subscription of the heartbeat;
+    with `suspend_seconds` it holds an empty answer for so long; `commit_offset` is stored on the
+    way."""
     flags = 0 if expression is None else PULL_SUBSCRIPTION
     if suspend_seconds > 0:
         flags |= PULL_SUSPEND
@@ -194,7 +194,7 @@ def read_pull(
 
 
 def max_offset_command(queue: MessageQueue) -> RemotingCommand:
-    """30: the offset that the next message gets."""
+    """Makes request 30: the offset that the next message gets."""
     header = GetMaxOffsetRequestHeader(
         topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
     )
@@ -207,7 +207,7 @@ def read_max_offset(address: str, response: RemotingCommand) -> int:
 
 
 def min_offset_command(queue: MessageQueue) -> RemotingCommand:
-    """31: the oldest offset that is still there."""
+    """Makes request 31: the oldest offset that is still there."""
     header = GetMinOffsetRequestHeader(
         topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
     )
@@ -222,7 +222,8 @@ def read_min_offset(address: str, response: RemotingCommand) -> int:
 def search_offset_command(
     queue: MessageQueue, timestamp_ms: int, *, upper: bool = False
 ) -> RemotingCommand:
-    """29: the first offset stored at or after a time; `upper`: the last one at or before it."""
+    """Makes request 29: the first offset stored at or after a time; `upper`: the last one at or
+    before it."""
     header = SearchOffsetRequestHeader(
         topic=queue.topic,
         queue_id=queue.queue_id,
@@ -239,7 +240,7 @@ def read_search_offset(address: str, response: RemotingCommand) -> int:
 
 
 def earliest_store_time_command(queue: MessageQueue) -> RemotingCommand:
-    """32: when the oldest message was stored."""
+    """Makes request 32: when the oldest message was stored."""
     header = GetEarliestMsgStoretimeRequestHeader(
         topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
     )
@@ -253,7 +254,7 @@ def read_earliest_store_time(address: str, response: RemotingCommand) -> int:
 
 
 def committed_offset_command(group: str, queue: MessageQueue) -> RemotingCommand:
-    """14: the offset that a group committed."""
+    """Makes request 14: the offset that a group committed."""
     header = QueryConsumerOffsetRequestHeader(
         consumer_group=group,
         topic=queue.topic,
@@ -273,7 +274,7 @@ def read_committed_offset(address: str, response: RemotingCommand) -> int | None
 def commit_offset_command(
     group: str, queue: MessageQueue, offset: int, *, oneway: bool = False
 ) -> RemotingCommand:
-    """15: the group goes on at `offset`."""
+    """Makes request 15: the group goes on at `offset`."""
     header = UpdateConsumerOffsetRequestHeader(
         consumer_group=group,
         topic=queue.topic,

@@ -104,7 +104,7 @@ class ControllerClient:
     # Any controller
 
     def metadata(self, address: str) -> "Deferred[GetMetaDataResponseHeader]":
-        """1005: what one controller says of the group."""
+        """Sends 1005: what one controller says of the group."""
         command = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
         answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
         return answer.addCallback(
@@ -112,14 +112,14 @@ class ControllerClient:
         )
 
     def config(self, address: str) -> "Deferred[dict[str, str]]":
-        """1010: keys and values of one controller, as .properties files have them."""
+        """Sends 1010: keys and values of one controller, as .properties files have them."""
         command = RemotingCommand.request(RequestCode.GET_CONTROLLER_CONFIG)
         answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
         return answer.addCallback(lambda response: from_text(check_success(address, response).body))
 
     def update_config(self, address: str, changes: Mapping[str, str]) -> "Deferred[str]":
-        """1009: gives keys of one controller new values, all or none; fires with what it has to say
-        of it, as that no start will know of them."""
+        """Sends 1009: gives keys of one controller new values, all or none; fires with what it has
+        to say of it, as that no start will know of them."""
         body = to_text(changes)
         command = RemotingCommand.request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=body)
         answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
@@ -130,7 +130,7 @@ class ControllerClient:
         return Deferred.fromCoroutine(self._find_leader())
 
     def heartbeat(self, header: BrokerHeartbeatRequestHeader, timeout: float = 1.0) -> None:
-        """904, oneway to every controller, since any of them may lead next; given up where no
+        """Sends 904, oneway to every controller, since any of them may lead next; given up where no
         connection is there within `timeout` seconds."""
         known = self.addresses if self.leader is None else [*self.addresses, self.leader]
         for address in dict.fromkeys(known):
@@ -140,7 +140,7 @@ class ControllerClient:
     # The leader, about the brokers of one name
 
     def next_broker_id(self, cluster: str, name: str) -> "Deferred[int]":
-        """1012: the smallest id that no broker of the group was given."""
+        """Sends 1012: the smallest id that no broker of the group was given."""
         header = GetNextBrokerIdRequestHeader(cluster_name=cluster, broker_name=name)
         return self._ask(
             RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
@@ -151,7 +151,7 @@ class ControllerClient:
     def apply_broker_id(
         self, cluster: str, name: str, broker_id: int, register_check_code: str
     ) -> "Deferred[None]":
-        """1013: takes an id; succeeds again with the same code, and fails with
+        """Sends 1013: takes an id; succeeds again with the same code, and fails with
         CONTROLLER_BROKER_ID_INVALID where another code has the id."""
         header = ApplyBrokerIdRequestHeader(
             cluster_name=cluster,
@@ -164,8 +164,8 @@ class ControllerClient:
     def register_broker(
         self, cluster: str, name: str, broker_id: int, address: str
     ) -> "Deferred[GroupState]":
-        """1003: the broker is at `address` today. The master of the answer is None where it is not
-        alive."""
+        """Sends 1003: the broker is at `address` today. The master of the answer is None where it
+        is not alive."""
         header = RegisterBrokerToControllerRequestHeader(
             cluster_name=cluster,
             broker_name=name,
@@ -180,7 +180,7 @@ class ControllerClient:
         )
 
     def replica_info(self, name: str) -> "Deferred[GroupState]":
-        """1004: the master, alive or not, and the SyncStateSet."""
+        """Sends 1004: the master, alive or not, and the SyncStateSet."""
         header = GetReplicaInfoRequestHeader(broker_name=name)
         return self._ask(
             RequestCode.CONTROLLER_GET_REPLICA_INFO,
@@ -198,9 +198,9 @@ class ControllerClient:
         ended_epoch: int | None = None,
         never_begun: bool = False,
     ) -> "Deferred[ElectionResult]":
-        """1002: the broker asks for a master, itself where there never was one; an administrator
-        designates one. `ended_epoch`: in place of the master of that epoch, of no later one, where
-        the controller is not stock's; `never_begun` is told to such a one only."""
+        """Sends 1002: the broker asks for a master, itself where there never was one; an
+        administrator designates one. `ended_epoch`: in place of the master of that epoch, of no
+        later one, where the controller is not stock's; `never_begun` is told to such a one only."""
         header = ElectMasterRequestHeader(
             cluster_name=cluster,
             broker_name=name,
@@ -237,8 +237,8 @@ class ControllerClient:
     def alter_sync_state_set(
         self, name: str, master_id: int, master_epoch: int, members: Iterable[int], epoch: int
     ) -> "Deferred[SyncStateSet]":
-        """1001, for the master alone: proposes a SyncStateSet in place of the set with `epoch`, and
-        fires with the new set. Where the answer is lost it may have been carried out:
+        """Sends 1001, for the master alone: proposes a SyncStateSet in place of the set with
+        `epoch`, and fires with the new set. Where the answer is lost it may have been carried out:
         `replica_info` tells."""
         header = AlterSyncStateSetRequestHeader(
             broker_name=name,
@@ -258,7 +258,7 @@ class ControllerClient:
     # The leader, for administrators
 
     def sync_state_data(self, names: Sequence[str]) -> "Deferred[BrokerReplicasInfo]":
-        """1006: the groups of these names in full; unknown ones are left out."""
+        """Sends 1006: the groups of these names in full; unknown ones are left out."""
         return self._ask(
             RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
             None,
@@ -269,7 +269,7 @@ class ControllerClient:
     def clean_broker_data(
         self, cluster: str | None, name: str, ids: str | None, *, living: bool = False
     ) -> "Deferred[None]":
-        """1011: forgets the replicas with these ids (`1;2`), or the whole group."""
+        """Sends 1011: forgets the replicas with these ids (`1;2`), or the whole group."""
         header = CleanControllerBrokerDataRequestHeader(
             cluster_name=cluster,
             broker_name=name,

@@ -49,7 +49,7 @@ class ContainerRequests:
         }
 
     def add_broker(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """902: answers once the broker serves; SYSTEM_ERROR with the reason where it does not."""
+        """Answers 902 once the broker serves; SYSTEM_ERROR with the reason where it does not."""
         _check_administrator(request, peer)
         path = request.header(AddBrokerRequestHeader).config_path
         if not path:
@@ -78,7 +78,7 @@ class ContainerRequests:
         return self._container.add(path).addCallbacks(added, refuse)
 
     def remove_broker(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """903: answers once the broker has stopped; BROKER_NOT_EXIST where there is no such."""
+        """Answers 903 once the broker has stopped; BROKER_NOT_EXIST where there is no such."""
         _check_administrator(request, peer)
         header = request.header(RemoveBrokerRequestHeader)
         identity = BrokerIdentity(header.broker_cluster_name, header.broker_name, header.broker_id)
@@ -105,12 +105,13 @@ class ContainerRequests:
         return self._container.remove(identity).addCallbacks(removed, refuse)
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """25: changes keys of the container, in its file too; fails as `LiveConfig.update`."""
+        """Answers 25: changes keys of the container, in its file too; fails as
+        `LiveConfig.update`."""
         updated = self._live_config.update(request.body, peer)
         return updated.addCallback(lambda remark: request.response(remark=remark or None))
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """26: every key of the container but secrets, as .properties text."""
+        """Answers 26: every key of the container but secrets, as .properties text."""
         version = encode_body(self._version).decode()
         return request.response(
             header=GetBrokerConfigResponseHeader(version=version),

@@ -44,8 +44,8 @@ class BrokerLiveness:
         self.start, self.stop = self._scan.start, self._scan.stop
 
     def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """904; counts from the host only that a living broker's first one came from, or from that
-        which it is registered at."""
+        """Answers 904; counts from the host only that a living broker's first one came from, or
+        from that which it is registered at."""
         if not _is_number(request.ext_fields.get("brokerId", "")):
             raise RequestError(
                 ResponseCode.CONTROLLER_INVALID_REQUEST, "a heartbeat without brokerId"

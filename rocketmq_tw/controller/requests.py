@@ -106,7 +106,7 @@ class ControllerRequests:
         return {code: self._counted(self._logged(handler)) for code, handler in handlers.items()}
 
     def metadata(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """1005: answered by every controller."""
+        """Answers 1005, as every controller does: who is in the group, and who leads it."""
         config, leader = self._node.config, self._node.leader_id
         header = GetMetaDataResponseHeader(
             group=config.group,
@@ -118,22 +118,22 @@ class ControllerRequests:
         return request.response(header=header)
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> "Deferred[RemotingCommand]":
-        """1009."""
+        """Answers 1009: changes keys; fails as `LiveConfig.update` does."""
         updated = self._live_config.update(request.body, peer)
         return updated.addCallback(lambda remark: request.response(remark=remark or None))
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """1010."""
+        """Answers 1010: every key that may be told, as .properties text."""
         return request.response(body=self._live_config.text().encode())
 
     def register(self, request: RemotingCommand, peer: IPeer) -> Any:
-        """1003."""
+        """Answers 1003, for the host that asks; see `decisions.register_broker`."""
         return self._handler(
             lambda command: register(command, host_of(peer.address)), is_write=True
         )(request, peer)
 
     def alter(self, request: RemotingCommand, peer: IPeer) -> Any:
-        """1001."""
+        """Answers 1001, to the master of the group; see `decisions.alter_sync_state_set`."""
         return self._handler(
             lambda command: alter(command, lambda group: self.is_from_master(group, peer)),
             is_write=True,

@@ -66,8 +66,8 @@ class ClientRequests:
     def heartbeat(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """34: registers all groups of the client and makes their retry topics; answers once these
-        are announced, since a consumer asks for their routes next."""
+        """Answers 34: registers all groups of the client and makes their retry topics; answers once
+        these are announced, since a consumer asks for their routes next."""
         data = decode_heartbeat(request.body)
         names.check_length("clientID", data.client_id)
         subscriptions = _check_subscriptions(data)
@@ -113,7 +113,7 @@ class ClientRequests:
         return response if announced is None else announced.addCallback(lambda _: response)
 
     def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """35: takes the client out of a group of producers, of consumers, or of both."""
+        """Answers 35: takes the client out of a group of producers, of consumers, or of both."""
         header = request.header(UnregisterClientRequestHeader)
         if header.producer_group is not None:
             self._clients.unregister_producer(header.producer_group, peer)
@@ -122,7 +122,7 @@ class ClientRequests:
         return request.response()
 
     def list_consumers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """38: the ids of a group's connected consumers."""
+        """Answers 38: the ids of a group's connected consumers."""
         name = request.header(GetConsumerListByGroupRequestHeader).consumer_group
         group = self._clients.consumer_group(name)
         if group is None:

@@ -75,7 +75,7 @@ class ConnectionRequests:
     def consumers(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """203: the connected consumers of a group and what they subscribe to."""
+        """Answers 203: the connected consumers of a group and what they subscribe to."""
         name = request.header(GetConsumerConnectionListRequestHeader).consumer_group
         group = self._clients.consumer_group(name)
         if group is None:
@@ -98,7 +98,7 @@ class ConnectionRequests:
     def producers(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """204: the connected producers of a group."""
+        """Answers 204: the connected producers of a group."""
         name = request.header(GetProducerConnectionListRequestHeader).producer_group
         clients = self._clients.producers(name)
         if not clients:
@@ -114,7 +114,7 @@ class ConnectionRequests:
     def all_producers(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """328: all connected producers by group."""
+        """Answers 328: all connected producers by group."""
         return self._growing.answer(request, ProducerTable, self._add_producers)
 
     def _add_producers(self, body: ProducerTable) -> Iterator[None]:
@@ -139,7 +139,7 @@ class ConnectionRequests:
                 body.data[group] = producers
 
     def subscription(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """345: what a group's consumers subscribe to in a topic."""
+        """Answers 345: what a group's consumers subscribe to in a topic."""
         header = request.header(QuerySubscriptionByConsumerRequestHeader)
         body = SubscriptionQueryBody(
             group=header.group,
@@ -149,13 +149,13 @@ class ConnectionRequests:
         return request.response(body=encode_body(body))
 
     def running_info(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """307: asks one consumer what it is doing."""
+        """Answers 307: asks one consumer what it is doing."""
         header = request.header(GetConsumerRunningInfoRequestHeader)
         return self._forward(request, header.consumer_group, header.client_id, request.ext_fields)
 
     def consume_directly(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """309: has one client consume one message of this broker's log, of which it gets the whole
-        record."""
+        """Answers 309: has one client consume one message of this broker's log, of which it gets
+        the whole record."""
         header = request.header(ConsumeMessageDirectlyResultRequestHeader)
         fields = request.ext_fields | {"brokerName": self._config.broker_name}
         topic = self._topics.get(header.topic or "")

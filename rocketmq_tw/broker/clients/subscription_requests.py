@@ -48,7 +48,7 @@ class SubscriptionRequests:
         }
 
     def consumers(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """300: the groups that subscribe to a topic or have offsets in it."""
+        """Answers 300: the groups that subscribe to a topic or have offsets in it."""
         topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
         groups = self._offsets.groups_of(topic)
 
@@ -61,7 +61,7 @@ class SubscriptionRequests:
     def consumed_by(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """343: the topics in which a group has offsets."""
+        """Answers 343: the topics in which a group has offsets."""
         group = request.header(QueryTopicsByConsumerRequestHeader).group
 
         def fill(body: TopicList) -> Iterator[None]:

@@ -95,12 +95,12 @@ class AdminRequests:
         }
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """25: changes keys, in the broker's file too; fails as `LiveConfig.update` does."""
+        """Answers 25: changes keys, in the broker's file too; fails as `LiveConfig.update` does."""
         updated = self._live_config.update(request.body, peer)
         return updated.addCallback(lambda remark: request.response(remark=remark or None))
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """26: every key but secrets as .properties text, with its value now."""
+        """Answers 26: every key but secrets as .properties text, with its value now."""
         version = encode_body(DataVersion(timestamp=self._boot_timestamp)).decode()
         return request.response(
             header=GetBrokerConfigResponseHeader(version=version),
@@ -108,7 +108,7 @@ class AdminRequests:
         )
 
     def runtime_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """28: how the broker is doing, as names and values."""
+        """Answers 28: how the broker is doing, as names and values."""
         table = {
             **_IDLE,
             **_CAPACITIES,
@@ -122,7 +122,8 @@ class AdminRequests:
         return request.response(body=encode_body(KVTable(table=table)))
 
     def clean_queues(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """306: changes nothing, as units of a queue are removed with the log they point into."""
+        """Answers 306: changes nothing, as units of a queue are removed with the log they point
+        into."""
         log.info(
             "{peer} wants the consume queues cleaned: their units go with the log", peer=who(peer)
         )
@@ -131,7 +132,7 @@ class AdminRequests:
     def clean_topics(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """316: removes the queues of topics that the broker does not have any more."""
+        """Answers 316: removes the queues of topics that the broker does not have any more."""
         unused: list[str] = []
 
         def steps() -> Iterator[None]:
@@ -161,7 +162,7 @@ class AdminRequests:
     def clean_log(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """329: removes files older than fileReservedTime, whatever the hour."""
+        """Answers 329: removes files older than fileReservedTime, whatever the hour."""
         removed = 0
 
         def steps() -> Iterator[None]:

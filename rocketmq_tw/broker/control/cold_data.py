@@ -64,7 +64,7 @@ class ColdDataRequests:
         return {"dataReadAheadEnable": str(self._mode == _NORMAL).lower()}
 
     def update(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """2001: sets limits, as .properties text of groups and bytes; all or none."""
+        """Answers 2001: sets limits, as .properties text of groups and bytes; all or none."""
         wanted = {}
         try:
             for setting in read_properties(_text(request.body), "the request"):
@@ -88,7 +88,8 @@ class ColdDataRequests:
         return request.response()
 
     def remove(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """2002: removes the limit of the group that the body names; one without is no error."""
+        """Answers 2002: removes the limit of the group that the body names; one without is no
+        error."""
         group = _text(request.body).strip()
         before = self._thresholds.pop(group, None)
         if before is not None:
@@ -101,7 +102,7 @@ class ColdDataRequests:
         return request.response()
 
     def show(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """2003: the limits; nothing is read as cold here."""
+        """Answers 2003: the limits; nothing is read as cold here."""
         shown = {
             "runtimeTable": {},
             "configTable": self._thresholds,
@@ -112,7 +113,7 @@ class ColdDataRequests:
         return request.response(body=msgspec.json.encode(shown))
 
     def set_mode(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """2004: sets how the log is read ahead."""
+        """Answers 2004: sets how the log is read ahead."""
         mode = request.ext_fields.get(_MODE_FIELD, "")
         if mode not in (_NORMAL, _RANDOM):
             raise RequestError(

@@ -68,7 +68,8 @@ class ConsumeStatsRequests:
     def of_group(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """208: a group's progress in the topics asked for, or in all that it has offsets in."""
+        """Answers 208: a group's progress in the topics asked for, or in all that it has offsets
+        in."""
         header = request.header(GetConsumeStatsRequestHeader)
         group = header.consumer_group
         listed = {topic for topic in (header.topic_list or "").split(";") if topic}
@@ -83,7 +84,7 @@ class ConsumeStatsRequests:
     def of_all_groups(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """317: the progress of all groups, or in ordered topics only."""
+        """Answers 317: the progress of all groups, or in ordered topics only."""
         only_ordered = request.header(GetConsumeStatsInBrokerHeader).is_order
         return self._growing.answer(
             request,
@@ -121,7 +122,8 @@ class ConsumeStatsRequests:
     def time_span(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """303: the times of the first, the last and the last consumed message of each queue."""
+        """Answers 303: the times of the first, the last and the last consumed message of each
+        queue."""
         header = request.header(QueryConsumeTimeSpanRequestHeader)
         queues = self._topics.known(header.topic).write_queue_nums
 

@@ -49,7 +49,7 @@ class ConsumerStatusRequests:
         return {RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.consumer_status}
 
     def consumer_status(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """223: the offsets of each connected consumer, or of the named one."""
+        """Answers 223: the offsets of each connected consumer, or of the named one."""
         header = request.header(GetConsumerStatusRequestHeader)
         group = self._clients.consumer_group(header.group)
         clients = [

@@ -68,7 +68,7 @@ class ResetRequests:
     def reset(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """222: sets a group back or forth, to an offset in one queue or to a time in all.
+        """Answers 222: sets a group back or forth, to an offset in one queue or to a time in all.
 
         With useServerSideResetOffset the next pull of the group takes the offset up; without, the
         connected consumers are told (220) and commit it.
@@ -98,7 +98,7 @@ class ResetRequests:
     def clone(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """314: copies a group's offsets in one topic or all to another group."""
+        """Answers 314: copies a group's offsets in one topic or all to another group."""
         header = request.header(CloneGroupOffsetRequestHeader)
         source = header.src_group
         topics = {header.topic} if header.topic else self._offsets.topics_of(source)
@@ -142,8 +142,8 @@ class ResetRequests:
     def correction(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """308: the smallest readable offset of all groups in each queue; the largest long where the
-        compared group is behind even that."""
+        """Answers 308: the smallest readable offset of all groups in each queue; the largest long
+        where the compared group is behind even that."""
         header = request.header(QueryCorrectionOffsetHeader)
         left_out = set((header.filter_groups or "").split(","))
 

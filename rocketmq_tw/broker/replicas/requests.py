@@ -30,8 +30,8 @@ log = Logger()
 
 
 class ReplicaRequests:
-    """907 is answered with what `runtime_info` tells. `has_links`: slaves may connect, to a master
-    or to a broker that is about to be one."""
+    """Answers 907 with what `runtime_info` tells. `has_links`: slaves may connect, to a master or
+    to a broker that is about to be one."""
 
     def __init__(
         self,
@@ -61,11 +61,12 @@ class ReplicaRequests:
         }
 
     def ha_status(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """907."""
+        """Answers 907: how replication is doing."""
         return request.response(body=encode_body(self._runtime_info()))
 
     def ha_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """906: the addresses of a master; all fields are absent where the broker is none."""
+        """Answers 906: the addresses of a master; all fields are absent where the broker is
+        none."""
         if not (self._role.is_master or self._has_links()):
             return request.response(header=ExchangeHAInfoResponseHeader())
         return request.response(
@@ -77,8 +78,8 @@ class ReplicaRequests:
         )
 
     def reset_master_flush_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """908: changes nothing. Stock's slaves begin behind the offset up to which their master was
-        flushed; here a slave compares its log with its master's, and needs none."""
+        """Answers 908: changes nothing. Stock's slaves begin behind the offset up to which their
+        master was flushed; here a slave compares its log with its master's, and needs none."""
         offset = request.header(ResetMasterFlushOffsetHeader).master_flush_offset
         log.info(
             "{peer} wants the master's flush offset to be {offset}: this broker keeps none",
@@ -88,7 +89,7 @@ class ReplicaRequests:
         return request.response()
 
     def epochs(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """1007: the epochs of the log; refused by brokers that have no controller."""
+        """Answers 1007: the epochs of the log; refused by brokers that have no controller."""
         config, entries = self._config, self._switching.epochs.table.entries
         if not config.enable_controller_mode:
             raise RequestError(

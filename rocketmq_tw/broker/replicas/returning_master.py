@@ -108,8 +108,8 @@ class ReturningMaster:
         return True
 
     def _told(self, usual: Handler, request: RemotingCommand, peer: IPeer) -> Any:
-        """906 of a master that is about to be back: this broker acts for it no more, and follows it
-        from now on."""
+        """Hears 906 of a master that is about to be back: this broker acts for it no more, and
+        follows it from now on."""
         header = request.header(ExchangeHAInfoRequestHeader)
         if not header.master_ha_address:
             return usual(request, peer)

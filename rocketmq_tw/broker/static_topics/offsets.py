@@ -23,7 +23,7 @@ from rocketmq_tw.wire.headers.offsets import (
 
 
 class StaticOffsets:
-    """14 and 15 about logic queues that this broker leads."""
+    """Answers 14 and 15 about logic queues that this broker leads."""
 
     def __init__(
         self,

@@ -55,8 +55,8 @@ class Decision(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def apply_broker_id(state: ControllerState, request: ApplyBrokerIdRequestHeader) -> Decision:
-    """1013: gives an id to the first broker that asks for it, and again where the check code is
-    the same."""
+    """Decides 1013: gives an id to the first broker that asks for it, and again where the check
+    code is the same."""
     name, broker_id = request.broker_name, request.applied_broker_id
     answer = ApplyBrokerIdResponseHeader(cluster_name=request.cluster_name, broker_name=name)
     table = state.replica_tables.get(name)
@@ -120,9 +120,9 @@ def register_broker(
     life: BrokerLife,
     host: str = "",
 ) -> Decision:
-    """1003: takes a broker's present address, and tells the master where that is alive. The address
-    of a broker that is alive stays, unless the host at which it was in sync asks for another one:
-    `host` is the one that asks."""
+    """Decides 1003: takes a broker's present address, and tells the master where that is alive. The
+    address of a broker that is alive stays, unless the host at which it was in sync asks for
+    another one: `host` is the one that asks."""
     name, broker_id = request.broker_name, request.broker_id
     answer = RegisterBrokerToControllerResponseHeader(
         cluster_name=request.cluster_name, broker_name=name
@@ -185,7 +185,7 @@ def elect_master(
     *,
     unclean: bool = False,
 ) -> Decision:
-    """1002: elects a new master where the old one is gone, or makes a designated broker the
+    """Decides 1002: elects a new master where the old one is gone, or makes a designated broker the
     master."""
     group = state.group(request.broker_name)
     if group is None or request.cluster_name not in ("", group.cluster):
@@ -292,9 +292,9 @@ def alter_sync_state_set(
     life: BrokerLife,
     speaks_for_master: Callable[[Group], bool] = lambda group: True,
 ) -> Decision:
-    """1001: takes the SyncStateSet that a master proposes. `speaks_for_master` tells whether the
-    request comes from the master of a group: nobody else may add a broker, which may be elected
-    then though it lacks messages."""
+    """Decides 1001: takes the SyncStateSet that a master proposes. `speaks_for_master` tells
+    whether the request comes from the master of a group: nobody else may add a broker, which may be
+    elected then though it lacks messages."""
     group, wanted = state.group(request.broker_name), frozenset(asked.sync_state_set)
     if group is None:
         refused: tuple[int, str] | None = (
@@ -371,7 +371,7 @@ def _refused_set(
 def clean_broker_data(
     state: ControllerState, request: CleanControllerBrokerDataRequestHeader, life: BrokerLife
 ) -> Decision:
-    """1011: forgets replicas that are gone, or a whole group."""
+    """Decides 1011: forgets replicas that are gone, or a whole group."""
     name = request.broker_name
     group = state.group(name)
     wanted = (request.broker_controller_ids_to_clean or "").strip()

@@ -19,7 +19,7 @@ MAX_SHOWN = 5_000
 
 
 def next_broker_id(state: ControllerState, request: GetNextBrokerIdRequestHeader) -> Decision:
-    """1012: the id that a new broker of the group may apply for."""
+    """Answers 1012: the id that a new broker of the group may apply for."""
     table = state.replica_tables.get(request.broker_name)
     answer = GetNextBrokerIdResponseHeader(
         cluster_name=request.cluster_name,
@@ -30,7 +30,7 @@ def next_broker_id(state: ControllerState, request: GetNextBrokerIdRequestHeader
 
 
 def replica_info(state: ControllerState, request: GetReplicaInfoRequestHeader) -> Decision:
-    """1004: the master, alive or not, and the SyncStateSet."""
+    """Answers 1004: the master, alive or not, and the SyncStateSet."""
     group = state.group(request.broker_name)
     if group is None:
         return Decision(
@@ -47,7 +47,7 @@ def replica_info(state: ControllerState, request: GetReplicaInfoRequestHeader) -
 
 
 def sync_state_data(state: ControllerState, names: Iterable[str], life: BrokerLife) -> Decision:
-    """1006: the groups of these names in full; unknown ones are left out."""
+    """Answers 1006: the groups of these names in full; unknown ones are left out."""
     groups = [group for name in dict.fromkeys(names) if (group := state.group(name)) is not None]
     shown = sum(len(group.table.replicas) for group in groups)
     if shown > MAX_SHOWN:

@@ -73,7 +73,7 @@ def make_election(header: ElectMasterRequestHeader, config: ControllerConfig) ->
 def alter(
     command: RemotingCommand, speaks_for_master: Callable[[Group], bool] = lambda group: True
 ) -> Decide:
-    """1001; see `decisions.alter_sync_state_set`."""
+    """Returns what decides 1001; see `decisions.alter_sync_state_set`."""
     header = command.header(AlterSyncStateSetRequestHeader)
     _check_size(command, MAX_SET_BYTES)
     wanted = decode_request(SyncStateSetBody, command.body)
@@ -88,7 +88,7 @@ def alter(
 
 
 def register(command: RemotingCommand, host: str = "") -> Decide:
-    """1003, asked from `host`."""
+    """Returns what decides 1003, asked from `host`; see `decisions.register_broker`."""
     header = command.header(RegisterBrokerToControllerRequestHeader)
     return lambda state, life: decisions.register_broker(state, header, life, host)
 

@@ -56,8 +56,8 @@ class NamesrvAdminRequests:
     def wipe_write_permission(
         self, request: RemotingCommand, peer: IPeer
     ) -> Deferred[RemotingCommand]:
-        """205: takes the write permission of all topics of a broker; tells how many they are. Asked
-        by a stranger, that holds until the broker's next registration."""
+        """Answers 205: takes the write permission of all topics of a broker; tells how many they
+        are. Asked by a stranger, that holds until the broker's next registration."""
         name = request.header(WipeWritePermOfBrokerRequestHeader).broker_name
         what = f"took the write permission of broker {name!r}"
         return self._set_writable(name, False, peer, what).addCallback(
@@ -70,8 +70,8 @@ class NamesrvAdminRequests:
     def add_write_permission(
         self, request: RemotingCommand, peer: IPeer
     ) -> Deferred[RemotingCommand]:
-        """327: gives all topics of a broker read and write permission, for as long as 205 takes the
-        latter; tells how many they are."""
+        """Answers 327: gives all topics of a broker read and write permission, for as long as 205
+        takes the latter; tells how many they are."""
         name = request.header(AddWritePermOfBrokerRequestHeader).broker_name
         what = f"gave broker {name!r} its write permission"
         return self._set_writable(name, True, peer, what).addCallback(
@@ -97,7 +97,7 @@ class NamesrvAdminRequests:
         return self._in_slices(steps).addCallback(end)
 
     def delete_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """216: forgets a topic, of one cluster's brokers or of all."""
+        """Answers 216: forgets a topic, of one cluster's brokers or of all."""
         header = request.header(DeleteTopicFromNamesrvRequestHeader)
         before = dict(self._table.queues.of_topic(header.topic))
         count = self._table.delete_topic(header.topic, header.cluster_name)
@@ -108,8 +108,8 @@ class NamesrvAdminRequests:
         return request.response()
 
     def register_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """217: adds the queues of a topic to registered brokers. Raises SYSTEM_ERROR where they
-        have more than `MAX_ROUTE_BYTES`, are not sound, or find no room in the table."""
+        """Answers 217: adds the queues of a topic to registered brokers. Raises SYSTEM_ERROR where
+        they have more than `MAX_ROUTE_BYTES`, are not sound, or find no room in the table."""
         header = request.header(RegisterTopicRequestHeader)
         if len(request.body) > MAX_ROUTE_BYTES:
             raise RequestError(
@@ -126,12 +126,12 @@ class NamesrvAdminRequests:
         return request.response()
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """318: changes keys; fails as `LiveConfig.update` does."""
+        """Answers 318: changes keys; fails as `LiveConfig.update` does."""
         updated = self._config.update(request.body, peer)
         return updated.addCallback(lambda remark: request.response(remark=remark or None))
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """319: every key that may be told, as .properties text."""
+        """Answers 319: every key that may be told, as .properties text."""
         return request.response(body=self._config.text().encode())
 
     def _say_changed(self, peer: IPeer, what: str, count: int) -> None:

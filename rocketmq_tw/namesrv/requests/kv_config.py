@@ -37,7 +37,7 @@ class KvRequests:
         }
 
     def put(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """100: sets a value; raises, or fails, as `KvConfig.put` does."""
+        """Answers 100: sets a value; raises, or fails, as `KvConfig.put` does."""
         header = request.header(PutKVConfigRequestHeader)
         before = self._kv.get(header.namespace, header.key)
         kept = self._kv.put(header.namespace, header.key, header.value)
@@ -46,7 +46,7 @@ class KvRequests:
         )
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """101: a value; QUERY_NOT_FOUND where there is none."""
+        """Answers 101: a value; QUERY_NOT_FOUND where there is none."""
         header = request.header(GetKVConfigRequestHeader)
         value = self._kv.get(header.namespace, header.key)
         if value is None:
@@ -57,7 +57,7 @@ class KvRequests:
         return request.response(header=GetKVConfigResponseHeader(value=value))
 
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """102: removes a value; success also where there is none."""
+        """Answers 102: removes a value; success also where there is none."""
         header = request.header(DeleteKVConfigRequestHeader)
         before = self._kv.get(header.namespace, header.key)
         kept = self._kv.delete(header.namespace, header.key)
@@ -85,7 +85,7 @@ class KvRequests:
         )
 
     def namespace(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """219: all names and values of a namespace; QUERY_NOT_FOUND where there is none."""
+        """Answers 219: all names and values of a namespace; QUERY_NOT_FOUND where there is none."""
         header = request.header(GetKVListByNamespaceRequestHeader)
         body = self._kv.namespace(header.namespace)
         if body is None:

@@ -95,9 +95,9 @@ class RegistrationRequests:
     def register(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """103: takes in a broker and its topics; tells it of its master, and of ordered topics.
-        Raises, or fails with, SYSTEM_ERROR where a field or the body is wrong or there is no room,
-        SYSTEM_BUSY where the connection has too many registrations that wait."""
+        """Answers 103: takes in a broker and its topics; tells it of its master, and of ordered
+        topics. Raises, or fails with, SYSTEM_ERROR where a field or the body is wrong or there is
+        no room, SYSTEM_BUSY where the connection has too many registrations that wait."""
         header = request.header(RegisterBrokerRequestHeader)
         check_name("clusterName", header.cluster_name)
         check_name("brokerName", header.broker_name)
@@ -282,7 +282,7 @@ class RegistrationRequests:
     def unregister(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """104: forgets a broker that was registered from the peer's host, behind what its
+        """Answers 104: forgets a broker that was registered from the peer's host, behind what its
         connection registered before. Raises, or fails with, NO_PERMISSION where another host
         registered it."""
         header = request.header(UnRegisterBrokerRequestHeader)
@@ -318,7 +318,8 @@ class RegistrationRequests:
         return request.response()
 
     def data_version(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """322: whether a broker has other topics than it registered; counts as a heartbeat."""
+        """Answers 322: whether a broker has other topics than it registered; counts as a
+        heartbeat."""
         header = request.header(QueryDataVersionRequestHeader)
         asked = decode_request(DataVersion, request.body, max_values=FEW_VALUES)
         key = BrokerKey(header.cluster_name, header.broker_addr)
@@ -332,13 +333,13 @@ class RegistrationRequests:
         )
 
     def members(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """901: the addresses of a broker name, by id."""
+        """Answers 901: the addresses of a broker name, by id."""
         header = request.header(GetBrokerMemberGroupRequestHeader)
         group = self._table.members(header.cluster_name, header.broker_name)
         return request.response(body=encode_body(BrokerMemberGroupBody(broker_member_group=group)))
 
     def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """904: the broker is there; a stranger is answered as well."""
+        """Answers 904: the broker is there; a stranger is answered as well."""
         header = request.header(BrokerHeartbeatRequestHeader)
         self._heard(BrokerKey(header.cluster_name, header.broker_addr), peer)
         return request.response()

@@ -66,8 +66,8 @@ class RouteRequests:
     def route(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """105: the brokers and queues of a topic; TOPIC_NOT_EXIST where no registered broker has
-        it. Raises SYSTEM_ERROR within `waitSecondsForService` of the start."""
+        """Answers 105: the brokers and queues of a topic; TOPIC_NOT_EXIST where no registered
+        broker has it. Raises SYSTEM_ERROR within `waitSecondsForService` of the start."""
         header = request.header(GetRouteInfoRequestHeader)
         self._check_ready()
         wanted = _WantedRoute(
@@ -96,7 +96,7 @@ class RouteRequests:
     def cluster_info(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """106: the brokers of all clusters."""
+        """Answers 106: the brokers of all clusters."""
 
         def answer(data: bytes) -> RemotingCommand:
             return request.response(body=data)

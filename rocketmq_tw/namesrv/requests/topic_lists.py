@@ -60,20 +60,21 @@ class TopicListRequests:
         }
 
     def all_topics(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """206: every topic. Raises SYSTEM_ERROR where `enableAllTopicList` is off."""
+        """Answers 206: every topic. Raises SYSTEM_ERROR where `enableAllTopicList` is off."""
         if not self._config.enable_all_topic_list:
             raise _switched_off("enableAllTopicList")
         return self._list(request, lambda found: list_all(self._table, found))
 
     def topics_of_cluster(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """224: the topics of a cluster's brokers. Raises SYSTEM_ERROR where `enableTopicList` is
-        off."""
+        """Answers 224: the topics of a cluster's brokers. Raises SYSTEM_ERROR where
+        `enableTopicList` is off."""
         self._check_lists()
         cluster = request.header(GetTopicsByClusterRequestHeader).cluster
         return self._list(request, lambda found: list_of_cluster(self._table, cluster, found))
 
     def system_topics(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """304: the names of clusters and brokers, which are topics, and a broker's address."""
+        """Answers 304: the names of clusters and brokers, which are topics, and a broker's
+        address."""
         names, brokers = self._table.names(), self._table.broker_names()
 
         def answer(ordered: tuple[list[str], list[str]]) -> RemotingCommand:
@@ -90,8 +91,8 @@ class TopicListRequests:
     def topics(
         self, matches: Callable[[QueueData], bool], request: RemotingCommand, peer: IPeer
     ) -> Deferred[RemotingCommand]:
-        """311, 312, 313: the topics that units have or subscribe to. Raises SYSTEM_ERROR where
-        `enableTopicList` is off."""
+        """Answers 311, 312, 313: the topics that units have or subscribe to. Raises SYSTEM_ERROR
+        where `enableTopicList` is off."""
         self._check_lists()
         return self._list(request, lambda found: list_matching(self._table, matches, found))
 

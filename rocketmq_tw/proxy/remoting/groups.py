@@ -37,7 +37,7 @@ class ClassicGroups:
         self._members = members
 
     async def of_group(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """38, 203 and 307: the members of a group, or one of them."""
+        """Answers 38, 203 and 307: the members of a group, or one of them."""
         client = self._clients.of(peer)
         group = request.ext_fields.get("consumerGroup")
         if not group:
@@ -49,7 +49,7 @@ class ClassicGroups:
         return with_other_members(request, answer, group, self._members)
 
     async def check_client(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """46: whether a client may subscribe so."""
+        """Answers 46: whether a client may subscribe so."""
         body = decode_request(CheckClientBody, request.body, max_values=FEW_VALUES)
         topic = "" if body.subscription_data is None else body.subscription_data.topic
         brokers = await brokers_of_topics(self._brokers, [topic] if topic else [])
@@ -59,14 +59,14 @@ class ClassicGroups:
         return await self._passing.to_any(brokers, request, self._clients.of(peer), _is_any)
 
     async def assignment(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """400: the queues that a broker gives to a member."""
+        """Answers 400: the queues that a broker gives to a member."""
         body = decode_request(QueryAssignmentRequestBody, request.body, max_values=FEW_VALUES)
         brokers = await brokers_of_topics(self._brokers, [body.topic])
         return await self._passing.to_any(brokers, request, self._clients.of(peer), _is_any)
 
     async def consume_directly(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """309: has a client consume a message, which the broker reads whose address is in the
-        message's id."""
+        """Answers 309: has a client consume a message, which the broker reads whose address is in
+        the message's id."""
         client = self._clients.of(peer)
         name = named_broker(request) or await self._broker_of_message(request)
         return await self._passing.to_any([name], request, client, _is_any)

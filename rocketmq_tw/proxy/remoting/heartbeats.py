@@ -58,8 +58,8 @@ class ClassicHeartbeats:
         clients.gone.add(telling.gone)
 
     async def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """34: registers the client with all brokers that it knows. Refuses what all of them refuse,
-        with SERVICE_NOT_AVAILABLE where none answers."""
+        """Answers 34: registers the client with all brokers that it knows. Refuses what all of them
+        refuse, with SERVICE_NOT_AVAILABLE where none answers."""
         data = decode_heartbeat(request.body)
         names.check_length("clientID", data.client_id)
         client = self._clients.of(peer)
@@ -93,7 +93,7 @@ class ClassicHeartbeats:
         return answer_to(request, next(iter(answers.values())))
 
     def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """35: takes the client out of its groups at all brokers that know it."""
+        """Answers 35: takes the client out of its groups at all brokers that know it."""
         client = self._clients.of(peer)
         groups = groups_of_unregistration(request)
         self._brokers.leave(client, groups)

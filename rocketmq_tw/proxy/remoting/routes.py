@@ -38,7 +38,7 @@ class ClassicRoutes:
         )
 
     async def route(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """105: the queues of a topic; TOPIC_NOT_EXIST where no broker has it."""
+        """Answers 105: the queues of a topic; TOPIC_NOT_EXIST where no broker has it."""
         header = request.header(GetRouteInfoRequestHeader)
         # What nobody had a moment ago may have been made since, as a group's retry topic is when
         # its first consumer comes; tools ask once.

@@ -73,7 +73,7 @@ class ClassicSends:
     def end_transaction(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """37: goes to the broker that has the half message."""
+        """Answers 37: goes to the broker that has the half message."""
         client = self._clients.of(peer)
         transaction_id = request.ext_fields.get("transactionId", "")
         name = (

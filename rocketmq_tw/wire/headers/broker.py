@@ -13,20 +13,20 @@ class GetBrokerConfigResponseHeader(Header):
 
 
 class ViewBrokerStatsDataRequestHeader(Header):
-    """315."""
+    """Request 315."""
 
     stats_name: str
     stats_key: str
 
 
 class AddBrokerRequestHeader(Header):
-    """902, to a broker container."""
+    """Request 902, to a broker container."""
 
     config_path: str | None = None
 
 
 class RemoveBrokerRequestHeader(Header):
-    """903, to a broker container."""
+    """Request 903, to a broker container."""
 
     broker_name: str
     broker_cluster_name: str
@@ -34,7 +34,7 @@ class RemoveBrokerRequestHeader(Header):
 
 
 class ExchangeHAInfoRequestHeader(Header):
-    """906. `until_stop` is ours: it is answered when the master stops."""
+    """Request 906. `until_stop` is ours: it is answered when the master stops."""
 
     master_ha_address: str | None = None
     master_flush_offset: Long | None = None
@@ -53,6 +53,6 @@ class ExchangeHAInfoResponseHeader(Header):
 
 
 class ResetMasterFlushOffsetHeader(Header):
-    """908."""
+    """Request 908."""
 
     master_flush_offset: Long

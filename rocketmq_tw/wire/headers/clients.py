@@ -9,11 +9,11 @@ from rocketmq_tw.wire.headers.base import Header, Int, RpcHeader, TopicRpcHeader
 
 
 class HeartbeatRequestHeader(RpcHeader):
-    """34."""
+    """Request 34."""
 
 
 class UnregisterClientRequestHeader(RpcHeader):
-    """35."""
+    """Request 35."""
 
     client_id: str = field(name="clientID")
     producer_group: str | None = None
@@ -21,39 +21,39 @@ class UnregisterClientRequestHeader(RpcHeader):
 
 
 class GetConsumerListByGroupRequestHeader(RpcHeader):
-    """38."""
+    """Request 38."""
 
     consumer_group: str
 
 
 class NotifyConsumerIdsChangedRequestHeader(RpcHeader):
-    """40, to a client."""
+    """Request 40, to a client."""
 
     consumer_group: str
 
 
 class LockBatchMqRequestHeader(RpcHeader):
-    """41."""
+    """Request 41."""
 
 
 class UnlockBatchMqRequestHeader(RpcHeader):
-    """42."""
+    """Request 42."""
 
 
 class GetConsumerConnectionListRequestHeader(RpcHeader):
-    """203."""
+    """Request 203."""
 
     consumer_group: str
 
 
 class GetProducerConnectionListRequestHeader(RpcHeader):
-    """204."""
+    """Request 204."""
 
     producer_group: str
 
 
 class GetConsumerRunningInfoRequestHeader(RpcHeader):
-    """307, to a broker and on to the client."""
+    """Request 307, to a broker and on to the client."""
 
     consumer_group: str
     client_id: str
@@ -61,7 +61,7 @@ class GetConsumerRunningInfoRequestHeader(RpcHeader):
 
 
 class ConsumeMessageDirectlyResultRequestHeader(TopicRpcHeader):
-    """309, to a broker and on to the client."""
+    """Request 309, to a broker and on to the client."""
 
     consumer_group: str
     client_id: str | None = None
@@ -73,7 +73,7 @@ class ConsumeMessageDirectlyResultRequestHeader(TopicRpcHeader):
 
 
 class DeleteSubscriptionGroupRequestHeader(RpcHeader):
-    """207; `clean_offset` is 5.x's name, 4.9.7 sends `remove_offset`."""
+    """Request 207; `clean_offset` is 5.x's name, 4.9.7 sends `remove_offset`."""
 
     group_name: str
     clean_offset: bool = False
@@ -81,13 +81,13 @@ class DeleteSubscriptionGroupRequestHeader(RpcHeader):
 
 
 class GetSubscriptionGroupConfigRequestHeader(RpcHeader):
-    """352."""
+    """Request 352."""
 
     group: str
 
 
 class GetConsumeStatsRequestHeader(TopicRpcHeader):
-    """208; `topic_list` is separated by semicolons."""
+    """Request 208; `topic_list` is separated by semicolons."""
 
     consumer_group: str
     topic: str | None = None
@@ -95,6 +95,6 @@ class GetConsumeStatsRequestHeader(TopicRpcHeader):
 
 
 class GetConsumeStatsInBrokerHeader(Header):
-    """317."""
+    """Request 317."""
 
     is_order: bool = False

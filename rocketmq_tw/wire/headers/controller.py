@@ -10,7 +10,7 @@ NO_BROKER = -1
 
 
 class AlterSyncStateSetRequestHeader(Header, kw_only=True):
-    """1001; the body is a `SyncStateSetBody`."""
+    """Request 1001; the body is a `SyncStateSetBody`."""
 
     broker_name: str
     master_epoch: Int
@@ -25,10 +25,10 @@ class AlterSyncStateSetResponseHeader(Header, kw_only=True):
 
 
 class ElectMasterRequestHeader(Header, kw_only=True):
-    """1002. A broker gives its own id, which a group without any master before gets for its first;
-    an administrator designates one. -1: the best one. `master_epoch`: of the master that is to
-    be one no more, and of no later one; `never_begun`: it has not begun that epoch. Stock knows no
-    such fields and passes them over."""
+    """Request 1002. A broker gives its own id, which a group without any master before gets for its
+    first; an administrator designates one. -1: the best one. `master_epoch`: of the master that is
+    to be one no more, and of no later one; `never_begun`: it has not begun that epoch. Stock knows
+    no such fields and passes them over."""
 
     cluster_name: str = ""
     broker_name: str = ""
@@ -49,7 +49,7 @@ class ElectMasterResponseHeader(Header, kw_only=True):
 
 
 class RegisterBrokerToControllerRequestHeader(Header, kw_only=True):
-    """1003."""
+    """Request 1003."""
 
     cluster_name: str
     broker_name: str
@@ -70,7 +70,7 @@ class RegisterBrokerToControllerResponseHeader(Header, kw_only=True):
 
 
 class GetReplicaInfoRequestHeader(Header, kw_only=True):
-    """1004."""
+    """Request 1004."""
 
     broker_name: str
 
@@ -94,7 +94,7 @@ class GetMetaDataResponseHeader(Header, kw_only=True):
 
 
 class NotifyBrokerRoleChangedRequestHeader(Header, kw_only=True):
-    """1008, oneway to a broker; the body is a `SyncStateSetBody`."""
+    """Request 1008, oneway to a broker; the body is a `SyncStateSetBody`."""
 
     master_address: str | None = None
     master_epoch: Int | None = None
@@ -103,7 +103,7 @@ class NotifyBrokerRoleChangedRequestHeader(Header, kw_only=True):
 
 
 class CleanControllerBrokerDataRequestHeader(Header, kw_only=True):
-    """1011. `broker_controller_ids_to_clean` are ids with `;` between them; None: the whole
+    """Request 1011. `broker_controller_ids_to_clean` are ids with `;` between them; None: the whole
     group."""
 
     broker_name: str
@@ -114,7 +114,7 @@ class CleanControllerBrokerDataRequestHeader(Header, kw_only=True):
 
 
 class GetNextBrokerIdRequestHeader(Header, kw_only=True):
-    """1012."""
+    """Request 1012."""
 
     broker_name: str
     cluster_name: str | None = None
@@ -129,7 +129,8 @@ class GetNextBrokerIdResponseHeader(Header, kw_only=True):
 
 
 class ApplyBrokerIdRequestHeader(Header, kw_only=True):
-    """1013. The code begins with the broker's address and a `;`; it proves who owns the id."""
+    """Request 1013. The code begins with the broker's address and a `;`; it proves who owns the
+    id."""
 
     cluster_name: str
     broker_name: str

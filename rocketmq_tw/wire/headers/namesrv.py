@@ -10,7 +10,7 @@ _FIRST_STANDARD_JSON_VERSION = 401
 
 
 class RegisterBrokerRequestHeader(Header):
-    """103. 4.9.7 sends neither `heartbeat_timeout_millis` nor `enable_acting_master`; a
+    """Request 103. 4.9.7 sends neither `heartbeat_timeout_millis` nor `enable_acting_master`; a
     `body_crc32` of 0 is not checked."""
 
     broker_name: str
@@ -32,7 +32,7 @@ class RegisterBrokerResponseHeader(Header):
 
 
 class UnRegisterBrokerRequestHeader(Header):
-    """104."""
+    """Request 104."""
 
     broker_name: str
     broker_addr: str
@@ -41,7 +41,7 @@ class UnRegisterBrokerRequestHeader(Header):
 
 
 class GetRouteInfoRequestHeader(TopicRpcHeader):
-    """105."""
+    """Request 105."""
 
     topic: str
     accept_standard_json_only: bool | None = None
@@ -52,7 +52,7 @@ class GetRouteInfoRequestHeader(TopicRpcHeader):
 
 
 class PutKVConfigRequestHeader(Header):
-    """100."""
+    """Request 100."""
 
     namespace: str
     key: str
@@ -60,7 +60,7 @@ class PutKVConfigRequestHeader(Header):
 
 
 class GetKVConfigRequestHeader(Header):
-    """101."""
+    """Request 101."""
 
     namespace: str
     key: str
@@ -73,20 +73,20 @@ class GetKVConfigResponseHeader(Header):
 
 
 class DeleteKVConfigRequestHeader(Header):
-    """102."""
+    """Request 102."""
 
     namespace: str
     key: str
 
 
 class GetKVListByNamespaceRequestHeader(Header):
-    """219."""
+    """Request 219."""
 
     namespace: str
 
 
 class WipeWritePermOfBrokerRequestHeader(Header):
-    """205."""
+    """Request 205."""
 
     broker_name: str
 
@@ -98,7 +98,7 @@ class WipeWritePermOfBrokerResponseHeader(Header):
 
 
 class AddWritePermOfBrokerRequestHeader(Header):
-    """327."""
+    """Request 327."""
 
     broker_name: str
 
@@ -110,26 +110,26 @@ class AddWritePermOfBrokerResponseHeader(Header):
 
 
 class DeleteTopicFromNamesrvRequestHeader(TopicRpcHeader):
-    """216."""
+    """Request 216."""
 
     topic: str
     cluster_name: str | None = None
 
 
 class RegisterTopicRequestHeader(TopicRpcHeader):
-    """217; the body is a `TopicRouteData`."""
+    """Request 217; the body is a `TopicRouteData`."""
 
     topic: str
 
 
 class GetTopicsByClusterRequestHeader(Header):
-    """224."""
+    """Request 224."""
 
     cluster: str
 
 
 class QueryDataVersionRequestHeader(Header):
-    """322; the body is a `DataVersion`."""
+    """Request 322; the body is a `DataVersion`."""
 
     broker_name: str
     broker_addr: str
@@ -144,14 +144,14 @@ class QueryDataVersionResponseHeader(Header):
 
 
 class GetBrokerMemberGroupRequestHeader(Header):
-    """901."""
+    """Request 901."""
 
     cluster_name: str
     broker_name: str
 
 
 class BrokerHeartbeatRequestHeader(Header):
-    """904; `heartbeat_timeout_mills` is stock's spelling."""
+    """Request 904; `heartbeat_timeout_mills` is stock's spelling."""
 
     cluster_name: str
     broker_addr: str
@@ -165,7 +165,7 @@ class BrokerHeartbeatRequestHeader(Header):
 
 
 class NotifyMinBrokerIdChangeRequestHeader(Header):
-    """905, to a broker."""
+    """Request 905, to a broker."""
 
     min_broker_id: Long | None = None
     broker_name: str | None = None

@@ -7,7 +7,7 @@ from rocketmq_tw.wire.headers.base import Header, Int, Long, RpcHeader, TopicRpc
 
 
 class QueryConsumerOffsetRequestHeader(TopicRpcHeader):
-    """14."""
+    """Request 14."""
 
     consumer_group: str
     topic: str
@@ -22,7 +22,7 @@ class QueryConsumerOffsetResponseHeader(Header):
 
 
 class UpdateConsumerOffsetRequestHeader(TopicRpcHeader):
-    """15."""
+    """Request 15."""
 
     consumer_group: str
     topic: str
@@ -31,7 +31,7 @@ class UpdateConsumerOffsetRequestHeader(TopicRpcHeader):
 
 
 class SearchOffsetRequestHeader(TopicRpcHeader):
-    """29; `timestamp` in ms, `boundary_type` LOWER or UPPER."""
+    """Request 29; `timestamp` in ms, `boundary_type` LOWER or UPPER."""
 
     topic: str
     queue_id: Int
@@ -46,7 +46,7 @@ class SearchOffsetResponseHeader(Header):
 
 
 class GetMaxOffsetRequestHeader(TopicRpcHeader):
-    """30. `committed` false: with what is not readable yet."""
+    """Request 30. `committed` false: with what is not readable yet."""
 
     topic: str
     queue_id: Int
@@ -60,7 +60,7 @@ class GetMaxOffsetResponseHeader(Header):
 
 
 class GetMinOffsetRequestHeader(TopicRpcHeader):
-    """31."""
+    """Request 31."""
 
     topic: str
     queue_id: Int
@@ -73,7 +73,7 @@ class GetMinOffsetResponseHeader(Header):
 
 
 class GetEarliestMsgStoretimeRequestHeader(TopicRpcHeader):
-    """32."""
+    """Request 32."""
 
     topic: str
     queue_id: Int
@@ -86,8 +86,8 @@ class GetEarliestMsgStoretimeResponseHeader(Header):
 
 
 class ResetOffsetRequestHeader(TopicRpcHeader):
-    """222 to a broker, 220 to a client; `timestamp` in ms, negative: the queue's end. Queue -1,
-    and none as 4.9.7 sends it, means all queues."""
+    """Request 222 to a broker, 220 to a client; `timestamp` in ms, negative: the queue's end. Queue
+    -1, and none as 4.9.7 sends it, means all queues."""
 
     group: str
     topic: str
@@ -98,7 +98,7 @@ class ResetOffsetRequestHeader(TopicRpcHeader):
 
 
 class GetConsumerStatusRequestHeader(TopicRpcHeader):
-    """221 and 223."""
+    """Requests 221 and 223."""
 
     topic: str
     group: str
@@ -106,7 +106,7 @@ class GetConsumerStatusRequestHeader(TopicRpcHeader):
 
 
 class QueryCorrectionOffsetHeader(TopicRpcHeader):
-    """308; `filter_groups` are separated by commas."""
+    """Request 308; `filter_groups` are separated by commas."""
 
     compare_group: str
     topic: str
@@ -114,7 +114,7 @@ class QueryCorrectionOffsetHeader(TopicRpcHeader):
 
 
 class CloneGroupOffsetRequestHeader(RpcHeader):
-    """314."""
+    """Request 314."""
 
     src_group: str
     dest_group: str
@@ -123,7 +123,7 @@ class CloneGroupOffsetRequestHeader(RpcHeader):
 
 
 class QueryConsumeTimeSpanRequestHeader(TopicRpcHeader):
-    """303."""
+    """Request 303."""
 
     topic: str
     group: str

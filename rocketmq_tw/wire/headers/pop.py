@@ -7,9 +7,9 @@ from rocketmq_tw.wire.headers.base import Header, Int, Long, TopicRpcHeader
 
 
 class PopMessageRequestHeader(TopicRpcHeader, kw_only=True):
-    """200050. `queue_id` -1 is any queue; times in ms: `invisible_time` is how long what is popped
-    is hidden from others, `poll_time` how long an empty answer may be held, from `born_time` on.
-    `init_mode` says where a group begins that has no offset: 0 at the oldest, 1 at the newest
+    """Request 200050. `queue_id` -1 is any queue; times in ms: `invisible_time` is how long what is
+    popped is hidden from others, `poll_time` how long an empty answer may be held, from `born_time`
+    on. `init_mode` says where a group begins that has no offset: 0 at the oldest, 1 at the newest
     message. `order` and `attempt_id` are for groups that consume orderly."""
 
     consumer_group: str
@@ -41,7 +41,7 @@ class PopMessageResponseHeader(Header):
 
 
 class AckMessageRequestHeader(TopicRpcHeader):
-    """200051. `extra_info` is what the message was popped with."""
+    """Request 200051. `extra_info` is what the message was popped with."""
 
     consumer_group: str
     topic: str
@@ -51,7 +51,7 @@ class AckMessageRequestHeader(TopicRpcHeader):
 
 
 class ChangeInvisibleTimeRequestHeader(TopicRpcHeader):
-    """200053; `invisible_time` in ms from now on."""
+    """Request 200053; `invisible_time` in ms from now on."""
 
     consumer_group: str
     topic: str
@@ -70,7 +70,7 @@ class ChangeInvisibleTimeResponseHeader(Header):
 
 
 class PeekMessageRequestHeader(TopicRpcHeader):
-    """200052."""
+    """Request 200052."""
 
     consumer_group: str
     topic: str
@@ -79,7 +79,7 @@ class PeekMessageRequestHeader(TopicRpcHeader):
 
 
 class NotificationRequestHeader(TopicRpcHeader, kw_only=True):
-    """200054: tells when there is something to pop, and pops nothing."""
+    """Request 200054: tells when there is something to pop, and pops nothing."""
 
     consumer_group: str
     topic: str
@@ -98,7 +98,7 @@ class NotificationResponseHeader(Header):
 
 
 class PollingInfoRequestHeader(TopicRpcHeader):
-    """200055."""
+    """Request 200055."""
 
     consumer_group: str
     topic: str

@@ -12,8 +12,8 @@ PULL_SUBSCRIPTION = 1 << 2
 
 
 class PullMessageRequestHeader(TopicRpcHeader):
-    """11 and 361. `sys_flag`: the `PULL_` bits; `suspend_timeout_millis` is how long an empty
-    answer may be held."""
+    """Requests 11 and 361. `sys_flag`: the `PULL_` bits; `suspend_timeout_millis` is how long an
+    empty answer may be held."""
 
     consumer_group: str
     topic: str
@@ -45,7 +45,7 @@ class PullMessageResponseHeader(Header):
 
 
 class ViewMessageRequestHeader(Header):
-    """33; `offset` is the physical one."""
+    """Request 33; `offset` is the physical one."""
 
     offset: Long
     topic: str | None = None
@@ -56,7 +56,7 @@ UNIQUE_KEY_FLAG = "_UNIQUE_KEY_QUERY"
 
 
 class QueryMessageRequestHeader(TopicRpcHeader):
-    """12; times in ms."""
+    """Request 12; times in ms."""
 
     topic: str
     key: str
@@ -73,7 +73,7 @@ class QueryMessageResponseHeader(Header):
 
 
 class QueryConsumeQueueRequestHeader(TopicRpcHeader):
-    """321."""
+    """Request 321."""
 
     topic: str | None = None
     queue_id: Int = 0

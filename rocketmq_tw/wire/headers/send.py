@@ -10,8 +10,8 @@ from rocketmq_tw.wire.headers.base import Header, Int, Long, RpcHeader, TopicRpc
 
 
 class SendMessageRequestHeader(TopicRpcHeader, kw_only=True):
-    """10 and 324. `properties` is name 0x01 value 0x02 ..., `born_timestamp` in ms, `queue_id` -1
-    lets the broker choose; `batch` says that the body holds several messages."""
+    """Requests 10 and 324. `properties` is name 0x01 value 0x02 ..., `born_timestamp` in ms,
+    `queue_id` -1 lets the broker choose; `batch` says that the body holds several messages."""
 
     producer_group: str
     topic: str
@@ -29,7 +29,7 @@ class SendMessageRequestHeader(TopicRpcHeader, kw_only=True):
 
 
 class SendMessageRequestHeaderV2(SendMessageRequestHeader, kw_only=True):
-    """310, 320 and 325: the same record under shorter names, and the broker's name."""
+    """Requests 310, 320 and 325: the same record under shorter names, and the broker's name."""
 
     producer_group: str = field(name="a")
     topic: str = field(name="b")
@@ -59,7 +59,8 @@ class SendMessageResponseHeader(Header, kw_only=True):
 
 
 class RecallMessageRequestHeader(TopicRpcHeader, kw_only=True):
-    """370; `recall_handle` is from the answer to the send of a message with a time of its own."""
+    """Request 370; `recall_handle` is from the answer to the send of a message with a time of its
+    own."""
 
     topic: str
     recall_handle: str | None = None
@@ -73,8 +74,8 @@ class RecallMessageResponseHeader(Header, kw_only=True):
 
 
 class ConsumerSendMsgBackRequestHeader(RpcHeader, kw_only=True):
-    """36; `offset` is the message's physical one. `delay_level` below 0 sends it to the dead-letter
-    queue, 0 lets the broker choose by the times it was consumed."""
+    """Request 36; `offset` is the message's physical one. `delay_level` below 0 sends it to the
+    dead-letter queue, 0 lets the broker choose by the times it was consumed."""
 
     offset: Long
     group: str
@@ -105,7 +106,7 @@ def read_send_header(code: int, fields: dict[str, str]) -> SendMessageRequestHea
 
 
 class ReplyMessageRequestHeader(TopicRpcHeader):
-    """326, to the client that asked."""
+    """Request 326, to the client that asked."""
 
     producer_group: str
     topic: str
@@ -124,7 +125,7 @@ class ReplyMessageRequestHeader(TopicRpcHeader):
 
 
 class EndTransactionRequestHeader(RpcHeader):
-    """37; `commit_or_rollback` is a transaction type of the system flag: 8 commit, 12
+    """Request 37; `commit_or_rollback` is a transaction type of the system flag: 8 commit, 12
     rollback, 0 unknown."""
 
     producer_group: str
@@ -138,7 +139,7 @@ class EndTransactionRequestHeader(RpcHeader):
 
 
 class CheckTransactionStateRequestHeader(RpcHeader):
-    """39, to a producer."""
+    """Request 39, to a producer."""
 
     tran_state_table_offset: Long
     commit_log_offset: Long
@@ -149,7 +150,7 @@ class CheckTransactionStateRequestHeader(RpcHeader):
 
 
 class ResumeCheckHalfMessageRequestHeader(Header):
-    """323."""
+    """Request 323."""
 
     topic: str | None = None
     msg_id: str | None = None

@@ -7,7 +7,7 @@ from rocketmq_tw.wire.headers.base import Int, RpcHeader, TopicRpcHeader
 
 
 class CreateTopicRequestHeader(TopicRpcHeader):
-    """17; `attributes` is "+key=value,-key"."""
+    """Request 17; `attributes` is "+key=value,-key"."""
 
     topic: str
     default_topic: str
@@ -22,44 +22,44 @@ class CreateTopicRequestHeader(TopicRpcHeader):
 
 
 class DeleteTopicRequestHeader(TopicRpcHeader):
-    """215."""
+    """Request 215."""
 
     topic: str
 
 
 class GetTopicConfigRequestHeader(TopicRpcHeader):
-    """351."""
+    """Request 351."""
 
     topic: str
 
 
 class GetTopicStatsInfoRequestHeader(TopicRpcHeader):
-    """202."""
+    """Request 202."""
 
     topic: str
 
 
 class QueryTopicConsumeByWhoRequestHeader(TopicRpcHeader):
-    """300."""
+    """Request 300."""
 
     topic: str
 
 
 class QueryTopicsByConsumerRequestHeader(RpcHeader):
-    """343."""
+    """Request 343."""
 
     group: str
 
 
 class QuerySubscriptionByConsumerRequestHeader(TopicRpcHeader):
-    """345."""
+    """Request 345."""
 
     group: str
     topic: str | None = None
 
 
 class UpdateGroupForbiddenRequestHeader(TopicRpcHeader):
-    """353."""
+    """Request 353."""
 
     group: str
     topic: str

@@ -92,14 +92,14 @@ class GroupRequests:
         }
 
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """200: makes or changes a group."""
+        """Answers 200: makes or changes a group."""
         check_entry_body(request.body)
         config = decode_request(SubscriptionGroupConfig, request.body)
         written = self._update(peer, config)
         return written.addCallback(lambda _: request.response())
 
     def update_list(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """225: makes or changes all of the groups or none."""
+        """Answers 225: makes or changes all of the groups or none."""
         check_list_bytes(request.body)
         configs = decode_request(SubscriptionGroupList, request.body).group_config_list
         check_list_length(configs)
@@ -107,7 +107,7 @@ class GroupRequests:
         return written.addCallback(lambda _: request.response())
 
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """207: removes a group, and its offsets where the request says so."""
+        """Answers 207: removes a group, and its offsets where the request says so."""
         header = request.header(DeleteSubscriptionGroupRequestHeader)
         name, with_offsets = header.group_name, header.clean_offset or header.remove_offset
         offsets = listed(self._offsets.told_of_group(name)) if with_offsets else ""
@@ -147,21 +147,21 @@ class GroupRequests:
     def all(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """201: all groups, as slaves and tools copy them."""
+        """Answers 201: all groups, as slaves and tools copy them."""
         groups = self._groups
         return self._whole.answer(
             request, peer, "groups", lambda: partial(groups.encode, groups.table())
         )
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """352: one group; one that may be made by its first use is made."""
+        """Answers 352: one group; one that may be made by its first use is made."""
         name = request.header(GetSubscriptionGroupConfigRequestHeader).group
         return request.response(body=encode_body(self._groups.known(name)))
 
     def forbidden(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """353: answers whether a group may read a topic, after changing it where the request says
+        """Answers 353: whether a group may read a topic, after changing it where the request says
         so."""
         header = request.header(UpdateGroupForbiddenRequestHeader)
         name, topic = header.group, header.topic

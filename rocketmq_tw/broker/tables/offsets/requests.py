@@ -67,7 +67,7 @@ class OffsetRequests:
     def query(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """14: the offset of a group in a physical queue, or a logic one."""
+        """Answers 14: the offset of a group in a physical queue, or a logic one."""
         header = request.header(QueryConsumerOffsetRequestHeader)
         logic = self._logic(header)
         return self.query_here(request, header) if logic is None else logic.query(request, header)
@@ -94,7 +94,7 @@ class OffsetRequests:
     def update(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """15: sets the offset of a group in a physical queue, or a logic one."""
+        """Answers 15: sets the offset of a group in a physical queue, or a logic one."""
         header = request.header(UpdateConsumerOffsetRequestHeader)
         logic = self._logic(header)
         if logic is not None:
@@ -124,7 +124,7 @@ class OffsetRequests:
     def all(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """43: all offsets, as they are in the file."""
+        """Answers 43: all offsets, as they are in the file."""
         return self._whole.answer(request, peer, "offsets", self._offsets.encoder)
 
     def _logic(

@@ -99,7 +99,7 @@ class TopicChangeRequests:
         }
 
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """17: makes or changes a topic."""
+        """Answers 17: makes or changes a topic."""
         header = request.header(CreateTopicRequestHeader)
         config = _config(header)
         self._check(config)
@@ -109,8 +109,9 @@ class TopicChangeRequests:
         )
 
     def update_static(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """513: makes or changes a static topic and how its logic queues lie on this broker. The
-        mapping is written first: a topic without it would take messages for the wrong queues."""
+        """Answers 513: makes or changes a static topic and how its logic queues lie on this broker.
+        The mapping is written first: a topic without it would take messages for the wrong
+        queues."""
         header = request.header(CreateTopicRequestHeader)
         # As in stock, a static topic has neither an order nor attributes.
         config = msgspec.structs.replace(_config(header), order=False, attributes={})
@@ -148,7 +149,7 @@ class TopicChangeRequests:
     def update_list(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """18: makes or changes all of the topics or none."""
+        """Answers 18: makes or changes all of the topics or none."""
         check_list_bytes(request.body)
         configs = decode_request(CreateTopicListBody, request.body).topic_config_list
         check_list_length(configs)
@@ -164,7 +165,7 @@ class TopicChangeRequests:
     def delete(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """215: removes the topic, the retry topics that pop made for it, their queues and
+        """Answers 215: removes the topic, the retry topics that pop made for it, their queues and
         offsets."""
         topic = request.header(DeleteTopicRequestHeader).topic
         names.check_topic(topic, ResponseCode.INVALID_PARAMETER)
@@ -299,7 +300,8 @@ class TopicViewRequests:
     def all(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """21: all topics and how static ones lie on this broker, as slaves and tools copy them."""
+        """Answers 21: all topics and how static ones lie on this broker, as slaves and tools copy
+        them."""
         return self._whole.answer(request, peer, "topics", self._encoder)
 
     def _encoder(self) -> Callable[[], bytes]:
@@ -310,7 +312,7 @@ class TopicViewRequests:
         return partial(self._topics.encode, table)
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """351: one topic, with its logic queues where the request wants them."""
+        """Answers 351: one topic, with its logic queues where the request wants them."""
         header = request.header(GetTopicConfigRequestHeader)
         config = self._topics.known(header.topic)
         mapping = self._mappings.get(header.topic) if header.lo else None
@@ -322,7 +324,8 @@ class TopicViewRequests:
     def stats(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """202: the offsets of each queue of a topic, and when its last message was stored."""
+        """Answers 202: the offsets of each queue of a topic, and when its last message was
+        stored."""
         topic = request.header(GetTopicStatsInfoRequestHeader).topic
         config = self._topics.known(topic)
         queues = max(config.read_queue_nums, config.write_queue_nums)
@@ -349,7 +352,7 @@ class TopicViewRequests:
                 yield
 
     def system_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """305: the topics that brokers use themselves."""
+        """Answers 305: the topics that brokers use themselves."""
         topics = sorted(self._topics.system_topics() | names.SYSTEM_TOPICS)
         return request.response(body=encode_body(TopicList(topic_list=topics)))
 
