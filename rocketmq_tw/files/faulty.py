@@ -209,6 +209,9 @@ class FaultyFile:
     def size(self) -> int:
         return self._inner.size()
 
+    def modified_ms(self) -> int:
+        return self._inner.modified_ms()
+
     def may_have_data(self, offset: int) -> bool:
         fault = self._files.check("pread", self._path)
         if fault is not None:

@@ -44,6 +44,10 @@ class IFile(Interface):
     def size() -> int:
         """Returns the size in bytes."""
 
+    def modified_ms() -> int:
+        """Returns when the content was changed last, in milliseconds since 1970 of this machine's
+        clock; 0 where that is not known."""
+
     def may_have_data(offset: int) -> bool:
         """Returns False only where it is certain that nothing but zeros is at `offset` and behind;
         reads a page at most."""

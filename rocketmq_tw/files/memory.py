@@ -9,7 +9,7 @@ import errno
 import hashlib
 import posixpath
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from zope.interface import implementer
@@ -106,7 +106,8 @@ _Change = tuple[bytes | None, int]
 
 
 class _Node:
-    def __init__(self, synced: _Image | None = None) -> None:
+    def __init__(self, synced: _Image | None = None, modified_ms: int = 0) -> None:
+        self.modified_ms = modified_ms
         self.synced = synced or _Image()
         self.current = self.synced.copy()
         self.unsynced: list[_Change] = []
@@ -139,7 +140,7 @@ class _Node:
                 if not data:
                     continue
             _apply(image, data, offset)
-        return _Node(image)
+        return _Node(image, self.modified_ms)
 
 
 def _apply(image: _Image, data: bytes | None, offset: int) -> None:
@@ -153,8 +154,9 @@ def _apply(image: _Image, data: bytes | None, offset: int) -> None:
 class MemoryFile:
     """An open file; the node lives on while it is open, as on POSIX."""
 
-    def __init__(self, node: _Node, *, holds_lock: bool = False) -> None:
+    def __init__(self, node: _Node, now_ms: Callable[[], int], *, holds_lock: bool = False) -> None:
         self._node = node
+        self._now_ms = now_ms
         self._open = True
         self._holds_lock = holds_lock
 
@@ -167,10 +169,10 @@ class MemoryFile:
         return self._open_node().current.read(size, offset)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        self._open_node().change(bytes(data), offset)
+        self._change(bytes(data), offset)
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> None:
-        self._open_node().change(b"".join(buffers), offset)
+        self._change(b"".join(buffers), offset)
 
     def fsync(self) -> None:
         self._open_node().sync()
@@ -183,13 +185,21 @@ class MemoryFile:
         self._open_node().lose_unsynced()
 
     def truncate(self, size: int) -> None:
-        self._open_node().change(None, size)
+        self._change(None, size)
 
     def size(self) -> int:
         return self._open_node().current.size
 
+    def modified_ms(self) -> int:
+        return self._open_node().modified_ms
+
     def may_have_data(self, offset: int) -> bool:
         return self._open_node().current.has_data(offset)
+
+    def _change(self, data: bytes | None, offset: int) -> None:
+        node = self._open_node()
+        node.change(data, offset)
+        node.modified_ms = self._now_ms()
 
     def close(self) -> None:
         if self._open and self._holds_lock:
@@ -232,20 +242,24 @@ class _Move(NamedTuple):
 
 @implementer(IFiles)
 class MemoryFiles:
-    """See the module's text; `capacity` is what `usage` reports as the total."""
+    """See the module's text; `capacity` is what `usage` reports as the total, `now_ms` the clock of
+    `modified_ms`."""
 
     def __init__(
         self,
         capacity: int = 1 << 40,
         root: _Dir | None = None,
         moves: Sequence[_Move] = (),
+        *,
+        now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.capacity = capacity
+        self.now_ms = now_ms
         self._root = root or _Dir()
         self._moves = list(moves)
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        return MemoryFile(self._file(path, create=create))
+        return MemoryFile(self._file(path, create=create), self.now_ms)
 
     def open_aside(self, path: str, target: str) -> MemoryFile:
         return self.open(path, create=True)
@@ -331,7 +345,7 @@ class MemoryFiles:
         if node.locked:
             raise BlockingIOError(errno.EAGAIN, "locked by another store", path)
         node.locked = True
-        return MemoryFile(node, holds_lock=True)
+        return MemoryFile(node, self.now_ms, holds_lock=True)
 
     def kill(self) -> "MemoryFiles":
         """Returns what the next process finds after a kill -9: everything written, no locks."""
@@ -341,13 +355,13 @@ class MemoryFiles:
             _Move(_copy(source, done), old_name, _copy(target, done), name, _copy(moved, done))
             for source, old_name, target, name, moved in self._moves
         ]
-        return MemoryFiles(self.capacity, root, moves)
+        return MemoryFiles(self.capacity, root, moves, now_ms=self.now_ms)
 
     def crash(self, seed: int | None = None) -> "MemoryFiles":
         """Returns what a power loss leaves; with a seed, plus a random part of what was not
         synced."""
         chance = None if seed is None else random.Random(seed)
-        return MemoryFiles(self.capacity, _Crash(chance).left_of(self._root))
+        return MemoryFiles(self.capacity, _Crash(chance).left_of(self._root), now_ms=self.now_ms)
 
     def digest(self) -> bytes:
         """Returns a hash of all names and bytes that are read now: what `sync` has made durable
@@ -450,7 +464,7 @@ def _copy(entry: _Entry, done: dict[int, _Entry]) -> Any:
     original."""
     copied: _Entry | None = done.get(id(entry))
     if copied is None and isinstance(entry, _Node):
-        copied = done[id(entry)] = _Node(entry.synced.copy())
+        copied = done[id(entry)] = _Node(entry.synced.copy(), entry.modified_ms)
         copied.current = entry.current.copy()
         copied.unsynced = list(entry.unsynced)
     elif copied is None:

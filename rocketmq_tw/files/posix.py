@@ -75,6 +75,9 @@ class PosixFile:
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
+    def modified_ms(self) -> int:
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
     def may_have_data(self, offset: int) -> bool:
         page_end = offset - offset % -_PAGE
         if os.pread(self._fd, page_end - offset, offset).strip(b"\0"):

@@ -48,6 +48,9 @@ class _Borrowed:
     def size(self) -> int:
         return self._inner.size()
 
+    def modified_ms(self) -> int:
+        return self._inner.modified_ms()
+
     def may_have_data(self, offset: int) -> bool:
         return self._inner.may_have_data(offset)
 

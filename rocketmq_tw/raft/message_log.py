@@ -122,6 +122,11 @@ class RaftLog:
         """See `ILog`."""
         return start + ENTRY_HEADER_SIZE if start >= self._divide else start
 
+    def modified_ms(self, start: int) -> int:
+        """See `ILog`."""
+        older = start < self._divide and self._older
+        return (older or self.member.data).file(start).modified_ms()
+
     def load(self, *, clean: bool, safe: int = -1) -> None:
         """See `ILog`. What a checkpoint vouches for was committed."""
         self._member = member = self._open_member()

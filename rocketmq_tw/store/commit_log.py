@@ -79,6 +79,10 @@ class CommitLog:
         """See `ILog`."""
         return start
 
+    def modified_ms(self, start: int) -> int:
+        """See `ILog`."""
+        return self.segments.file(start).modified_ms()
+
     def load(self, *, clean: bool, safe: int = -1) -> None:
         """See `ILog`."""
         self._files.make_dirs(self.segments.directory)

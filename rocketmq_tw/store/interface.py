@@ -161,6 +161,9 @@ class ILog(Interface):
     def first_record(start: int) -> int:
         """Returns where the first record of the file stands that starts at `start`."""
 
+    def modified_ms(start: int) -> int:
+        """Returns when the file that starts at `start` was written last; see `IFile`."""
+
     def load(*, clean: bool, safe: int = -1) -> None:
         """Finds the files; `clean`: nothing interrupted the last one who wrote; `safe`: a
         checkpoint vouches for all in front of it. `end_at` must follow once recovery knows the

@@ -212,7 +212,7 @@ class Retention:
         log_disk, pressure = self.measure_disks()
         # What queues and index have in memory only must come from the log again after a crash.
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)
-        times = _last_writes(log, done, config.delete_file_batch_max)
+        times = _last_writes(log, done, config.delete_file_batch_max, now_ms)
         first = min((need.offset for need in needs), default=done)
         # Its files free no room on another disk, on which the rest of the store may be.
         unseen = self._freed.unseen(log_disk.used, log.end_offset, now_ms)
@@ -252,18 +252,28 @@ class Retention:
         self._kept_for = kept_for
 
 
-def _last_writes(log: ILog, done: int, most: int) -> list[int]:
+def _last_writes(log: ILog, done: int, most: int, now_ms: int) -> list[int]:
     """Returns when each of the oldest files was written last, in milliseconds since 1970, oldest
     first: of those that end at or before `done`, `most` of them at most, and never of the
-    newest."""
+    newest.
+
+    The record behind a file tells by the clock of the master that stored it, the file itself by
+    this machine's, as with stock; the later one counts: where clocks differ nothing goes early.
+    What is still to come is no such time: a clock was wrong, and what was written later tells.
+    """
+    boundaries = list(pairwise(log.file_starts))
     times: list[int] = []
-    for _start, following in pairwise(log.file_starts):
+    for number, (start, following) in enumerate(boundaries):
         if following > done or len(times) == most:
             break
         moment = log_store_time(log, log.first_record(following))
         if moment < 0:
             break
-        times.append(moment)
+        if moment > now_ms:
+            later = (log_store_time(log, log.first_record(end)) for _, end in boundaries[number:])
+            moment = next((told for told in later if 0 <= told <= now_ms), moment)
+        written = log.modified_ms(start)
+        times.append(max(moment, written) if written <= now_ms else moment)
     return times
 
 

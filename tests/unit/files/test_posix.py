@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,3 +94,13 @@ def test_whether_there_is_data_behind_a_place(files: IFiles, tmp_path: Path) -> 
     file.pwrite(b"\1", 500_000)
     assert file.may_have_data(104) and file.may_have_data(4096) and file.may_have_data(500_000)
     file.close()
+
+
+def test_a_change_of_the_content_shows(tmp_path) -> None:
+    file = PosixFiles().open(str(tmp_path / "file"), create=True)
+    os.utime(tmp_path / "file", (1, 1))
+    assert file.modified_ms() == 1000
+    file.pread(4, 0)
+    assert file.modified_ms() == 1000
+    file.pwrite(b"data", 0)
+    assert abs(file.modified_ms() / 1000 - time.time()) < 60
