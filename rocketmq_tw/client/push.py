@@ -24,6 +24,7 @@ from rocketmq_tw.client.queue_worker import (
     MessageListener,
     OrderlyWorker,
     QueueWorker,
+    WorkerTools,
 )
 from rocketmq_tw.client.routes import allocate_averagely, any_address
 from rocketmq_tw.client.send_back import SendBack
@@ -344,11 +345,12 @@ class PushConsumer(GroupMember):
 
     def _make_worker(self, queue: MessageQueue, offset: int) -> QueueWorker:
         assigned = AssignedQueue(queue, self._subscriptions[queue.topic], offset)
-        parts = self._reader, assigned, self._consume, self._send_back, self._settings
+        tools = WorkerTools(self._reader, self._consume, self._send_back, self._settings)
         if not self._settings.orderly:
-            return ConcurrentWorker(*parts, self._slots)
+            return ConcurrentWorker(tools, assigned, self._slots)
         locks = self._locks
-        return OrderlyWorker(*parts, inf if locks is None else locks.locked_until(queue))
+        locked_until = inf if locks is None else locks.locked_until(queue)
+        return OrderlyWorker(tools, assigned, locked_until)
 
     # Consuming
 

@@ -46,6 +46,15 @@ MAX_REFUSALS = 10
 _FULL_SECONDS = 0.05
 
 
+class WorkerTools(NamedTuple):
+    """What all workers of a consumer have."""
+
+    reader: QueuePuller
+    listener: MessageListener
+    send_back: SendBack
+    settings: ConsumerSettings
+
+
 class AssignedQueue(NamedTuple):
     """A queue that is read, by which subscription, and where to begin."""
 
@@ -59,25 +68,18 @@ class QueueWorker:
 
     log = Logger()
 
-    def __init__(
-        self,
-        reader: QueuePuller,
-        assigned: AssignedQueue,
-        listener: MessageListener,
-        send_back: SendBack,
-        settings: ConsumerSettings,
-    ) -> None:
+    def __init__(self, tools: WorkerTools, assigned: AssignedQueue) -> None:
         self.queue = assigned.queue
         self.messages = ProcessQueue(assigned.offset)
         self.stopped = False
         #: The offset that was kept last; None where it is not known.
         self.kept_offset: int | None = None
-        self._reader = reader
-        self._reactor = reader.session.reactor
+        self._reader = tools.reader
+        self._reactor = tools.reader.session.reactor
         self._subscription = assigned.subscription
-        self._listener = listener
-        self._send_back = send_back
-        self._settings = settings
+        self._listener = tools.listener
+        self._send_back = tools.send_back
+        self._settings = tools.settings
         #: What is wrong with the bodies of open messages, by queue offset; and how often the
         #: broker refused them.
         self._problems: dict[int, str] = {}
@@ -282,16 +284,8 @@ class ConcurrentWorker(QueueWorker):
     fails is given back to the broker, which brings it again later through the retry topic. It has
     its slot only while it is with the listener: a broker that is gone holds up no others."""
 
-    def __init__(
-        self,
-        reader: QueuePuller,
-        assigned: AssignedQueue,
-        listener: MessageListener,
-        send_back: SendBack,
-        settings: ConsumerSettings,
-        slots: SomeAtOnce,
-    ) -> None:
-        super().__init__(reader, assigned, listener, send_back, settings)
+    def __init__(self, tools: WorkerTools, assigned: AssignedQueue, slots: SomeAtOnce) -> None:
+        super().__init__(tools, assigned)
         self._slots = slots
         #: The next tries of messages that could not be given back, by queue offset.
         self._retries: dict[int, IDelayedCall] = {}
@@ -346,16 +340,8 @@ class OrderlyWorker(QueueWorker):
     that fails is tried again until it is done, or goes to the dead-letter queue after
     `max_reconsume_times`."""
 
-    def __init__(
-        self,
-        reader: QueuePuller,
-        assigned: AssignedQueue,
-        listener: MessageListener,
-        send_back: SendBack,
-        settings: ConsumerSettings,
-        locked_until: float,
-    ) -> None:
-        super().__init__(reader, assigned, listener, send_back, settings)
+    def __init__(self, tools: WorkerTools, assigned: AssignedQueue, locked_until: float) -> None:
+        super().__init__(tools, assigned)
         self._consuming = False
         #: The reactor's time until which the broker's lock is ours for certain.
         self.locked_until = locked_until
