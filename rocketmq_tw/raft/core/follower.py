@@ -46,14 +46,9 @@ class Follower:
     def check_leader(self, request: RaftMessage) -> Code:
         """Returns whether `request` comes from the leader that we follow."""
         state = self._state
-        if not state.is_member(request.source):
-            return Code.UNKNOWN_MEMBER
-        if request.source == state.self_id:
-            return Code.UNEXPECTED_MEMBER
-        if request.term < state.term:
-            return Code.EXPIRED_TERM
-        if request.term > state.term:
-            return Code.TERM_NOT_READY
+        code = state.check_source(request)
+        if code is not Code.SUCCESS:
+            return code
         if state.role is not RaftRole.FOLLOWER:
             return Code.NOT_FOLLOWER
         if request.source != state.leader_id:

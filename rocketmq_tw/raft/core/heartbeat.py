@@ -13,17 +13,10 @@ from rocketmq_tw.raft.core.messages import HeartbeatRequest, HeartbeatResponse
 
 def decide_heartbeat(state: MemberState, request: HeartbeatRequest) -> Code:
     """Returns the answer to a leader's heartbeat; changes nothing."""
-    if not state.is_member(request.source):
-        return Code.UNKNOWN_MEMBER
-    if request.source == state.self_id:
-        return Code.UNEXPECTED_MEMBER
-    if request.term < state.term:
-        return Code.EXPIRED_TERM
-    if request.term > state.term:
-        return Code.TERM_NOT_READY
-    if state.leader_id not in (None, request.source):
+    code = state.check_source(request)
+    if code is Code.SUCCESS and state.leader_id not in (None, request.source):
         return Code.INCONSISTENT_LEADER
-    return Code.SUCCESS
+    return code
 
 
 class BeatTally(msgspec.Struct):

@@ -5,7 +5,7 @@ from random import Random
 
 import msgspec
 
-from rocketmq_tw.raft.core.codes import RaftRole
+from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.log import Log
 from rocketmq_tw.raft.core.membership import is_quorum
@@ -62,6 +62,17 @@ class MemberState:
 
     def is_member(self, member: str | None) -> bool:
         return member in self.config.members
+
+    def check_source(self, request: RaftMessage) -> Code:
+        """Returns SUCCESS where a leader's message comes from another member, in the present term;
+        else the answer to it."""
+        if not self.is_member(request.source):
+            return Code.UNKNOWN_MEMBER
+        if request.source == self.self_id:
+            return Code.UNEXPECTED_MEMBER
+        if request.term < self.term:
+            return Code.EXPIRED_TERM
+        return Code.SUCCESS if request.term == self.term else Code.TERM_NOT_READY
 
     def is_quorum(self, count: int) -> bool:
         return is_quorum(count, len(self.config.members))
