@@ -1,5 +1,6 @@
-"""What stock's broker tells Prometheus comes from ours too, under the same names and labels; and
-Prometheus itself, as docs/monitoring.md starts it, has the dashboard's values from it."""
+"""What stock's broker tells Prometheus comes from ours too, of the same types, under the same
+names and labels; and Prometheus itself, as docs/monitoring.md starts it, has the dashboard's values
+from it."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ import shlex
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.cluster import OURS, make_broker, make_name_server
+from tests.support.figures import Figure, all_figures, exporter_keys, figures
 from tests.support.jars import PROJECT
 from tests.support.java_client import JavaClients
 from tests.support.mqadmin_cases import NEW
@@ -40,9 +41,6 @@ OF_STOCK_ALONE = (
     "rocketmq_pop_offset_buffer_size",
     "rocketmq_processor_watermark",
 )
-#: A label that stock's library gives every figure, and figures of the library itself.
-OF_LIBRARY = "otel_scope_name"
-_LEFT_OUT = (*OF_STOCK_ALONE, "otel_scope_info", "target_info")
 #: What has a value only once messages were read, stored and counted: the last ones to come.
 LAST = {
     "rocketmq_commit_messages_total",
@@ -62,19 +60,6 @@ LAST = {
     "rocketmq_producer_connections",
     "rocketmq_storage_size_bytes",
 }
-#: A figure's name and the names of its labels.
-Figure = tuple[str, frozenset[str]]
-
-
-def figures(port: int) -> set[Figure]:
-    """The figures that a broker tells at a port of this machine."""
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name, frozenset(sample.labels) - {OF_LIBRARY})
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 def told_under_load(
@@ -87,12 +72,7 @@ def told_under_load(
         names = ends.enter_context(make_name_server(kind, home / "namesrv"))
         port = ReservedPort()
         ends.callback(port.release)
-        settings = {
-            "metricsExporterType": "PROM",
-            "metricsPromExporterPort": str(port.number),
-            "metricsPromExporterHost": "127.0.0.1",
-            "timerWheelEnable": "true",
-        }
+        settings = exporter_keys(port) | {"timerWheelEnable": "true"}
         broker = make_broker(kind, "broker-a", home / "broker", [names], settings=settings)
         ends.enter_context(broker)
         java.create_topic(names.address, broker.address, TOPIC, 2)
@@ -113,19 +93,7 @@ def told_under_load(
         for decision in DECISIONS:
             properties = {"decide": decision, "answer": "later"}
             transactions.send({"topic": TOPIC, "body": "payment", "properties": properties})
-        before: set[Figure] = set()
-
-        def complete() -> set[Figure]:
-            found = figures(port.number)
-            missing = LAST - {name for name, _ in found}
-            missing |= {f"{name}{sorted(labels)}" for name, labels in set(wanted) - found}
-            more = found - before
-            before.update(found)
-            if missing or more:
-                raise PeerFailed(f"no {sorted(missing)}, new in this round: {more}")
-            return found
-
-        return wait_until(complete, "all figures", interval=2)
+        return all_figures(partial(figures, port.number), LAST, wanted)
 
 
 def test_a_broker_tells_prometheus_what_stocks_does(
@@ -133,7 +101,7 @@ def test_a_broker_tells_prometheus_what_stocks_does(
 ) -> None:
     java = jvms[NEW]
     stock = told_under_load(java, NEW, tmp_path / "stock")
-    wanted = {figure for figure in stock if not figure[0].startswith(_LEFT_OUT)}
+    wanted = {figure for figure in stock if not figure.name.startswith(OF_STOCK_ALONE)}
     assert len(wanted) > 45
     assert told_under_load(java, OURS, tmp_path / "ours", wanted) >= wanted
 
@@ -201,14 +169,21 @@ def panels() -> Iterator[tuple[str, str]]:
             yield panel["title"], target["expr"]
 
 
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here")
+def test_promtool_takes_the_configuration_and_the_rules(tmp_path: Path) -> None:
+    check, _ = typed(block("monitoring.md", "promtool"))
+    with Terminal(tmp_path / "home") as terminal:
+        assert "SUCCESS: 6 rules found" in terminal.type(check)
+
+
 @pytest.mark.more
 @pytest.mark.skipif(
-    not all(map(shutil.which, ("promtool", "prometheus"))),
-    reason="no promtool or no prometheus here: Debian's package prometheus has both",
+    shutil.which("prometheus") is None,
+    reason="no prometheus here: Debian's package of that name has it, and promtool",
 )
 def test_the_page_with_prometheus(tmp_path: Path) -> None:
     keys = block("monitoring.md", "metricsExporterType").text
-    check, start = typed(block("monitoring.md", "promtool"))
+    _, start = typed(block("monitoring.md", "promtool"))
     with Terminal(tmp_path / "home") as terminal:
         (terminal.checkout / "broker.properties").write_text(keys)
         terminal.begin("twistd -n --pidfile= rmq-namesrv")
@@ -217,7 +192,6 @@ def test_the_page_with_prometheus(tmp_path: Path) -> None:
         )
         terminal.type_until("rmqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t Orders")
         terminal.begin(shlex.join(["python", "-c", APPLICATION]))
-        assert "SUCCESS: 6 rules found" in terminal.type(check)
         terminal.begin(start)
         prometheus = Prometheus(terminal)
         wait_until(lambda: prometheus.health() == ["up"], "the broker to be up", interval=1)

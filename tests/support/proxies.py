@@ -187,8 +187,8 @@ class StockLocalProxy(StockBroker):
 class StockProxy(OurProxy):
     """ProxyStartup of `version` in cluster mode."""
 
-    def __init__(self, version: str, home: Path, name_server: str) -> None:
-        super().__init__(home, name_server)
+    def __init__(self, version: str, home: Path, name_server: str, **keys: Any) -> None:
+        super().__init__(home, name_server, **keys)
         self._version = version
 
     def command(self) -> list[str]:
@@ -202,6 +202,7 @@ class StockProxy(OurProxy):
             localServeAddr=LOOPBACK,
             # Brokers learn soon whom they may ask about a transaction.
             transactionHeartbeatPeriodSecond=1,
+            **self._keys,
         )
         main_class = "org.apache.rocketmq.proxy.ProxyStartup"
         heap = _STOCK_HEAP_MB
