@@ -173,19 +173,13 @@ def test_the_command_tells_of_a_port_that_is_taken(
     assert why in said(background)[0], "before anything else"
 
 
-@pytest.mark.parametrize("server", KEYS_OF_PORTS)
+@pytest.mark.parametrize("server", ["name server", "proxy"])
 def test_the_command_tells_of_keys_that_do_not_fit(
     background: Background, peer: int, server: str
 ) -> None:
     """Which only a start finds: a server of TLS has no certificate."""
-    tls = {"tls.server.mode": "enforcing", "tls.test.mode.enable": "false"}
     started = command(server, 0, peer)
-    if server == "member of a group of DLedger":
-        file = background.home / "tls.properties"
-        file.write_text("".join(f"{key}={value}\n" for key, value in tls.items()))
-        started.append(f"--tls-config={file}")
-    else:
-        started += keys(**tls)
+    started += keys(**{"tls.server.mode": "enforcing", "tls.test.mode.enable": "false"})
     assert "tls.server.certPath" in refused(background, background.start(*started))
 
 
@@ -194,8 +188,6 @@ def test_the_command_tells_of_keys_that_do_not_fit(
     [
         ("name server", "kvConfigPath"),
         ("broker", "storePathRootDir"),
-        ("broker in a group of DLedger", "storePathRootDir"),
-        ("standalone", "storePathRootDir"),
         ("container", "storePathRootDir"),
         ("controller", "controllerStorePath"),
         ("member of a group of DLedger", "--store"),
