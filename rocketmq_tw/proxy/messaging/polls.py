@@ -44,37 +44,52 @@ class _Source(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """What a receive waits for; all that wait for the same can take each other's messages."""
+    """What a receive waits for; all that wait for the same can take each other's messages.
+
+    In a group that receives in order, the broker locks a queue for the attempt whose poll took from
+    it, which gets the same messages when it is made again: they are for no other one."""
 
     source: _Source
     expression_type: str | None
     expression: str | None
     invisible_ms: int
     is_fifo: bool
+    attempt_id: str | None
+
+
+class _Attempt(NamedTuple):
+    """An attempt of a group that receives in order."""
+
+    source: _Source
+    id: str
 
 
 class _Receive:
-    """A receive, and what it gets. It does not know its call, which may be over before its poll.
-
-    `wanted` is None for an attempt of a group that receives in order: the broker locks a queue for
-    the one whose poll took from it, which gets the same messages when it is made again.
-    """
+    """A receive, and what it gets. It does not know its call, which may be over before its poll."""
 
     def __init__(
-        self, receiver: Receiver, source: _Source, wanted: _Wanted | None, most: int, poll: Poll
+        self, receiver: Receiver, wanted: _Wanted, header: PopMessageRequestHeader, poll_ends: float
     ) -> None:
         self.receiver = receiver
-        self.source = source
         self.wanted = wanted
-        self.most = most
-        self.poll = poll
-        #: When the broker holds its poll no more, in seconds of the clock.
-        self.poll_ends = 0.0
+        self.header = header
+        #: When the broker is to hold its poll no more, in seconds of the clock.
+        self.poll_ends = poll_ends
+        #: None as long as the attempt's former poll is held.
+        self.poll: Poll | None = None
         #: Whether it takes messages still.
         self.waits = True
         #: Whether its poll is held though it takes none.
         self.left_poll = False
+        #: The same attempt, made again, which polls when this one's poll is over.
+        self.next_try: _Receive | None = None
         self.messages: Deferred[list[PoppedMessage]] = Deferred()
+
+    @property
+    def attempt(self) -> _Attempt | None:
+        """None where it may not be made again."""
+        wanted = self.wanted
+        return None if wanted.attempt_id is None else _Attempt(wanted.source, wanted.attempt_id)
 
 
 class _LeftPolls:
@@ -105,6 +120,8 @@ class Polls:
         #: Those whose calls are not over; the one that waits longest is first.
         self._waiting: dict[_Wanted, dict[_Receive, None]] = {}
         self._left_polls: dict[_Source, _LeftPolls] = {}
+        #: The receives of attempts whose polls are not over.
+        self._polling: dict[_Attempt, _Receive] = {}
         #: Receives that have ended before their polls.
         self._ended = 0
 
@@ -114,29 +131,56 @@ class Polls:
         """Fires with what a receive gets, or fails as `Poll.messages` does. It fires with nothing
         when the call is over; what is popped for it after that goes to another receive, or comes
         back."""
-        source = _Source(broker_name, header.consumer_group, header.topic)
-        wanted = None
-        if not header.order or header.attempt_id is None:
-            wanted = _Wanted(
-                source, header.exp_type, header.exp, header.invisible_time, bool(header.order)
-            )
-        poll = Poll(self._brokers, broker_name, header, receiver.client)
-        receive = _Receive(receiver, source, wanted, header.max_msg_nums, poll)
+        wanted = _Wanted(
+            _Source(broker_name, header.consumer_group, header.topic),
+            header.exp_type,
+            header.exp,
+            header.invisible_time,
+            bool(header.order),
+            header.attempt_id if header.order else None,
+        )
+        poll_ends = self._clock.seconds() + header.poll_time / 1000
+        receive = _Receive(receiver, wanted, header, poll_ends)
         if call.is_over:
             receive.messages.callback([])
             return receive.messages
-        receive.poll_ends = self._clock.seconds() + poll.seconds
-        if wanted is not None:
-            self._waiting.setdefault(wanted, {})[receive] = None
+        self._waiting.setdefault(wanted, {})[receive] = None
         call.on_end(lambda: self._call_ended(receive))
-        Deferred.fromCoroutine(poll.messages()).addBoth(self._poll_ended, receive)
+        attempt = receive.attempt
+        former = None if attempt is None else self._polling.get(attempt)
+        if former is None:
+            self._poll(receive)
+        else:
+            self._try_again(former, receive)
         return receive.messages
+
+    def _poll(self, receive: _Receive) -> None:
+        header, attempt = receive.header, receive.attempt
+        header.poll_time = max(int((receive.poll_ends - self._clock.seconds()) * 1000), 0)
+        broker_name = receive.wanted.source.broker_name
+        receive.poll = Poll(self._brokers, broker_name, header, receive.receiver.client)
+        if attempt is not None:
+            self._polling[attempt] = receive
+        Deferred.fromCoroutine(receive.poll.messages()).addBoth(self._poll_ended, receive)
+
+    def _try_again(self, former: _Receive, receive: _Receive) -> None:
+        """Has an attempt take the place of its client's former try. Where the broker holds that
+        one's poll on there is no second one: what either of them takes would void the handles of
+        the other's messages, which are the same."""
+        client_id = receive.receiver.client_id
+        for each in (former, former.next_try):
+            if each is not None and each.waits and each.receiver.client_id == client_id:
+                self._call_ended(each)
+        if former.left_poll:
+            former.next_try = receive
+        else:
+            self._poll(receive)
 
     def _call_ended(self, receive: _Receive) -> None:
         if receive.waits:
             self._stop_waiting(receive)
             self._leave_poll(receive)
-            if self._ended < MOST_LEFT:
+            if self._ended < MOST_LEFT or receive.poll is None:
                 self._end_before_poll(receive, [])
 
     def _poll_ended(self, result: list[PoppedMessage] | Failure, receive: _Receive) -> None:
@@ -145,6 +189,9 @@ class Polls:
             self._ended -= 1
         if receive.left_poll:
             self._forget_poll(receive)
+        attempt = receive.attempt
+        if attempt is not None and self._polling.get(attempt) is receive:
+            del self._polling[attempt]
         if isinstance(result, list) and result and self._is_gone(receive):
             self._pass_on(receive, result)
             result = []
@@ -155,13 +202,14 @@ class Polls:
             StatusError, RequestError, RemotingError
         ):
             _log.failure("a poll for {topic} failed", failure=result, topic=receive.receiver.topic)
+        if receive.next_try is not None and receive.next_try.waits:
+            self._poll(receive.next_try)
 
     def _pass_on(self, receive: _Receive, messages: list[PoppedMessage]) -> None:
         """Gives what was popped for a receive that is over to the one of the others that waits
         longest and takes so many; has it come back where there is none."""
-        waiting = () if receive.wanted is None else self._waiting.get(receive.wanted, ())
-        for other in islice(waiting, _MOST_LOOKED_AT):
-            if len(messages) <= other.most and not self._is_gone(other):
+        for other in islice(self._waiting.get(receive.wanted, ()), _MOST_LOOKED_AT):
+            if len(messages) <= other.header.max_msg_nums and not self._is_gone(other):
                 self._stop_waiting(other)
                 self._leave_poll(other)
                 self._end_before_poll(other, messages)
@@ -175,7 +223,7 @@ class Polls:
         if receive.waits and message.stored.reconsume_times:
             # Its client is gone, whose other calls may be open too.
             return self._config.grpc_client_consumer_max_long_polling_timeout_millis
-        left = self._left_polls.get(receive.source)
+        left = self._left_polls.get(receive.wanted.source)
         if left is None:
             return None
         left_ms = max(0, int((left.ends - self._clock.seconds()) * 1000))
@@ -183,23 +231,25 @@ class Polls:
 
     def _end_before_poll(self, receive: _Receive, messages: list[PoppedMessage]) -> None:
         """Ends a receive whose poll may go on at its broker."""
-        self._ended += 1
+        if receive.poll is not None:
+            self._ended += 1
         receive.messages.callback(messages)
 
     def _leave_poll(self, receive: _Receive) -> None:
         """Has the poll be held no more of a receive that takes nothing, or sees to it that it takes
         no message that comes back."""
-        if not receive.poll.withdraw():
+        if receive.poll is not None and not receive.poll.withdraw():
             receive.left_poll = True
-            left = self._left_polls.setdefault(receive.source, _LeftPolls())
+            left = self._left_polls.setdefault(receive.wanted.source, _LeftPolls())
             left.count += 1
             left.ends = max(left.ends, receive.poll_ends)
 
     def _forget_poll(self, receive: _Receive) -> None:
-        left = self._left_polls[receive.source]
+        source = receive.wanted.source
+        left = self._left_polls[source]
         left.count -= 1
         if not left.count:
-            del self._left_polls[receive.source]
+            del self._left_polls[source]
 
     def _is_gone(self, receive: _Receive) -> bool:
         """Returns whether nobody would get, or renew, the messages of a receive."""
@@ -208,11 +258,8 @@ class Polls:
 
     def _stop_waiting(self, receive: _Receive) -> None:
         receive.waits = False
-        wanted = receive.wanted
-        if wanted is None:
-            return
-        waiting = self._waiting.get(wanted)
+        waiting = self._waiting.get(receive.wanted)
         if waiting is not None:
             waiting.pop(receive, None)
             if not waiting:
-                del self._waiting[wanted]
+                del self._waiting[receive.wanted]

@@ -100,15 +100,14 @@ class Poll:
         self._header = header
         self._client = client
         self._request = RemotingCommand.request(RequestCode.POP_MESSAGE, header)
-        #: Seconds for which it may be held.
-        self.seconds = header.poll_time / 1000
+        self._seconds = header.poll_time / 1000 + _LATE_SECONDS
 
     async def messages(self) -> list[PoppedMessage]:
         """Asks the broker, once; returns what that brings, nothing where there is nothing. Raises
         `StatusError` for what a broker refuses, and `RemotingError`."""
         header = self._header
         answer = await self._brokers.ask(
-            self._broker_name, self._request, self.seconds + _LATE_SECONDS, self._client
+            self._broker_name, self._request, self._seconds, self._client
         )
         if answer.code in _NOTHING:
             return []

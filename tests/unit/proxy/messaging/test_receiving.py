@@ -686,6 +686,57 @@ class TestPollsOfReceivesThatAreOver:
         assert other.sent == []
         assert world.ack(*again.messages).status.code == Code.OK
 
+    @pytest.mark.parametrize("is_cut", [False, True])
+    @pytest.mark.parametrize("is_local", [False, True])
+    def test_in_order_an_attempt_that_is_made_again_takes_the_place_of_its_former_try(
+        self, is_local: bool, is_cut: bool
+    ) -> None:
+        """Its client may know that a connection is lost before the proxy does."""
+        world = ReceivingWorld(is_fifo=True, is_local=is_local)
+        waiting = {"attempt_id": "first", "long_polling_timeout": {"seconds": 20}}
+        former = []
+        for _ in range(3):
+            former.append(world.begin(**waiting))
+            world.pass_time(0.5)
+            if is_cut:
+                former[-1][0].finish()
+        again, done = world.begin(**waiting)
+        assert all(each.called for _, each in former)
+        world.send(b"one")
+        world.pass_time(0.5)
+        assert done.called
+        (message,) = received(again).messages
+        assert message.system_properties.delivery_attempt == 1
+        assert world.ack(message).status.code == Code.OK
+        world.send(b"two")
+        world.pass_time(25)
+        assert world.receive(long_polling_timeout={"seconds": 10}).bodies == [b"two"]
+
+    def test_in_order_the_next_try_waits_on_where_the_former_poll_brings_nothing(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        self.begin_and_cut(world, 1, attempt_id="first", long_polling_timeout={"seconds": 5})
+        call, done = world.begin(attempt_id="first", long_polling_timeout={"seconds": 12})
+        world.pass_time(8)
+        assert not done.called
+        assert [header.poll_time // 100 for _, header in pops(world)] == [50, 75]
+        world.send(b"one")
+        world.pass_time(0.5)
+        assert received(call).bodies == [b"one"]
+
+    def test_in_order_a_next_try_that_is_cut_waits_for_nothing(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        waiting = {"attempt_id": "first", "long_polling_timeout": {"seconds": 5}}
+        self.begin_and_cut(world, 1, **waiting)
+        call, done = world.begin(**waiting)
+        call.finish()
+        assert done.called
+        world.pass_time(6)
+        assert len(pops(world)) == 1
+        call, done = world.begin(**waiting)
+        world.send(b"one")
+        world.pass_time(0.5)
+        assert received(call).bodies == [b"one"]
+
     @pytest.mark.parametrize("is_fifo", [False, True])
     def test_what_comes_back_keeps_the_order_of_a_group(self, is_fifo: bool) -> None:
         world = ReceivingWorld(is_fifo=is_fifo)
