@@ -21,6 +21,7 @@ from rocketmq_tw.net.outbox import Outboxes
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.retries import GrowingPause
+from rocketmq_tw.runtime.steady_time import go_on_steadily
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT
@@ -155,7 +156,8 @@ class RemotingClient:
     made again by the next request; after a failed attempt requests fail at once until the
     back-off is over, so a dead address costs its callers nothing. With `useTLS` all connections
     are TLS as `tls` says; without a `config` they are where `tls` is given. An answer longer than
-    `frame_limit` bytes ends its connection. Raises `TlsConfigError` that names a wrong key.
+    `frame_limit` bytes ends its connection. From now on the time of `reactor` goes on where the
+    clock is set. Raises `TlsConfigError` that names a wrong key.
     """
 
     log = Logger()
@@ -171,6 +173,8 @@ class RemotingClient:
         before_request: Sequence[RequestCheck] = (),
         frame_limit: int = DEFAULT_FRAME_LIMIT,
     ) -> None:
+        # Before anything of a client waits. A server has chosen its clock by now.
+        go_on_steadily(reactor)
         self._frame_limit = frame_limit
         config = config or NettyClientConfig(use_tls=tls is not None)
         self._clock = reactor

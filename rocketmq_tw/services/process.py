@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from zope.interface import provider
 
 from rocketmq_tw.net.descriptors import raise_descriptor_limit
 from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.steady_time import use_monotonic_time
 
 log = Logger()
 
@@ -233,10 +233,3 @@ class _Signals:
 
     def _stop(self, *_: object) -> None:
         self._reactor.callFromThread(self._reactor.stop)
-
-
-def use_monotonic_time(reactor: Any) -> None:
-    """Lets a reactor that counts by the wall clock, as Twisted's own do, count by the monotonic
-    clock. Otherwise all waits would be an hour longer after the clock is set back by an hour."""
-    if reactor.seconds is time.time and not reactor.getDelayedCalls():
-        reactor.seconds = time.monotonic
