@@ -17,7 +17,7 @@ from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.requests import ReplicaRequests
 from rocketmq_tw.broker.replicas.returning_master import ReturningMaster
-from rocketmq_tw.broker.replicas.slave import MasterFollower, TableCopier
+from rocketmq_tw.broker.replicas.slave import MasterFollower, SlaveTools, TableCopier
 from rocketmq_tw.broker.replicas.stop_notice import StopNotices
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -178,23 +178,17 @@ class Replicas(Part):
         service.log_grew()
 
     def _follow(self, state: RoleState) -> None:
-        host, writing, copied, scope = self._host, self._writing, self._copied, self._role.scope
-        protocol, may_copy = self._protocol, self.returning.may_copy_tables
+        host, scope, protocol = self._host, self._role.scope, self._protocol
+        may_copy = self.returning.may_copy_tables
+        tools = SlaveTools(host, self._writing, self._copied, scope, may_copy)
         if protocol is None:
-            own_address = self._addresses.broker
-            self.slave = TableCopier(
-                host, writing, copied, scope, may_copy=may_copy, own_address=own_address
-            )
+            self.slave = TableCopier(tools, own_address=self._addresses.broker)
         else:
             self.slave = MasterFollower(
-                host,
-                writing,
-                copied,
-                scope,
+                tools,
                 lambda slave: protocol.make_client(state, slave),
                 self.endpoint_for,
                 "" if state.group is None else state.group.master_address,
-                may_copy=may_copy,
             )
         # A client that asks a slave sees all that it has acknowledged.
         host.listener.before_request.append(self._catch_up)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
@@ -34,23 +34,23 @@ NEW_QUEUE_SECONDS = 0.2
 log = Logger()
 
 
-class TableCopier:
-    """Copies the tables of the master at `address`, or of the one that name servers tell of, as
-    long as `scope` lasts. By itself it is a follower in a DLedger group, whose log the group
-    copies."""
+class SlaveTools(NamedTuple):
+    """What a slave works with while `scope`, the role's, lasts; `may_copy` says whether the
+    master's tables may be copied now."""
 
-    def __init__(
-        self,
-        host: Host,
-        writing: Writing,
-        tables: CopiedTables,
-        scope: Scope,
-        address: str = "",
-        *,
-        may_copy: Callable[[], bool],
-        own_address: str = "",
-    ) -> None:
-        """`may_copy` says whether the master's tables may be copied now."""
+    host: Host
+    writing: Writing
+    tables: CopiedTables
+    scope: Scope
+    may_copy: Callable[[], bool]
+
+
+class TableCopier:
+    """Copies the tables of the master at `address`, or of the one that name servers tell of. By
+    itself it is a follower in a DLedger group, whose log the group copies."""
+
+    def __init__(self, tools: SlaveTools, address: str = "", *, own_address: str = "") -> None:
+        host, writing, tables, scope, may_copy = tools
         self._store = writing.store
         self._topics = tables.topics
         self._tables = tables
@@ -170,23 +170,19 @@ class MasterFollower(TableCopier):
 
     def __init__(
         self,
-        host: Host,
-        writing: Writing,
-        tables: CopiedTables,
-        scope: Scope,
+        tools: SlaveTools,
         make_client: MakeClient,
         endpoint_for: EndpointFor | None = None,
         address: str = "",
-        *,
-        may_copy: Callable[[], bool],
     ) -> None:
-        super().__init__(host, writing, tables, scope, address, may_copy=may_copy)
+        super().__init__(tools, address)
+        host, writing = tools.host, tools.writing
         config = host.store_config
         self._host = host
         self._truncation = writing.truncation
         self._endpoint_for = endpoint_for or host_endpoints(host.reactor, CONNECT_TIMEOUT)
         self._matching = LogMatching(
-            tables.calls, writing.store, config.mapped_file_size_commit_log, host.reactor
+            tools.tables.calls, writing.store, config.mapped_file_size_commit_log, host.reactor
         )
         #: haMasterAddress, where it counts.
         self._configured = "" if address else config.ha_master_address
