@@ -4,12 +4,18 @@ from collections.abc import Callable
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy import clients as module
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
+from rocketmq_tw.proxy.proxy import Proxy
+from rocketmq_tw.runtime.threads import at_once
+from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.proxy import FakeCall, PlayedBrokers
 
 
 class Stream:
@@ -178,3 +184,18 @@ def test_the_name_of_a_language_takes_no_memory() -> None:
     stream.metadata = {"x-mq-language": "J" * 14_000}
     client = book.clients.settle("c1", stream, pb.Settings(), "", [])  # type: ignore[arg-type]
     assert len(client.language) <= 32
+
+
+def test_how_long_a_client_may_be_silent_is_a_key() -> None:
+    clock, brokers = Clock(), PlayedBrokers()
+    brokers.add_topic("T", {"broker-a": 1})
+    brokers.answer(RequestCode.HEART_BEAT, lambda request: request.response())
+    config = ProxyConfig(channel_expired_timeout=30_000, heartbeat_syncer_topic_name="")
+    proxy = Proxy(clock, config, brokers, at_once)
+    proxy.start()
+    settings = pb.Settings(client_type=pb.PRODUCER)
+    proxy.clients.settle("client", FakeCall(), settings, "", ["T"])
+    clock.pump([1] * 29)
+    assert proxy.clients.get("client") is not None
+    clock.pump([1] * 20)
+    assert proxy.clients.get("client") is None

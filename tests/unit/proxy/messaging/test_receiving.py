@@ -1065,6 +1065,18 @@ class TestRefusals:
         assert status.code == Code.INTERNAL_SERVER_ERROR
         assert "try again" in status.message
 
+    def test_the_shortest_and_the_longest_invisible_time_are_keys(self) -> None:
+        world = ReceivingWorld(
+            min_invisible_time_mills_for_recv=20_000, max_invisible_time_mills=40_000
+        )
+        world.send(b"one")
+        for seconds, code in [
+            (19, Code.ILLEGAL_INVISIBLE_TIME),
+            (41, Code.ILLEGAL_INVISIBLE_TIME),
+            (20, Code.OK),
+        ]:
+            assert world.receive(invisible_duration={"seconds": seconds}).status.code == code
+
     @pytest.mark.parametrize(
         ("fields", "code"),
         [
