@@ -22,7 +22,7 @@ _NO_TOPICS = ("rmq_sys_", "RMQ_SYS_", "%LMQ%", "SCHEDULE_TOPIC_", "TRANS_CHECK_"
 
 class OffsetAhead(NamedTuple):
     """An offset beyond the end of its queue, which is at `end`. `file` is below `config/`; `keys`
-    lead to it in the file's table, as text: TOPIC@GROUP and queue id, or a delay level."""
+    lead to it there, as text: the table, then TOPIC@GROUP and queue id, or a delay level."""
 
     file: str
     keys: tuple[str, ...]
@@ -102,11 +102,15 @@ class TableCheck:
                 for queue_id, offset in queues.items():
                     reader = f"{key} goes on at {offset} of queue {queue_id}"
                     place = key.split("@")[0], queue_id
-                    yield name, (key, str(queue_id)), place, offset, reader
+                    yield name, ("offsetTable", key, str(queue_id)), place, offset, reader
+            for key, offset in (table.lmq_offset_table or {}).items():
+                # A light queue is the only one of its topic.
+                reader = f"{key} goes on at {offset} of queue 0"
+                yield name, ("lmqOffsetTable", key), (key.split("@")[0], 0), offset, reader
         delays = self._read(_DELAYS, DelayOffsetTable) or DelayOffsetTable()
         for level, offset in delays.offset_table.items():
             reader = f"level {level} goes on at {offset} of its queue"
-            yield _DELAYS, (str(level),), (SCHEDULE_TOPIC, level - 1), offset, reader
+            yield _DELAYS, ("offsetTable", str(level)), (SCHEDULE_TOPIC, level - 1), offset, reader
 
     def _check_offset(
         self, file: str, keys: tuple[str, ...], offset: int, end: int, reader: str

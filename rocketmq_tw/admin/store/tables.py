@@ -60,12 +60,14 @@ def _set_offsets(files: IFiles, path: str, name: str, offsets: Iterable[OffsetAh
     table: Any = read_table_file(files, path, _decode, lambda report: None)
     notes = []
     for each in offsets:
-        entries = table["offsetTable"]
+        entries = table
         *above, last = each.keys
         for key in above:
             entries = entries[_key_in(entries, key)]
         key = _key_in(entries, last)
-        notes.append(f"config/{name}: {' '.join(each.keys)} is at {each.end}, not {entries[key]}")
+        notes.append(
+            f"config/{name}: {' '.join(each.keys[1:])} is at {each.end}, not {entries[key]}"
+        )
         entries[key] = each.end
     write_table_file(files, path, fastjson.dumps(table))
     return most_of(notes, "offsets")

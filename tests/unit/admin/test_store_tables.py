@@ -130,6 +130,19 @@ def test_delays_go_on_where_their_queue_ends(root: Path, run: Run) -> None:
     assert loads(delays.read_bytes())["offsetTable"] == {1: 0, 2: 3}
 
 
+def test_groups_of_light_queues_go_on_where_these_end(root: Path, run: Run) -> None:
+    store = open_again(root)
+    put(store, *(make_message(b"light", topic="%LMQ%light") for _ in range(3)))
+    store.close()
+    offsets = root / "config/lmqConsumerOffset.json"
+    offsets.write_text('{"lmqOffsetTable":{"%LMQ%light@a":4,"%LMQ%light@b":3},"offsetTable":{}}')
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    assert "config/lmqConsumerOffset.json: %LMQ%light@a is at 3, not 4" in outcome.out
+    table = loads(offsets.read_bytes())["lmqOffsetTable"]
+    assert table == {"%LMQ%light@a": 3, "%LMQ%light@b": 3}
+
+
 def test_a_group_that_lags_behind_the_beginning_of_its_queue_is_right(root: Path, run: Run) -> None:
     """Its messages have expired before it read them: the broker tells it where to go on."""
     (root / "commitlog" / f"{0:020}").unlink()
