@@ -69,10 +69,10 @@ async def master_addresses(servers: Servers, broker: str | None, cluster: str | 
 
 
 async def owner_addresses(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:
-    """Returns what -b and -c stand for where topics and groups are changed, as `master_addresses`;
-    ends the command where the broker is a slave, which says success and changes nothing, or as
-    stock's only until its next copy from the master. Raises `BrokerError` or `RemotingError` where
-    the broker does not say what it is."""
+    """Returns what -b and -c stand for where topics and groups are changed, and how groups read, as
+    `master_addresses`; ends the command where the broker is a slave, which says success and changes
+    nothing, or as stock's only until its next copy from the master. Raises `BrokerError` or
+    `RemotingError` where the broker does not say what it is."""
     if broker is not None and (await servers.admin.broker_config(broker)).get(_ROLE_KEY) == _SLAVE:
         fail(
             f"{broker} is a slave, its topics and groups are its master's: change them there"

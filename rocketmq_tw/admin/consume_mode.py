@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import master_addresses
+from rocketmq_tw.admin.brokers import owner_addresses
 from rocketmq_tw.admin.each_server import on_each
 from rocketmq_tw.admin.group import group_option
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
@@ -40,7 +40,7 @@ def set_mode(
 
     async def work(servers: Servers) -> Report:
         done = await on_each(
-            await master_addresses(servers, broker, cluster),
+            await owner_addresses(servers, broker, cluster),
             lambda address: servers.admin.set_request_mode(
                 address, topic, group, mode, shared_queues=shared
             ),

@@ -22,6 +22,7 @@ from rocketmq_tw.broker.clients.registry import BROADCASTING, ClientRegistry
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.tables.changes import left_to_the_master
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.client.routes import subscribe_queues
@@ -47,6 +48,7 @@ from rocketmq_tw.wire.permissions import is_readable
 PULL, POP = "PULL", "POP"
 #: Seconds between two looks for modes of topics and groups that are gone.
 FORGET_SECONDS = 600.0
+_ONLY_A_MASTER_SETS = "this broker is no master, how groups read is the master's: set it there"
 
 Queues = Sequence[MessageQueue]
 
@@ -179,14 +181,30 @@ class AssignmentRequests:
         # A pop is about physical queues.
         return self._queues_of(body.topic, mode.mode != POP).addCallback(answer)
 
-    def set_mode(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """Answers 401: sets whether a group pulls or pops a topic; fails with `RequestError` unless
-        on a master."""
-        body = decode_request(SetMessageRequestModeRequestBody, request.body, max_values=FEW_VALUES)
+    def set_mode(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """Answers 401: sets whether a group pulls or pops a topic, on a master. Raises
+        `RequestError` for what no broker takes, and while this one has no role."""
+        if self._role.copies_log:
+            return left_to_the_master(request, peer, self._wanted, _ONLY_A_MASTER_SETS)
         if not self._role.is_master:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, "only a master takes modes: ask the master"
-            )
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _ONLY_A_MASTER_SETS)
+        body = self._wanted(request)
+        change = changed(body, self._modes.get(body.topic, body.consumer_group))
+        said = said_once_made(
+            self._modes.set(body),
+            log,
+            "{peer} sets how {group} reads {topic}: {change}",
+            peer=who(peer),
+            group=body.consumer_group,
+            topic=body.topic,
+            change=change,
+        )
+        return said.addCallback(lambda _: request.response())
+
+    def _wanted(self, request: RemotingCommand) -> SetMessageRequestModeRequestBody:
+        body = decode_request(SetMessageRequestModeRequestBody, request.body, max_values=FEW_VALUES)
         if body.topic.startswith(RETRY_PREFIX):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
@@ -199,17 +217,7 @@ class AssignmentRequests:
             )
         self._topics.known(body.topic)
         self._groups.known(body.consumer_group)
-        change = changed(body, self._modes.get(body.topic, body.consumer_group))
-        said = said_once_made(
-            self._modes.set(body),
-            log,
-            "{peer} sets how {group} reads {topic}: {change}",
-            peer=who(peer),
-            group=body.consumer_group,
-            topic=body.topic,
-            change=change,
-        )
-        return said.addCallback(lambda _: request.response())
+        return body
 
     def all_modes(
         self, request: RemotingCommand, peer: IPeer

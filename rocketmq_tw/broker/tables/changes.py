@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sized
+from collections.abc import Callable, Collection, Mapping, Sized
 
 import msgspec
+from twisted.logger import Logger
 
+from rocketmq_tw.net.changes import who
+from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
 #: The requests, about what a slave copies. Stock 5.3's tools ask slaves too and fail where one
-#: refuses; its slaves say yes, and the next copy from the master takes any change back.
+#: refuses; its slaves say yes, and the next copy from the master takes any change back. A slave
+#: of ours says yes or no as its master would.
 CHANGING = (
     RequestCode.UPDATE_AND_CREATE_TOPIC,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
@@ -34,7 +39,27 @@ MAX_ENTRIES = 200_000
 #: Of one topic or group, as JSON.
 MAX_ENTRY_BYTES = 16 * 1024
 
+#: Raises `RequestError` for a request that would be refused.
+Check = Callable[[RemotingCommand], object]
+
+log = Logger()
+
 _encode = msgspec.json.Encoder().encode
+
+
+def left_to_the_master(
+    request: RemotingCommand, peer: IPeer, check: Check, remark: str
+) -> RemotingCommand:
+    """Answers a change that a slave is asked for as stock's does, whose tools take a refusal for
+    the failure of all that they do: with success, where `check` does not raise. It changes nothing,
+    and `remark` says who does."""
+    check(request)
+    log.info(
+        "{peer} sent request {code}: left to the master, which this slave copies",
+        peer=who(peer),
+        code=request.code,
+    )
+    return request.response(remark=remark)
 
 
 def check_list_bytes(body: bytes) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
@@ -16,7 +15,11 @@ from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
-from rocketmq_tw.broker.tables.changes import CHANGING, ONLY_A_MASTER_CHANGES
+from rocketmq_tw.broker.tables.changes import (
+    CHANGING,
+    ONLY_A_MASTER_CHANGES,
+    left_to_the_master,
+)
 from rocketmq_tw.broker.tables.creation_times import CreationTimes
 from rocketmq_tw.broker.tables.groups.requests import GroupRequests
 from rocketmq_tw.broker.tables.groups.table import GroupTable
@@ -31,7 +34,6 @@ from rocketmq_tw.broker.tables.versioned import TableContext
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric, gauge
-from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.whole_tables import WholeTables
@@ -39,8 +41,6 @@ from rocketmq_tw.runtime.retries import RETRY_SLOW
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-
-log = Logger()
 
 #: Requests by which slaves copy what they remove where it is gone.
 _COPIED = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
@@ -105,12 +105,21 @@ class Tables(Part):
         )
         self.offset_requests = OffsetRequests(offsets, topics, self.mappings, groups, store, whole)
         mappings, announcements = self.mappings, self.announcements
+        topic_changes = TopicChangeRequests(
+            config, topics, mappings, offsets, store, announcements, growing
+        )
+        group_requests = GroupRequests(groups, topics, offsets, role, growing, whole)
         families = (
-            TopicChangeRequests(config, topics, mappings, offsets, store, announcements, growing),
+            topic_changes,
             TopicViewRequests(config, topics, mappings, store, stats.traffic, growing, whole),
-            GroupRequests(groups, topics, offsets, role, growing, whole),
+            group_requests,
             self.offset_requests,
         )
+        checks = topic_changes.checks() | group_requests.checks()
+        self._left_to_the_master = {
+            code: partial(left_to_the_master, check=checks[code], remark=ONLY_A_MASTER_CHANGES)
+            for code in CHANGING
+        }
         self._creation_times = CreationTimes(host.reactor, topics.is_system)
         self._handlers = self._creation_times.measuring(
             merge_handlers(family.handlers() for family in families)
@@ -139,7 +148,7 @@ class Tables(Part):
             # would remove what this table lacks.
             told = told | refusing(_COPIED, ResponseCode.SYSTEM_ERROR, _ONLY_A_MASTER_TELLS)
         if role.copies_log:
-            return told | dict.fromkeys(CHANGING, self._left_to_the_master)
+            return told | self._left_to_the_master
         return told | refusing(CHANGING, ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
 
     def _tell_once_dispatched(self, tell: Handler, request: RemotingCommand, peer: IPeer) -> Any:
@@ -148,14 +157,6 @@ class Tables(Part):
         if self._writing.store.dispatched_offset < self._began_at:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _NOT_YET_TOLD)
         return tell(request, peer)
-
-    def _left_to_the_master(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        log.info(
-            "{peer} sent request {code}: left to the master, which this slave copies",
-            peer=who(peer),
-            code=request.code,
-        )
-        return request.response(remark=ONLY_A_MASTER_CHANGES)
 
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.config.flush_consumer_offset_interval / 1000

@@ -150,6 +150,7 @@ def test_a_topic_is_deleted_from_name_servers_behind_one_that_is_down(world) -> 
         "deleteSubGroup -g G -y",
         "updateTopicList -f topics.json",
         "updateSubGroupList -f groups.json",
+        "setConsumeMode -t T -g G -m POP",
     ],
 )
 def test_a_slave_is_not_said_to_have_changed_what_it_leaves_to_its_master(

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.changes import (
     ONLY_A_MASTER_CHANGES,
+    Check,
     check_entry_body,
     check_list_bytes,
     check_list_length,
@@ -91,24 +92,34 @@ class GroupRequests:
             RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbidden,
         }
 
+    def checks(self) -> dict[int, Check]:
+        """Returns what raises `RequestError` for each change that would be refused, and changes
+        nothing."""
+        groups = self._groups
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: lambda asked: groups.check(
+                _wanted(asked)
+            ),
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: lambda asked: groups.check(
+                *_all_wanted(asked)
+            ),
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: _unwanted,
+        }
+
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers 200: makes or changes a group."""
-        check_entry_body(request.body)
-        config = decode_request(SubscriptionGroupConfig, request.body)
-        written = self._update(peer, config)
+        written = self._update(peer, _wanted(request))
         return written.addCallback(lambda _: request.response())
 
     def update_list(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers 225: makes or changes all of the groups or none."""
-        check_list_bytes(request.body)
-        configs = decode_request(SubscriptionGroupList, request.body).group_config_list
-        check_list_length(configs)
+        configs = _all_wanted(request)
         written = self._update(peer, *configs) if configs else succeed(None)
         return written.addCallback(lambda _: request.response())
 
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers 207: removes a group, and its offsets where the request says so."""
-        header = request.header(DeleteSubscriptionGroupRequestHeader)
+        header = _unwanted(request)
         name, with_offsets = header.group_name, header.clean_offset or header.remove_offset
         offsets = listed(self._offsets.told_of_group(name)) if with_offsets else ""
         group = changed(name, self._groups.all().get(name))
@@ -191,3 +202,19 @@ class GroupRequests:
             change=change,
         )
         return said.addCallback(answer)
+
+
+def _wanted(request: RemotingCommand) -> SubscriptionGroupConfig:
+    check_entry_body(request.body)
+    return decode_request(SubscriptionGroupConfig, request.body)
+
+
+def _all_wanted(request: RemotingCommand) -> list[SubscriptionGroupConfig]:
+    check_list_bytes(request.body)
+    configs = decode_request(SubscriptionGroupList, request.body).group_config_list
+    check_list_length(configs)
+    return configs
+
+
+def _unwanted(request: RemotingCommand) -> DeleteSubscriptionGroupRequestHeader:
+    return request.header(DeleteSubscriptionGroupRequestHeader)

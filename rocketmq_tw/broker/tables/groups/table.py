@@ -105,6 +105,11 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
     def update(self, *configs: SubscriptionGroupConfig) -> Deferred[None]:
         """Creates or replaces; raises `RequestError` for an illegal one, changing nothing. Fires
         once all is in the file, or fails with one; then nothing is changed either."""
+        return self._put(self.check(*configs))
+
+    def check(self, *configs: SubscriptionGroupConfig) -> list[SubscriptionGroupConfig]:
+        """Returns what `update` puts into the table; raises `RequestError` for what cannot be
+        made."""
         changed = []
         for config in configs:
             names.check_group(config.group_name)
@@ -118,7 +123,7 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
         check_sizes("group", {config.group_name: config for config in changed})
         made = [config.group_name for config in changed]
         check_table_room("groups", self._entries, made, MAX_ENTRIES, "deleteSubGroup")
-        return self._put(changed)
+        return changed
 
     def delete(self, *groups: str) -> Deferred[None]:
         """Deletes groups with the topics forbidden to them; see `VersionedTable.delete`."""

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
 from rocketmq_tw.broker.tables.attributes import parse_attributes
-from rocketmq_tw.broker.tables.changes import check_list_bytes, check_list_length
+from rocketmq_tw.broker.tables.changes import Check, check_list_bytes, check_list_length
 from rocketmq_tw.broker.tables.topics.announcements import Announcements
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.table import TopicTable
@@ -98,11 +98,22 @@ class TopicChangeRequests:
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
         }
 
+    def checks(self) -> dict[int, Check]:
+        """Returns what raises `RequestError` for each request that would be refused, and changes
+        nothing."""
+        topics = self._topics
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: lambda asked: topics.check(self._wanted(asked)),
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: lambda asked: topics.check(
+                *self._all_wanted(asked)
+            ),
+            RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self._static_wanted,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self._unwanted,
+        }
+
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers 17: makes or changes a topic."""
-        header = request.header(CreateTopicRequestHeader)
-        config = _config(header)
-        self._check(config)
+        config = self._wanted(request)
         written = self._update(peer, config)
         return written.addCallback(
             lambda _: self._announcements.hold(request.response(), config.topic_name)
@@ -112,27 +123,11 @@ class TopicChangeRequests:
         """Answers 513: makes or changes a static topic and how its logic queues lie on this broker.
         The mapping is written first: a topic without it would take messages for the wrong
         queues."""
-        header = request.header(CreateTopicRequestHeader)
-        # As in stock, a static topic has neither an order nor attributes.
-        config = msgspec.structs.replace(_config(header), order=False, attributes={})
-        self._check(config)
-        check_list_bytes(request.body)
-        detail = decode_request(TopicQueueMappingDetail, request.body)
-        if detail.topic != config.topic_name:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"the mapping is for {detail.topic}, the request for {header.topic}: name the same"
-                " topic in both",
-            )
-        if len(detail.hosted_queues) > MAX_QUEUES:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"{len(detail.hosted_queues)} logic queues: give at most {MAX_QUEUES}",
-            )
-        self._topics.check(config)
+        config, detail = self._static_wanted(request)
+        force = request.header(CreateTopicRequestHeader).force
         topic = changed(config, self._topics.get(config.topic_name))
         mapping = changed(detail, self._mappings.get(config.topic_name))
-        written = self._mappings.update(detail, force=header.force)
+        written = self._mappings.update(detail, force=force)
         written.addCallback(lambda _: self._topics.update(config))
         said = said_once_made(
             written,
@@ -150,11 +145,7 @@ class TopicChangeRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 18: makes or changes all of the topics or none."""
-        check_list_bytes(request.body)
-        configs = decode_request(CreateTopicListBody, request.body).topic_config_list
-        check_list_length(configs)
-        for config in configs:
-            self._check(config)
+        configs = self._all_wanted(request)
         if not configs:
             return request.response()
         # They are announced together.
@@ -167,9 +158,7 @@ class TopicChangeRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Answers 215: removes the topic, the retry topics that pop made for it, their queues and
         offsets."""
-        topic = request.header(DeleteTopicRequestHeader).topic
-        names.check_topic(topic, ResponseCode.INVALID_PARAMETER)
-        self._refuse_system(topic)
+        topic = self._unwanted(request)
         doomed = [topic]
         steps = self._add_retry_topics(topic, doomed)
 
@@ -192,6 +181,48 @@ class TopicChangeRequests:
             return self._mappings.delete(*gone).addCallback(lambda _: request.response())
 
         return self._growing.after(steps, begin)
+
+    def _wanted(self, request: RemotingCommand) -> TopicConfig:
+        config = _config(request.header(CreateTopicRequestHeader))
+        self._check(config)
+        return config
+
+    def _static_wanted(
+        self, request: RemotingCommand
+    ) -> tuple[TopicConfig, TopicQueueMappingDetail]:
+        # As in stock, a static topic has neither an order nor attributes.
+        header = request.header(CreateTopicRequestHeader)
+        config = msgspec.structs.replace(_config(header), order=False, attributes={})
+        self._check(config)
+        check_list_bytes(request.body)
+        detail = decode_request(TopicQueueMappingDetail, request.body)
+        if detail.topic != config.topic_name:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the mapping is for {detail.topic}, the request for {header.topic}: name the same"
+                " topic in both",
+            )
+        if len(detail.hosted_queues) > MAX_QUEUES:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{len(detail.hosted_queues)} logic queues: give at most {MAX_QUEUES}",
+            )
+        self._topics.check(config)
+        return config, detail
+
+    def _all_wanted(self, request: RemotingCommand) -> list[TopicConfig]:
+        check_list_bytes(request.body)
+        configs = decode_request(CreateTopicListBody, request.body).topic_config_list
+        check_list_length(configs)
+        for config in configs:
+            self._check(config)
+        return configs
+
+    def _unwanted(self, request: RemotingCommand) -> str:
+        topic = request.header(DeleteTopicRequestHeader).topic
+        names.check_topic(topic, ResponseCode.INVALID_PARAMETER)
+        self._refuse_system(topic)
+        return topic
 
     def _update(self, peer: IPeer, *configs: TopicConfig) -> Deferred[None]:
         changes = (changed(each, self._topics.get(each.topic_name)) for each in configs)

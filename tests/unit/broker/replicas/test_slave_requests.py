@@ -6,19 +6,57 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.sending.part import STORING
 from rocketmq_tw.broker.tables.part import CHANGING
 from rocketmq_tw.broker.writing.dispatcher import SLAVE_SECONDS
 from rocketmq_tw.config.change import change
-from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
+from rocketmq_tw.wire.bodies.queues import SetMessageRequestModeRequestBody
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo, KVTable
+from rocketmq_tw.wire.bodies.topics import (
+    CreateTopicListBody,
+    TopicConfig,
+    TopicQueueMappingDetail,
+)
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.broker import ResetMasterFlushOffsetHeader
+from rocketmq_tw.wire.headers.clients import DeleteSubscriptionGroupRequestHeader
+from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader, DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.master_and_slaves import FILE_SIZE, HA, MasterAndSlaves, Replica
 from tests.support.stores import make_message
+
+
+def slave_with_entries() -> BrokerInMemory:
+    """A slave with a topic and a group."""
+    plane = MasterAndSlaves().slave_plane()
+    change(plane.config, {"autoCreateSubscriptionGroup": "false"})
+    plane.add_topic("Topic")
+    plane.groups.update(SubscriptionGroupConfig(group_name="Group"))
+    return plane
+
+
+def asked(
+    plane: BrokerInMemory, code: RequestCode, header: Header | None, body: Body | None
+) -> RemotingCommand:
+    """The answer to a request, also where it is a refusal."""
+    data = b"" if body is None else encode_body(body)
+    answer = plane.request(RemotingCommand.request(code, header, data))
+    assert answer is not None
+    return answer
+
+
+def topic_change(name: str) -> tuple[CreateTopicRequestHeader, None]:
+    header = CreateTopicRequestHeader(
+        topic=name, default_topic="TBW102", read_queue_nums=1, write_queue_nums=1, perm=6,
+        topic_filter_type="SINGLE_TAG", order=False,
+    )  # fmt: skip
+    return header, None
 
 
 def test_a_slave_stores_nothing() -> None:
@@ -29,15 +67,74 @@ def test_a_slave_stores_nothing() -> None:
         assert raised.value.code == ResponseCode.SYSTEM_BUSY
 
 
-def test_what_a_slave_is_asked_to_change_is_left_to_its_master() -> None:
+#: For each change a slave may be asked for, what its master takes and what no broker does.
+CHANGES = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC: (topic_change("T"), topic_change("bad name")),
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: (
+        (None, CreateTopicListBody(topic_config_list=[TopicConfig(topic_name="T")])),
+        (None, CreateTopicListBody(topic_config_list=[TopicConfig(topic_name="T", perm=9)])),
+    ),
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: (
+        (topic_change("T")[0], TopicQueueMappingDetail(topic="T")),
+        (topic_change("T")[0], TopicQueueMappingDetail(topic="U")),
+    ),
+    RequestCode.DELETE_TOPIC_IN_BROKER: (
+        (DeleteTopicRequestHeader(topic="Topic"), None),
+        (DeleteTopicRequestHeader(topic="TBW102"), None),
+    ),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: (
+        (None, SubscriptionGroupConfig(group_name="G")),
+        (None, SubscriptionGroupConfig(group_name="G", attributes={"+nix": "1"})),
+    ),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: (
+        (None, SubscriptionGroupList(group_config_list=[SubscriptionGroupConfig(group_name="G")])),
+        (None, SubscriptionGroupList(group_config_list=[SubscriptionGroupConfig(group_name=" ")])),
+    ),
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: (
+        (DeleteSubscriptionGroupRequestHeader(group_name="Group"), None),
+        (None, None),
+    ),
+}
+
+
+def test_all_changes_are_asked_for() -> None:
+    assert set(CHANGES) == set(CHANGING)
+
+
+@pytest.mark.parametrize("code", CHANGING)
+def test_what_a_slave_is_asked_to_change_is_left_to_its_master(code: RequestCode) -> None:
     """Stock's tools ask slaves too, and fail where one refuses."""
-    plane = MasterAndSlaves().slave_plane()
-    before = dict(plane.topics.all()), dict(plane.groups.all())
-    for code in CHANGING:
-        answer = plane.request(RemotingCommand(code, ext_fields={"topic": "T", "groupName": "G"}))
-        assert answer is not None and answer.code == ResponseCode.SUCCESS
-        assert "master" in (answer.remark or "")
-    assert (plane.topics.all(), plane.groups.all()) == before
+    plane = slave_with_entries()
+    before = plane.topics.table(), plane.groups.table()
+    answer = asked(plane, code, *CHANGES[code][0])
+    assert answer.code == ResponseCode.SUCCESS
+    assert "master" in (answer.remark or "")
+    assert (plane.topics.table(), plane.groups.table()) == before
+
+
+@pytest.mark.parametrize("code", CHANGING)
+def test_what_no_broker_does_a_slave_refuses_as_its_master(code: RequestCode) -> None:
+    answers = [
+        asked(plane, code, *CHANGES[code][1])
+        for plane in (MasterAndSlaves().master.plane, slave_with_entries())
+    ]
+    assert answers[0].code != ResponseCode.SUCCESS
+    assert (answers[0].code, answers[0].remark) == (answers[1].code, answers[1].remark)
+
+
+def test_how_a_group_reads_is_left_to_the_master_too() -> None:
+    plane = slave_with_entries()
+
+    def set_mode(**fields: str) -> RemotingCommand:
+        body = {"topic": "Topic", "consumer_group": "Group", "mode": "POP"} | fields
+        mode = SetMessageRequestModeRequestBody(**body)
+        return asked(plane, RequestCode.SET_MESSAGE_REQUEST_MODE, None, mode)
+
+    answer = set_mode()
+    assert answer.code == ResponseCode.SUCCESS and "master" in (answer.remark or "")
+    assert plane.broker[Assignment].modes.get("Topic", "Group") is None
+    assert set_mode(topic="nix").code == ResponseCode.TOPIC_NOT_EXIST
+    assert set_mode(consumer_group="nix").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 def test_the_flush_offset_of_a_master_is_taken_and_not_needed() -> None:
