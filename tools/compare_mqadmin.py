@@ -17,14 +17,16 @@ from pathlib import Path
 from tests.support.elected_site import ElectedSite
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.java_client import JavaClients
-from tests.support.mqadmin_cases import CASES, ELECTED_CASES, ENDLESS, NEW, Case
+from tests.support.mqadmin_cases import CASES, ELECTED_CASES, ENDLESS, NEW, SLAVE_CASES, Case
 from tests.support.mqadmin_comparison import MakeSite, Outcome, compare, page, report
 from tests.support.mqadmin_site import Site
+from tests.support.slave_site import SlaveSite
 
 #: The calls of each kind of site.
 SITES: list[tuple[str, MakeSite, Sequence[Case]]] = [
     ("broker", Site, (*CASES, *ENDLESS)),
     ("elected", ElectedSite, ELECTED_CASES),
+    ("slave", SlaveSite, SLAVE_CASES),
 ]
 
 

@@ -13,7 +13,14 @@ import attrs
 
 from tests.support.cluster import OURS
 from tests.support.java_client import JavaClients
-from tests.support.mqadmin_cases import CASES, ELECTED_CASES, ENDLESS, NEW, Case
+from tests.support.mqadmin_cases import (
+    CASES,
+    ELECTED_CASES,
+    ENDLESS,
+    NEW,
+    SLAVE_CASES,
+    Case,
+)
 from tests.support.mqadmin_site import TOPIC, Site
 
 #: The servers of stock that ours are like; the tools may be older.
@@ -65,12 +72,13 @@ MakeSite = Callable[[JavaClients, str, Path], Site]
 
 @attrs.frozen
 class Outcome:
-    """How the answers to one call compare: the lines in which they differ, as a diff has them, and
-    what ours printed."""
+    """How the answers to one call compare: the lines in which they differ, as a diff has them, what
+    ours printed, and the version of the tools."""
 
     case: Case
     difference: list[str]
     ours: str
+    version: str = NEW
 
     @property
     def is_as_expected(self) -> bool:
@@ -87,21 +95,34 @@ class Outcome:
 
     def __str__(self) -> str:
         if not self._is_as_said and bool(self.difference) == bool(self.case.unlike):
-            return f"{self.case.line}: no {self.case.prints!r} in:\n{self.ours}"
+            return f"{self._call}: no {self.case.prints!r} in:\n{self.ours}"
         if not self.difference:
-            return f"{self.case.line}: equal, though its case says why not"
-        return "\n    ".join([self.case.line, *self.difference])
+            return f"{self._call}: equal, though its case says why not"
+        return "\n    ".join([self._call, *self.difference])
+
+    @property
+    def _call(self) -> str:
+        return f"{self.case.line} ({self.version})"
 
 
 def compare(
-    java: JavaClients, home: Path, cases: Sequence[Case] = CASES, site: MakeSite = Site
+    java: JavaClients,
+    home: Path,
+    cases: Sequence[Case] = CASES,
+    site: MakeSite = Site,
+    *more_tools: JavaClients,
 ) -> Iterator[Outcome]:
-    """Runs each call of the tools of `java` on sites of ours and of stock's servers, in files below
-    `home`."""
-    chosen = [case for case in cases if java.version in case.versions]
-    answers = {kind: _answers(site(java, kind, home), chosen) for kind in (STOCK, OURS)}
-    for case, stock, ours in zip(chosen, answers[STOCK], answers[OURS], strict=True):
-        yield Outcome(case, difference(case, stock, ours), ours)
+    """Runs each call of the tools of `java`, and then of `more_tools`, that have it on sites of
+    ours and of stock's servers, in files below `home`."""
+    calls = [
+        (case, tools)
+        for case in cases
+        for tools in (java, *more_tools)
+        if tools.version in case.versions
+    ]
+    answers = {kind: _answers(site(java, kind, home), calls) for kind in (STOCK, OURS)}
+    for (case, tools), stock, ours in zip(calls, answers[STOCK], answers[OURS], strict=True):
+        yield Outcome(case, difference(case, stock, ours), ours, tools.version)
 
 
 def report(outcomes: Sequence[Outcome]) -> int:
@@ -116,9 +137,13 @@ def report(outcomes: Sequence[Outcome]) -> int:
     return wrong
 
 
-def _answers(site: Site, cases: Sequence[Case]) -> list[str]:
+def _answers(site: Site, calls: Sequence[tuple[Case, JavaClients]]) -> list[str]:
+    answers = []
     with site.running():
-        return [site.run(case) for case in cases]
+        for case, tools in calls:
+            site.tools = tools
+            answers.append(site.run(case))
+    return answers
 
 
 def difference(case: Case, stock: str, ours: str) -> list[str]:
@@ -168,12 +193,11 @@ brokers.
 
 {_table(ELECTED_CASES)}
 ## On a slave
-The comparison has a master only. With a slave as `-b`:
+On a master, `address`, and its `slave`, and on all brokers of their cluster. A slave of ours says
+success to what is its master's to change (topics, groups, modes of reading), and changes nothing;
+stock's takes it, and has its master's again at its next copy.
 
-- `exportPopRecord` says success, as stock does: there is nothing to bring back.
-- `setConsumeMode` is refused with code 1; stock's slave takes the mode, and has its master's again
-  at the next copy.
-
+{_table(SLAVE_CASES)}
 ## Elsewhere stricter or milder
 - The comparison asks from loopback. From other hosts most keys of `updateBrokerConfig`,
   `updateNamesrvConfig` and `updateControllerConfig` are refused (16, NO_PERMISSION) unless

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.support.cluster import make_broker, make_name_server
+from tests.support.cluster import Cluster, make_broker, make_name_server
 from tests.support.java_client import JavaClients, JavaError
 from tests.support.mqadmin_cases import AdminCall, Case, EndlessCall
+from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.stock import endless_mqadmin
 from tests.support.wait import wait_until
 
@@ -29,9 +30,13 @@ _GROUPS = [{"groupName": "listed", "retryMaxTimes": 3}]
 class Site:
     """Servers of one kind, a group with a member and one without, a producer, and messages."""
 
+    _cluster: Cluster
+
     def __init__(self, java: JavaClients, kind: str, home: Path) -> None:
-        """`java` has the tools, `kind` is "ours" or a version of stock."""
+        """`java` has the clients, `kind` is "ours" or a version of stock."""
         self._java = java
+        #: Has the tools that `run` uses.
+        self.tools = java
         self._kind = kind
         self._home = home / kind
         self._folder = self._home / "files"
@@ -44,10 +49,8 @@ class Site:
         java = self._java
         with ExitStack() as ends:
             names = make_name_server(self._kind, self._home / "namesrv")
-            ends.enter_context(names)
-            home = self._home / "broker"
-            broker = make_broker(self._kind, BROKER, home, [names], settings=SETTINGS)
-            ends.enter_context(broker)
+            broker = self._make_broker("broker", names)
+            self._cluster = ends.enter_context(Cluster([names], [broker]))
             java.create_topic(names.address, broker.address, TOPIC, 2)
             wait_until(lambda: names.routes(TOPIC, [broker]), "the route")
             for group in (GROUP, AWAY):
@@ -87,6 +90,11 @@ class Site:
             wait_until(lambda: "success" in self.run(traces), "the traces of the messages")
             yield self
 
+    def _make_broker(self, folder: str, names: NameServerProcess, **more: str) -> BrokerProcess:
+        """A broker of the group, with `more` settings, in a folder of its own; not started."""
+        home = self._home / folder
+        return make_broker(self._kind, BROKER, home, [names], settings=SETTINGS | more)
+
     def run(self, case: Case) -> str:
         """What a call prints, and behind it the JSON files that it wrote."""
         arguments = case.arguments(self._values)
@@ -94,22 +102,23 @@ class Site:
             return self._answer(*arguments)
         if isinstance(case, EndlessCall):
             return self._first_round(case, *arguments, "-n", self._values["namesrv"])
-        printed = self._java.mqadmin(*arguments, "-n", self._values["namesrv"])
+        printed = self.tools.mqadmin(*arguments, "-n", self._values["namesrv"])
         return printed + "".join(self._exported())
 
     def _answer(self, method: str, *arguments: str) -> str:
         """What a method of the admin client returns or raises."""
         try:
-            answer = self._java.admin(self._values["namesrv"], method, *arguments)
+            answer = self.tools.admin(self._values["namesrv"], method, *arguments)
         except JavaError as error:
             return str(error)
         return json.dumps(answer, indent=1, sort_keys=True)
 
     def _first_round(self, case: EndlessCall, *arguments: str) -> str:
         """What a call prints or logs in its first round; it is killed then."""
-        home = self._home / case.command
+        version = self.tools.version
+        home = self._home / f"{case.command}-{version}"
         home.mkdir()
-        with endless_mqadmin(self._java.version, home, *arguments) as told:
+        with endless_mqadmin(version, home, *arguments) as told:
             found = wait_until(
                 lambda: re.search(case.first_round, told(), re.MULTILINE),
                 f"the first round of {case.command}",

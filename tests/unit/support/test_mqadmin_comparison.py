@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.jars import PROJECT
-from tests.support.mqadmin_cases import CASES, ELECTED_CASES, Case
+from tests.support.mqadmin_cases import CASES, ELECTED_CASES, OLD, SLAVE_CASES, Case
 from tests.support.mqadmin_comparison import Outcome, difference, page
 
 
@@ -54,8 +54,20 @@ def test_more_lines_are_fine_where_the_case_says_so() -> None:
 
 def test_each_difference_says_what_ours_prints() -> None:
     """Else any answer would do where ours is not stock's, also a failure."""
-    cases = (*CASES, *ELECTED_CASES)
+    cases = (*CASES, *ELECTED_CASES, *SLAVE_CASES)
     assert [case.line for case in cases if case.unlike and not case.prints] == []
+
+
+def test_each_command_that_names_a_broker_is_compared_on_a_slave_too() -> None:
+    """With each version of the tools."""
+
+    def commands(cases: list[Case], address: str) -> set[tuple[str, str]]:
+        named = [case for case in cases if address in case.line.split()]
+        return {(case.command, version) for case in named for version in case.versions}
+
+    masters = commands(CASES, "$address")
+    assert ("brokerStatus", OLD) in masters
+    assert masters - commands(SLAVE_CASES, "$slave") == set()
 
 
 @pytest.mark.parametrize(
