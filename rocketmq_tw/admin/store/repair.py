@@ -223,7 +223,8 @@ def _show_plan(
         plan.append(
             f"the {store.log.files_end - end} bytes behind the log's end, {end}, become zeros"
         )
-    plan += plan_of_tables(summary)
+    is_cut = loss is not None or bool(before.findings.kinds["checkpoint-ahead"])
+    plan += plan_of_tables(summary, is_cut=is_cut)
     tool.show(
         Report(
             {

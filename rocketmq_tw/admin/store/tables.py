@@ -18,9 +18,15 @@ from rocketmq_tw.storecheck.tables import OffsetAhead
 from rocketmq_tw.wire import fastjson
 
 
-def plan_of_tables(summary: Summary) -> list[str]:
-    """Returns what `mend_tables` would do, in lines."""
+def plan_of_tables(summary: Summary, *, is_cut: bool) -> list[str]:
+    """Returns what `mend_tables` would do, in lines; `is_cut`: the log would end earlier."""
     plan = [f"{name} would be restored from its {BACKUP_SUFFIX}" for name in summary.with_copy]
+    if is_cut:
+        # Only what is left will tell which ones.
+        return [
+            *plan,
+            "epochs behind the end of what is left would go, and offsets become the ends of queues",
+        ]
     if summary.epochs_ahead:
         plan.append(f"epochs that start behind the log's end, {summary.log_end}, would go")
     if summary.offsets_ahead:

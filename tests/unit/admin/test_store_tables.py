@@ -109,6 +109,11 @@ def test_a_cut_takes_groups_and_epochs_back(root: Path, run: Run) -> None:
     (root / EPOCHS).write_text(f"3\n0\n1-0\n2-300\n3-{log_end(root) - 300}\n")
     change(root / "commitlog" / f"{4096:020}", 4, b"\0\0\0\0")
     assert run("repair", root, "--yes").status == 1
+    planned = run("repair", root, "--cut", "--dry-run").out
+    assert (
+        "epochs behind the end of what is left would go, and offsets become the ends of queues"
+        in planned
+    )
     outcome = run("repair", root, "--yes", "--cut")
     assert outcome.status == 0, outcome
     store = open_again(root)
