@@ -124,13 +124,14 @@ class TimerBooks:
             log.failure("the counts of timed messages cannot be read; they are counted anew")
 
     def _start_of_time(self, checkpoint: TimerCheckpoint | None) -> int:
-        """Returns `read_ms` for a start: from the checkpoint, but not further back than the wheel
-        reaches; the present slot where there never was a timed message."""
+        """Returns `read_ms` for a start: the checkpoint's; the present slot where there never was a
+        timed message. Where the checkpoint is lost, as far back as stock lets messages wait."""
         rules, current = self.rules, self.rules.slot_of(self._now_ms())
+        if checkpoint is not None and checkpoint.read_ms > 0:
+            return rules.slot_of(checkpoint.read_ms)
         if checkpoint is None and not self._store.max_queue_offset(TIMER_TOPIC, 0):
             return current
-        read_ms = 0 if checkpoint is None else rules.slot_of(checkpoint.read_ms)
-        return max(read_ms, current - rules.furthest_ms)
+        return max(current - rules.furthest_ms, 0)
 
     def make_again(self) -> None:
         """Looks at all messages of the timer's topic again where a slot is damaged; in any thread,
@@ -264,7 +265,7 @@ class TimerBooks:
 
     def add(self, topic: str, unit: TimerUnit) -> None:
         """Lets a message for `topic` wait."""
-        position = self.files.add(unit)
+        position, unit = self.files.add(unit, self.read_ms)
         self.counts.add(topic, unit.weight)
         self.waiting += unit.weight
         self._entered.total += 1

@@ -39,6 +39,9 @@ LONGEST_SLEEP = 10.0
 #: Seconds until it looks again whether all that was sent before a slot was opened is in the wheel.
 BARRIER_SLEEP = 0.05
 
+#: Later than any slot.
+FOREVER_MS = 1 << 62
+
 log = Logger()
 
 
@@ -135,7 +138,8 @@ class TimerDelivery:
         """Opens the next slot that something waits for, where its time has come."""
         books, wheel = self._books, self._books.files.wheel
         current = books.rules.slot_of(self._host.now_ms())
-        found = wheel.next_time(books.read_ms, books.read_ms + wheel.round_ms)
+        # Also further ahead than messages are sent for: the clock may have been set back.
+        found = wheel.next_time(books.read_ms, FOREVER_MS)
         if found is not None and found <= current:
             self._open(found)
             return
@@ -233,7 +237,8 @@ class TimerDelivery:
                     slot.put_back(slot.slot, left)
                 return
             try:
-                unit = reader.unit(position)
+                found = reader.unit(position)
+                unit = found and slot.as_due(found)
                 message = unit and self._messages.due(slot, unit, self._host.now_ms())
             except (OSError, MemoryError) as error:
                 # The entry waits on, with the entries behind it.

@@ -16,11 +16,11 @@ from rocketmq_tw.broker.timer.delivered import DeliveredBehind
 from rocketmq_tw.broker.timer.keeping import TimerKeeper
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.message.names import TIMER_TOPIC
-from rocketmq_tw.runtime.clock import CLOCK_SKEW_MS
+from rocketmq_tw.runtime.clock import is_ahead
 from rocketmq_tw.store.interface import IMessageStore
 
-#: Slots that are looked at in one step then.
-STEP_SLOTS = 4_096
+#: Slots with entries that are looked at in one step then.
+STEP_SLOTS = 1_000
 
 
 class CutRewind:
@@ -82,7 +82,7 @@ class CutRewind:
 
 def clock_is_behind(books: TimerBooks, now_ms: int) -> bool:
     """Returns whether the clock was set back, behind what is delivered."""
-    return books.read_ms > now_ms + CLOCK_SKEW_MS
+    return is_ahead(books.read_ms, now_ms)
 
 
 @inlineCallbacks
@@ -92,16 +92,16 @@ def rewind_to_now(host: Host, books: TimerBooks) -> Generator[Deferred[Any], Any
     be let in, delivered or written meanwhile."""
     books.slot = None
     yield host.in_thread(lambda: books.files.wheel.keep_since(host.now_ms()))
-    yield host.in_slices(_empty_slots(host, books))
+    yield host.in_slices(empty_slots(books, host.now_ms()))
 
 
-def _empty_slots(host: Host, books: TimerBooks) -> Iterator[None]:
-    wheel, precision_ms = books.files.wheel, books.rules.precision_ms
-    current = books.rules.slot_of(host.now_ms())
-    while books.read_ms > current:
-        start = at = max(current, books.read_ms - STEP_SLOTS * precision_ms)
-        while (found := wheel.next_time(at, books.read_ms)) is not None:
-            wheel.clear(found)
-            at = found + precision_ms
-        books.read_ms = start
-        yield
+def empty_slots(books: TimerBooks, now_ms: int) -> Iterator[None]:
+    """Empties the slots from `now_ms` on that are delivered, and goes back to the first of them, in
+    steps."""
+    wheel, current = books.files.wheel, books.rules.slot_of(now_ms)
+    for count, (time_ms, _) in enumerate(wheel.waiting(current), 1):
+        if time_ms < books.read_ms:
+            wheel.clear(time_ms)
+        if count % STEP_SLOTS == 0:
+            yield
+    books.read_ms = min(books.read_ms, current)

@@ -18,7 +18,7 @@ from rocketmq_tw.message.room import fits
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.timer_log import TimerLogReader
-from rocketmq_tw.store.timer.unit import TimerUnit
+from rocketmq_tw.store.timer.unit import ROLL, TimerUnit
 
 #: An entry is one number: milliseconds in its slot, and its position below that.
 _POSITION_BITS = 48
@@ -57,7 +57,8 @@ class DueSlot:
         any thread. `read_ended` must follow. Raises `DamagedStoreError` where some cannot be
         found."""
         waiting, recalls, rules, slot = self._waiting, self.recalls, self._rules, self.slot
-        for position, unit in reader.chain(last):
+        for position, found in reader.chain(last):
+            unit = self.as_due(found)
             if unit.is_void or rules.slot_of(unit.time_ms) != slot:
                 continue
             if unit.deletes:
@@ -67,6 +68,13 @@ class DueSlot:
                 waiting.append((due - slot) << _POSITION_BITS | position)
         # A sorted list is a heap.
         waiting.sort()
+
+    def as_due(self, unit: TimerUnit) -> TimerUnit:
+        """Returns an entry as it counts when the slot is due: one for a later round, which has the
+        same place of the wheel, rolls."""
+        if self._rules.slot_of(unit.time_ms) <= self.slot:
+            return unit
+        return unit._replace(magic=unit.magic | ROLL, time_ms=self.slot)
 
     def read_ended(self) -> None:
         """Takes the entries that were added during `read`."""

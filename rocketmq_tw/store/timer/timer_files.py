@@ -1,5 +1,9 @@
 """Wheel and log together: what waits, from which slot it is found, and how both come to agree.
 
+Two slots may want the same place of the wheel, a round or more apart, where the clock was wrong
+when messages were sent. The earlier one has it then, and what is for the later one is to roll when
+that is due, or behind it (docs/formats/timers.md, "The wheel").
+
 The log says all that the wheel says but numbers, so what a crash took from the wheel is linked into
 it again. What stands for messages that the commit log has lost is unlinked.
 """
@@ -12,7 +16,7 @@ from typing import NamedTuple
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.timer.timer_log import TimerLog, TimerLogReader
-from rocketmq_tw.store.timer.unit import NOWHERE, UNIT_SIZE, TimerUnit
+from rocketmq_tw.store.timer.unit import NOWHERE, ROLL, UNIT_SIZE, TimerUnit
 from rocketmq_tw.store.timer.wheel import SLOTS, Slot, TimerWheel
 
 #: Entries between two steps of what may be long.
@@ -50,7 +54,9 @@ class TimerFiles:
         self._log_directory = f"{root}/timerlog"
         self.precision_ms = precision_ms
         self.wheel = TimerWheel(files, f"{root}/timerwheel", precision_ms, slots=slots)
-        self.log = TimerLog(HandlePool(files), self._log_directory, file_size, precision_ms)
+        self.log = TimerLog(
+            HandlePool(files), self._log_directory, file_size, precision_ms, slots=slots
+        )
         self._unlinked_from = 0
         self._unlinked: list[int] = []
 
@@ -129,21 +135,21 @@ class TimerFiles:
         for at, unit in log.scan(start):
             if self.slot_of(unit.time_ms) >= since_ms and not self._leads_on(at, unit, reader):
                 break
-            self._link(at, unit)
+            self._link(at, unit, since_ms)
             end = at + UNIT_SIZE
         return end
 
     def _leads_on(self, position: int, unit: TimerUnit, reader: TimerLogReader) -> bool:
-        """Returns whether an entry leads to one of its slot in front of it, or to none."""
-        previous = unit.previous
+        """Returns whether an entry leads to one of its place in front of it, or to none."""
+        previous, place_of = unit.previous, self.log.place_of
         if NOWHERE <= previous < self.log.start:
             return True
-        slot = self.wheel.get(unit.time_ms)
-        if slot is not None and slot.last == previous:
+        held = self.wheel.place(unit.time_ms)
+        if held is not None and held.slot.last == previous:
             return True
         # One that was taken out is in no slot, and may still be led to.
         before = reader.unit(previous) if 0 <= previous < position else None
-        return before is not None and self.slot_of(before.time_ms) == self.slot_of(unit.time_ms)
+        return before is not None and place_of(before.time_ms) == place_of(unit.time_ms)
 
     def _leads_astray(self, end: int, since_ms: int) -> bool:
         """Returns whether a slot leads to where no entry of its own is."""
@@ -158,14 +164,20 @@ class TimerFiles:
                     return True
         return False
 
-    def add(self, unit: TimerUnit) -> int:
-        """Lets a message wait; `unit.previous` is found here. Returns the entry's position."""
-        time_ms = self.slot_of(unit.time_ms)
-        slot = self.wheel.get(time_ms)
-        previous = NOWHERE if slot is None else slot.last
-        position = self.log.append(unit._replace(previous=previous))
-        self._link(position, unit)
-        return position
+    def add(self, unit: TimerUnit, since_ms: int) -> tuple[int, TimerUnit]:
+        """Lets a message wait, all slots before `since_ms` being over. Returns the entry's position
+        and the entry as it is: it has `previous`, and where an earlier slot has its place it rolls
+        once that is over."""
+        held = self.wheel.place(unit.time_ms)
+        while held is not None and since_ms <= held.time_ms < self.slot_of(unit.time_ms):
+            behind = held.time_ms + self.precision_ms
+            unit = unit._replace(magic=unit.magic | ROLL, write_ms=behind, time_ms=behind)
+            held = self.wheel.place(behind)
+        waits = held is not None and held.time_ms >= since_ms
+        unit = unit._replace(previous=held.slot.last if held and waits else NOWHERE)
+        position = self.log.append(unit)
+        self._link(position, unit, since_ms)
+        return position, unit
 
     def number(self, time_ms: int) -> int:
         """Returns how many messages wait in the slot of a time: entries less those that recall
@@ -173,16 +185,20 @@ class TimerFiles:
         slot = self.wheel.get(time_ms)
         return 0 if slot is None else slot.number
 
-    def _link(self, position: int, unit: TimerUnit) -> None:
+    def _link(self, position: int, unit: TimerUnit, since_ms: int) -> None:
         """Puts an entry of the log into its slot, if it is not there yet."""
         if unit.is_void:
             return
-        time_ms = self.slot_of(unit.time_ms)
-        slot = self.wheel.get(time_ms)
-        if slot is None:
-            self.wheel.put(time_ms, Slot(position, position, unit.weight))
-        elif position > slot.last:
-            self.wheel.put(time_ms, Slot(slot.first, position, slot.number + unit.weight))
+        time_ms, held = self.slot_of(unit.time_ms), self.wheel.place(unit.time_ms)
+        linked = Slot(position, position, unit.weight)
+        # Another slot that has the place may be over, or waits with this one from now on.
+        if held is not None and (held.time_ms == time_ms or held.time_ms >= since_ms):
+            slot = held.slot
+            if position <= slot.last:
+                return
+            if held.time_ms == time_ms or unit.previous >= slot.first:
+                linked = Slot(slot.first, position, slot.number + unit.weight)
+        self.wheel.put(time_ms, linked)
 
     # What the commit log has and has not
 
@@ -199,7 +215,7 @@ class TimerFiles:
             if unit is None:
                 break
             if unit.offset >= commit_end:
-                self._unlink(position, unit)
+                self._unlink(position, unit, reader)
                 if contiguous:
                     cut = position
                 else:
@@ -248,12 +264,14 @@ class TimerFiles:
                 break
             if unit.offset >= offset:
                 older = 0
-                time_ms = self.slot_of(unit.time_ms)
-                slot = self.wheel.get(time_ms)
+                held = self.wheel.place(unit.time_ms)
                 # One whose slot was emptied neither waits nor says that it was delivered.
-                is_linked = slot is not None and slot.first <= position <= slot.last
-                if is_linked and (since_ms is None or time_ms >= since_ms):
-                    found[unit.offset] = time_ms
+                if (
+                    held is not None
+                    and held.slot.first <= position <= held.slot.last
+                    and (since_ms is None or held.time_ms >= since_ms)
+                ):
+                    found[unit.offset] = held.time_ms
             else:
                 older += 1
             position = log.before(position)
@@ -261,17 +279,21 @@ class TimerFiles:
             if count % _STEP == 0:
                 yield
 
-    def _unlink(self, position: int, unit: TimerUnit) -> None:
-        time_ms = self.slot_of(unit.time_ms)
-        slot = self.wheel.get(time_ms)
-        if slot is None or slot.first > position or slot.last < position:
+    def _unlink(self, position: int, unit: TimerUnit, reader: TimerLogReader) -> None:
+        held = self.wheel.place(unit.time_ms)
+        if held is None or not held.slot.first <= position <= held.slot.last:
             return
+        time_ms, slot = held
+        number = slot.number - unit.weight
         if slot.last != position:
-            self.wheel.put(time_ms, slot._replace(number=slot.number - unit.weight))
+            self.wheel.put(time_ms, slot._replace(number=number))
         elif unit.previous < 0:
             self.wheel.clear(time_ms)
         else:
-            self.wheel.put(time_ms, Slot(slot.first, unit.previous, slot.number - unit.weight))
+            # What is in front of it may have waited for a later round, and does so again.
+            before = reader.unit(unit.previous)
+            time_ms = time_ms if before is None else self.slot_of(before.time_ms)
+            self.wheel.put(time_ms, Slot(slot.first, unit.previous, number))
 
     def remove_expired(self, min_offset: int, since_ms: int) -> Iterator[None]:
         """Removes the oldest files, in steps, whose messages all stand before `min_offset` of the

@@ -22,6 +22,7 @@ from rocketmq_tw.store.timer.unit import (
     decode_unit,
     units_in_file,
 )
+from rocketmq_tw.store.timer.wheel import SLOTS
 
 #: Read at once where entries may be apart, and where all of them are wanted.
 _NEAR = 4096
@@ -39,8 +40,17 @@ class TimerLog:
     """Positions count over all files; a slot has entries of `precision_ms`. One thread appends and
     cuts; others may read entries and `write` meanwhile."""
 
-    def __init__(self, pool: HandlePool, directory: str, file_size: int, precision_ms: int) -> None:
+    def __init__(
+        self,
+        pool: HandlePool,
+        directory: str,
+        file_size: int,
+        precision_ms: int,
+        *,
+        slots: int = SLOTS,
+    ) -> None:
         self._precision_ms = precision_ms
+        self._slots = slots
         self._segments = Segments(pool, directory, file_size, Unsynced())
         self._per_file = units_in_file(file_size)
         self._tail = _Tail(0, bytearray())
@@ -146,7 +156,11 @@ class TimerLog:
     def reader(self, *, ascending: bool = False) -> TimerLogReader:
         """Reads what the log has now, in any thread; mostly from its end to its start, or the other
         way where it is `ascending`."""
-        return TimerLogReader(self._segments, self._tail, self._precision_ms, ascending)
+        return TimerLogReader(self, self._segments, self._tail, ascending)
+
+    def place_of(self, time_ms: int) -> int:
+        """Returns the place on the wheel of a time, in slots."""
+        return time_ms // self._precision_ms % self._slots
 
     def before(self, position: int) -> int:
         """Returns the position of the entry in front of `position`; `NOWHERE` at the log's
@@ -225,10 +239,10 @@ class TimerLog:
 class TimerLogReader:
     """Reads the log as it is when this is made; its files stay as long as it is used."""
 
-    def __init__(self, segments: Segments, tail: _Tail, precision_ms: int, ascending: bool) -> None:
+    def __init__(self, log: TimerLog, segments: Segments, tail: _Tail, ascending: bool) -> None:
+        self._log = log
         self._segments = segments
         self._tail = tail
-        self._precision_ms = precision_ms
         self._ascending = ascending
         self._block = b""
         self._block_at = 0
@@ -251,21 +265,23 @@ class TimerLogReader:
         return decode_unit(self._block, at)
 
     def chain(self, last: int) -> Iterator[tuple[int, TimerUnit]]:
-        """Yields the entries of a slot with their positions, from its last to its first. Raises
-        `DamagedStoreError` where one leads to what is no entry of the slot."""
-        slot, behind, position = None, last + 1, last
+        """Yields the entries of a slot with their positions, from its last to its first, and with
+        them those of later rounds that wait at its place of the wheel. Raises `DamagedStoreError`
+        where one leads to what is no entry of that place."""
+        place_of = self._log.place_of
+        place, behind, position = None, last + 1, last
         while position != NOWHERE:
             unit = self.unit(position) if 0 <= position < behind else None
             if 0 <= position < self._start:
                 # It was removed with its message, which is gone.
                 return
-            found = None if unit is None else unit.time_ms // self._precision_ms
-            if unit is None or found != (slot or found):
+            found = None if unit is None else place_of(unit.time_ms)
+            if unit is None or place not in (None, found):
                 raise DamagedStoreError(
                     f"the timer log has no entry at {position} of the slot that leads there"
                 )
             yield position, unit
-            slot, behind, position = found, position, unit.previous
+            place, behind, position = found, position, unit.previous
 
     @property
     def _start(self) -> int:

@@ -1,8 +1,8 @@
 """The wheel: what waits for each stretch of time, in a file of stock's, read page by page.
 
 A slot stands for `precision_ms` and has its place in the file by its time; one round of the file is
-14 days at a second's precision. What it knows of a time holds until a time one round later takes
-the place.
+14 days at a second's precision. A place is one slot's at a time: what waits there for two of them,
+as after the clock was set, is for `TimerFiles` to look after.
 """
 
 from __future__ import annotations
@@ -37,6 +37,13 @@ class Slot(NamedTuple):
     first: int
     last: int
     number: int
+
+
+class WheelPlace(NamedTuple):
+    """The slot that has a place of the wheel, and when it begins, in ms since 1970."""
+
+    time_ms: int
+    slot: Slot
 
 
 class TimerWheel:
@@ -115,25 +122,32 @@ class TimerWheel:
         self._kept_since = self._over_until = since
 
     def get(self, time_ms: int) -> Slot | None:
-        """Returns the slot of a time; None where it never had an entry."""
-        number = time_ms // self.precision_ms
-        index = number % self.slots
+        """Returns the slot of a time; None where it has no entry."""
+        held = self.place(time_ms)
+        if held is None or held.time_ms != time_ms // self.precision_ms * self.precision_ms:
+            return None
+        return held.slot
+
+    def place(self, time_ms: int) -> WheelPlace | None:
+        """Returns what has the place of a time's slot, be it the slot of another round; None where
+        no entry is there."""
+        index = time_ms // self.precision_ms % self.slots
         page = self._page(index // _PAGE_SLOTS)
         if page is None:
             return None
         of, first, last, count, _ = _SLOT.unpack_from(page, index % _PAGE_SLOTS * SLOT_SIZE)
-        return Slot(first, last, count) if of == number and last >= 0 else None
+        if not of or last < 0:
+            return None
+        return WheelPlace(of * self.precision_ms, Slot(first, last, count))
 
     def put(self, time_ms: int, slot: Slot) -> None:
-        """Says what waits for the slot of a time; a later round that has its place keeps it."""
+        """Says what waits for the slot of a time, whose place it has from now on."""
         number = time_ms // self.precision_ms
         index = number % self.slots
         at = index // _PAGE_SLOTS
         page = self._page(at)
         if page is None:
             page = self._pages[at] = bytearray(_PAGE_SIZE)
-        if _SLOT.unpack_from(page, index % _PAGE_SLOTS * SLOT_SIZE)[0] > number:
-            return
         count = max(-_MAX_INT, min(slot.number, _MAX_INT))
         _SLOT.pack_into(
             page, index % _PAGE_SLOTS * SLOT_SIZE, number, slot.first, slot.last, count, 0
@@ -146,9 +160,17 @@ class TimerWheel:
 
     def next_time(self, since_ms: int, until_ms: int) -> int | None:
         """Returns the time of the first slot at `since_ms` or later that has or had entries; None
-        where there is none before `until_ms`. Empty pages are passed over at once."""
+        where there is none before `until_ms`. Empty pages are passed over at once; only where a
+        whole round has nothing are all pages gone through."""
         number, until = since_ms // self.precision_ms, -(-until_ms // self.precision_ms)
-        until = min(until, number + self.slots)
+        next_round = number + self.slots
+        found = self._first_in_round(number, min(until, next_round))
+        if found is None and next_round < until:
+            found = self._first_in_memory(next_round, until)
+        return None if found is None else found * self.precision_ms
+
+    def _first_in_round(self, number: int, until: int) -> int | None:
+        """Returns the first slot from `number` on with entries, of the round that begins there."""
         round_start, first = number - number % self.slots, number % self.slots // _PAGE_SLOTS
         pages = sorted(self._pages)
         split = bisect_left(pages, first)
@@ -163,8 +185,17 @@ class TimerWheel:
                     place = (index % _PAGE_SLOTS + step) * SLOT_SIZE
                     of, _, last, _, _ = _SLOT.unpack_from(page, place)
                     if of == begin + step and last >= 0:
-                        return (begin + step) * self.precision_ms
+                        return begin + step
         return None
+
+    def _first_in_memory(self, number: int, until: int) -> int | None:
+        """Returns the first slot from `number` on with entries, whichever round it is of."""
+        first = until
+        for page in self._pages.values():
+            for of, _, last, _, _ in _SLOT.iter_unpack(page):
+                if number <= of < first and last >= 0:
+                    first = of
+        return first if first < until else None
 
     def total(self, since_ms: int, until_ms: int) -> int:
         """Returns how many messages wait for the time from `since_ms` until before `until_ms`, of
@@ -220,6 +251,8 @@ class TimerWheel:
         called while no page is on its way to the file."""
         until = time_ms // self.precision_ms
         self._kept_since = max(self._kept_since, until)
+        # After a long pause, or where the clock was set: one round has all pages.
+        self._over_until = max(self._over_until, until - self.slots)
         while self._over_until < until:
             index = self._over_until % self.slots
             self._over.add(index // _PAGE_SLOTS)

@@ -224,7 +224,7 @@ def write_timers(root: Path, places: list[int], size: int) -> None:
     )  # fmt: skip
     for number, place in enumerate(places):
         due = START_MS + 1000 * (number % 7 + 1)
-        timer.add(TimerUnit(-1, DEFAULT, START_MS, due, place, size, 0))
+        timer.add(TimerUnit(-1, DEFAULT, START_MS, due, place, size, 0), START_MS)
     timer.write(timer.take_changes())
     timer.close()
 

@@ -7,11 +7,14 @@ import pytest
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.timer.rewind import empty_slots
+from rocketmq_tw.store.timer.wheel import Slot
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
 from tests.support.timers import bodies, cut, delivered, let, timed
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 @pytest.fixture
@@ -22,6 +25,27 @@ def broker() -> BrokerInMemory:
 def hours_later(broker: BrokerInMemory, hours: float) -> None:
     """By the true time, in steps that are long."""
     let(broker, hours * 3600, 20)
+
+
+def started_off(broker: BrokerInMemory, off_ms: int) -> BrokerInMemory:
+    """The stopped broker, started a little later by a clock that goes wrong by that much."""
+    clock = MemoryReactorClock()
+    clock.advance(broker.clock.seconds() + 5 + off_ms / 1000)
+    return BrokerInMemory(broker.files, clock=clock)
+
+
+def started_again(broker: BrokerInMemory, end: str) -> BrokerInMemory:
+    """The broker after a stop or a kill."""
+    files = broker.files
+    if end == "kill":
+        files = files.kill()
+    else:
+        broker.stop()
+    if end == "no wheel":
+        files.remove(f"{broker.store.paths.root}/timerwheel")
+    clock = MemoryReactorClock()
+    clock.advance(broker.clock.seconds())
+    return BrokerInMemory(files, clock=clock)
 
 
 @pytest.mark.parametrize("back_ms", [61_000, HOUR_MS, 5 * HOUR_MS])
@@ -113,23 +137,109 @@ def test_a_start_with_a_clock_that_is_right_again(end: str) -> None:
     assert bodies(again) == [b"early", b"new", b"far"]
 
 
-def test_a_week_back_is_gone_through_bit_by_bit(
-    broker: BrokerInMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    let(broker, 1)
-    books = broker.broker[Timer].books
-    wheel = books.files.wheel
-    ahead = 6 * 24 * 3600
-    books.go_to(START_MS + ahead * 1000)
-    looked: list[int] = []
-    following = wheel.next_time
-
-    def counted(since: int, until: int) -> int | None:
-        looked.append((until - since) // 1000)
-        return following(since, until)
-
-    monkeypatch.setattr(wheel, "next_time", counted)
+@pytest.mark.parametrize(
+    ("back_ms", "precision_ms"),
+    [(13 * DAY_MS, 1000), (15 * DAY_MS, 1000), (30 * DAY_MS, 1000), (36 * HOUR_MS, 100)],
+)
+def test_a_round_back_and_right_again(back_ms: int, precision_ms: int) -> None:
+    """The wheel has the times of one round only; those of others are waited for all the same."""
+    broker = BrokerInMemory(timer_precision_ms=precision_ms)
+    timed(broker, b"soon", TIMER_DELAY_SEC=60)
+    timed(broker, b"hour", TIMER_DELAY_SEC=3600)
+    let(broker, 2, 0.1)
+    broker.shift_ms = -back_ms
     timed(broker, b"new", TIMER_DELAY_SEC=5)
-    let(broker, 7)
+    let(broker, 15 * 60, 5)
     assert bodies(broker) == [b"new"]
-    assert sum(looked) >= ahead
+    broker.shift_ms = 0
+    let(broker, 30, 0.5)
+    assert bodies(broker) == [b"new", b"soon"]
+    hours_later(broker, 0.8)
+    assert bodies(broker) == [b"new", b"soon", b"hour"]
+    assert broker.broker[Timer].books.waiting == 0
+
+
+def test_a_start_long_before_and_right_again() -> None:
+    """A clock that begins with the year 2000, until the time comes from the network."""
+    broker = BrokerInMemory()
+    timed(broker, b"soon", TIMER_DELAY_SEC=60)
+    timed(broker, b"hour", TIMER_DELAY_SEC=3600)
+    let(broker, 2, 0.1)
+    broker.stop()
+    again = started_off(broker, -23 * 365 * DAY_MS)
+    let(again, 3, 0.1)
+    timed(again, b"new", TIMER_DELAY_SEC=5)
+    let(again, 60, 5)
+    assert bodies(again) == [b"new"]
+    again.shift_ms = 23 * 365 * DAY_MS
+    let(again, 30, 0.5)
+    assert bodies(again) == [b"new", b"soon"]
+    hours_later(again, 1)
+    assert bodies(again) == [b"new", b"soon", b"hour"]
+
+
+@pytest.mark.parametrize("ahead_ms", [14 * DAY_MS, 28 * DAY_MS])
+@pytest.mark.parametrize("end", [None, "stop", "kill", "no wheel"])
+def test_rounds_ahead_and_back_again(ahead_ms: int, end: str | None) -> None:
+    """What has the same place of the wheel in another round does not displace what is sent."""
+    broker = BrokerInMemory()
+    broker.shift_ms = ahead_ms
+    for number in range(30):
+        timed(broker, b"ahead %d" % number, TIMER_DELAY_SEC=600 + number)
+    let(broker, 3, 0.1)
+    broker.shift_ms = 0
+    let(broker, 5, 0.1)
+    wanted = [b"%d" % number for number in range(30)]
+    for number in range(30):
+        timed(broker, wanted[number], TIMER_DELAY_SEC=592 + number)
+    let(broker, 2, 0.1)
+    if end is not None:
+        broker = started_again(broker, end)
+    let(broker, 640, 1)
+    assert bodies(broker) == wanted
+    last = delivered(broker)[-1].store_timestamp
+    assert 0 <= last - (START_MS + 8_000 + 621_000) <= 1_000
+    broker.shift_ms = ahead_ms
+    let(broker, 60, 1)
+    ahead = [b"ahead %d" % number for number in range(30)]
+    assert sorted(bodies(broker)[30:]) == sorted(ahead)
+    assert broker.broker[Timer].books.waiting == 0
+    assert broker.broker[Timer].books.counts.of("Topic") == 0
+
+
+def test_what_is_for_the_place_of_something_late(broker: BrokerInMemory) -> None:
+    """The clock is set ahead by a round: a message for the next round of a slot that is late by
+    that comes before the slot is delivered."""
+    timed(broker, b"late", TIMER_DELAY_SEC=600)
+    let(broker, 2, 0.1)
+    broker.shift_ms = 14 * DAY_MS
+    timed(broker, b"new", TIMER_DELAY_SEC=598)
+    let(broker, 60, 0.1)
+    assert bodies(broker) == [b"late"]
+    let(broker, 600, 1)
+    assert bodies(broker) == [b"late", b"new"]
+
+
+@pytest.mark.parametrize("days", [6, 8, 30])
+def test_a_start_after_many_days(days: int) -> None:
+    """What has come to its time meanwhile is delivered, however long that was."""
+    broker = BrokerInMemory()
+    for minutes in (10, 600):
+        timed(broker, b"%d" % minutes, TIMER_DELAY_SEC=60 * minutes)
+    let(broker, 2, 0.1)
+    broker.stop()
+    again = started_off(broker, days * DAY_MS)
+    let(again, 5, 0.1)
+    assert bodies(again) == [b"10", b"600"]
+
+
+def test_slots_that_came_too_early_are_emptied_bit_by_bit(broker: BrokerInMemory) -> None:
+    books = broker.broker[Timer].books
+    for seconds in range(5_000):
+        books.files.wheel.put(START_MS + seconds * 1000, Slot(0, 0, 1))
+    books.go_to(START_MS + 4_000_000)
+    steps = list(empty_slots(books, START_MS))
+    assert len(steps) >= 4
+    assert books.read_ms == START_MS
+    waiting = dict(books.files.wheel.waiting(START_MS))
+    assert sorted(waiting) == [START_MS + seconds * 1000 for seconds in range(4_000, 5_000)]

@@ -110,7 +110,8 @@ def test_a_slot_with_very_many_is_delivered_bit_by_bit() -> None:
     (unit,) = broker.store.queue_units("rmq_sys_wheel_timer", 0, 0, 1)
     for _ in range(2_000):
         part.books.files.add(
-            TimerUnit(NOWHERE, DEFAULT, START_MS, START_MS + 4999, unit.position, unit.size, 0)
+            TimerUnit(NOWHERE, DEFAULT, START_MS, START_MS + 4999, unit.position, unit.size, 0),
+            START_MS,
         )
     let(broker, 0)
     work = part.engine.work

@@ -52,7 +52,8 @@ class Timed:
         self.load(commit_end, clean=clean)
 
     def add(self, seconds: int, offset: int, magic: int = DEFAULT) -> int:
-        return self.timer.add(TimerUnit(-1, magic, START, START + seconds * 1000, offset, 100, 0))
+        unit = TimerUnit(-1, magic, START, START + seconds * 1000, offset, 100, 0)
+        return self.timer.add(unit, self.since_ms)[0]
 
     def write(self, *, checkpoint: bool = True) -> None:
         changes = self.timer.take_changes()
@@ -453,3 +454,101 @@ class TestRetention:
         assert self.expire(timed, ALL) == []
         timed.write()
         assert self.expire(timed, ALL) == [2]
+
+
+#: Seconds of one round of the wheel.
+ROUND = 1000
+ENDS = ["go on", "start", "kill before the checkpoint", "no wheel"]
+
+
+def ended(timed: Timed, end: str) -> None:
+    """What happens to the files once entries were added."""
+    if end != "go on":
+        timed.write(checkpoint=end == "start")
+        if end == "no wheel":
+            timed.disk.remove("/store/timerwheel")
+        timed.again()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_is_for_a_later_round_waits_with_what_comes_before(timed: Timed, end: str) -> None:
+    timed.add(2 * ROUND + 5, 0)
+    timed.add(2 * ROUND + 5, 100)
+    timed.add(5, 200)
+    timed.add(5, 300)
+    ended(timed, end)
+    assert timed.waiting() == {5: [0, 100, 200, 300]}
+    assert timed.timer.number(START + 5000) == 4
+    slot = timed.timer.wheel.get(START + 5000)
+    assert slot is not None
+    entries = timed.timer.log.reader().chain(slot.last)
+    assert [(unit.offset, unit.time_ms) for _, unit in entries] == [
+        (300, START + 5000),
+        (200, START + 5000),
+        (100, START + (2 * ROUND + 5) * 1000),
+        (0, START + (2 * ROUND + 5) * 1000),
+    ]
+    found: dict[int, int] = {}
+    for _ in timed.timer.offsets_from(0, found):
+        pass
+    assert found == dict.fromkeys(range(0, 400, 100), START + 5000)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_is_for_the_place_of_an_earlier_round_rolls_behind_it(timed: Timed, end: str) -> None:
+    timed.add(5, 0)
+    timed.add(ROUND + 6, 100)
+    timed.add(2 * ROUND + 6, 200)
+    timed.add(ROUND + 5, 300)
+    ended(timed, end)
+    assert timed.waiting() == {5: [0], 6: [100, 300], 7 + ROUND: [200]}
+    slot = timed.timer.wheel.get(START + 6000)
+    assert slot is not None
+    entries = timed.timer.log.reader().chain(slot.last)
+    assert [(unit.offset, unit.time_ms, unit.rolls) for _, unit in entries] == [
+        (300, START + 6000, True),
+        (100, START + (ROUND + 6) * 1000, False),
+    ]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_cut_leaves_the_place_to_the_later_round(timed: Timed, end: str) -> None:
+    timed.add(ROUND + 5, 0)
+    timed.add(ROUND + 5, 100)
+    timed.add(5, 200)
+    timed.add(5, 300)
+    ended(timed, end)
+    timed.cut(200)
+    assert timed.waiting() == {ROUND + 5: [0, 100]}
+    assert timed.timer.number(START + (ROUND + 5) * 1000) == 2
+    timed.write()
+    timed.again()
+    assert timed.waiting() == {ROUND + 5: [0, 100]}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_next_round_begins_anew(timed: Timed, end: str) -> None:
+    timed.add(5, 0)
+    timed.write()
+    timed.since_ms = START + 600_000
+    timed.add(ROUND + 5, 100)
+    ended(timed, end)
+    assert timed.waiting() == {ROUND + 5: [100]}
+
+
+def test_what_was_emptied_leaves_its_place(timed: Timed) -> None:
+    timed.add(ROUND + 5, 0)
+    timed.timer.wheel.clear(START + (ROUND + 5) * 1000)
+    timed.add(5, 100)
+    assert timed.waiting() == {5: [100]}
+
+
+def test_a_place_of_a_round_that_is_over_holds_up_nothing_that_is_added(timed: Timed) -> None:
+    """Its entries may stand behind the end of the log: that was cut at a damage."""
+    for number in range(3):
+        timed.add(1 + 4 * (number == 2), number * 100)
+    timed.write()
+    timed.since_ms = START + 600_000
+    timed.timer.log.end_at(UNIT_SIZE, cut=True)
+    timed.add(ROUND + 5, 300)
+    assert timed.waiting() == {ROUND + 5: [300]}

@@ -64,14 +64,39 @@ def test_a_slot_is_found_by_any_time_of_it_and_no_other() -> None:
     assert wheel.get(START + wheel.round_ms) is None
 
 
-def test_a_younger_time_takes_the_place_of_an_older_one_and_not_the_other_way() -> None:
+def test_a_place_is_one_slots() -> None:
     wheel = make(MemoryFiles())
-    wheel.put(START + wheel.round_ms, Slot(52, 52, 1))
-    wheel.put(START, Slot(0, 0, 1))
+    later = START + wheel.round_ms
+    assert wheel.place(START) is None
+    wheel.put(START + 1000, Slot(104, 104, 1))
+    assert wheel.place(START) is None, "its page is there now"
+    wheel.put(later, Slot(52, 52, 1))
     assert wheel.get(START) is None
-    assert wheel.get(START + wheel.round_ms) == Slot(52, 52, 1)
-    wheel.put(START + 2 * wheel.round_ms, Slot(104, 104, 1))
-    assert wheel.get(START + wheel.round_ms) is None
+    assert wheel.place(START + 999) == (later, Slot(52, 52, 1))
+    wheel.put(START, Slot(0, 0, 1))
+    assert wheel.get(later) is None
+    assert wheel.get(START) == Slot(0, 0, 1)
+    wheel.clear(START)
+    assert wheel.place(later) is None
+
+
+def test_the_next_one_may_be_rounds_away() -> None:
+    wheel = make(MemoryFiles())
+    for rounds, seconds in [(3, 70), (2, 500), (2, 400)]:
+        time_ms = START + rounds * wheel.round_ms + seconds * 1000
+        wheel.put(time_ms, Slot(0, 0, 1))
+    first = START + 2 * wheel.round_ms + 400_000
+    assert wheel.next_time(START, 1 << 62) == first
+    assert wheel.next_time(START, first) is None
+    assert wheel.next_time(first + 200_000, 1 << 62) == START + 3 * wheel.round_ms + 70_000
+
+
+def test_a_jump_over_many_rounds_costs_no_more_than_one() -> None:
+    wheel = make(MemoryFiles())
+    wheel.put(START, Slot(0, 0, 1))
+    written(wheel)
+    wheel.forget_before(START + (1 << 50))
+    assert wheel.next_time(START, START + 1000) is None
 
 
 def test_what_waits_is_there_after_a_start_and_the_next_one_is_found() -> None:
