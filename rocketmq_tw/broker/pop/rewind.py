@@ -33,9 +33,12 @@ _QUEUES_A_STEP = 500
 _MESSAGES_A_STEP = 50
 #: Messages of one revive queue that are looked through at most, since clients may name any time.
 MOST_BACK = 1_000_000
-#: Milliseconds by which a clock may have been set back between a pop and the append of its check
-#: point.
+#: Milliseconds between a pop and the append of its check point at most.
 CLOCK_MS = 60_000
+#: Messages of a revive queue, one after the other, that are older than what is looked for, and in
+#: front of which nothing younger is expected. Of them are those that were stored since the clock
+#: was set back.
+MOST_OLDER = 10_000
 
 #: A retry topic and the unique id of a message there.
 _Revived = tuple[str, str | None]
@@ -115,15 +118,18 @@ class PopRewind:
         known = self._offsets.query(REVIVE_GROUP, topic, queue_id)
         back = min(known, self._cut.end_of(topic, queue_id) - 1)
         revived = dict(self._revived)
-        since = self._oldest_open_ms(revived)
+        since, older = self._oldest_open_ms(revived), 0
         least = max(store.min_queue_offset(topic, queue_id), back - MOST_BACK)
         for offset in range(back, least - 1, -1):
             if since is None:
                 break
             message = self._cut.message(topic, queue_id, offset)
-            if message is not None:
-                if message.store_timestamp < since - CLOCK_MS:
+            if message is not None and message.store_timestamp < since - CLOCK_MS:
+                older += 1
+                if older == MOST_OLDER:
                     break
+            elif message is not None:
+                older = 0
                 point = _decode(message)
                 if isinstance(point, PopCheckPoint) and self._is_open(point, revived):
                     back = offset - 1

@@ -123,3 +123,27 @@ def test_an_orderly_pop_of_what_was_in_no_queue_any_more_is_forgotten() -> None:
     pass_time(limited, 1)
     again = Popper(limited, order=True, invisible_time=5_000)
     assert again.bodies() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("back_ms", [30_000, 120_000, 3_600_000])
+def test_the_clock_was_set_back_between_a_pop_and_its_revival(back_ms: int) -> None:
+    """What the revive queue has of later is older by its clock."""
+    broker = BrokerInMemory(broker={"revive_queue_num": 1})
+    broker.add_topic("Topic", read_queue_nums=1, write_queue_nums=1)
+    ok(broker.send(b"a", properties={"UNIQ_KEY": "a"}))
+    popper = Popper(broker, invisible_time=5_000)
+    assert popper.bodies() == [b"a"]
+    pass_time(broker, 1)
+    broker.shift_ms = -back_ms
+    ok(broker.send(b"z", properties={"UNIQ_KEY": "z"}))
+    popper.ack(*popper.pop())
+    end = 0
+    for _ in range(30):
+        if broker.consume("%RETRY%G_Topic"):
+            break
+        end = broker.store.end_offset
+        pass_time(broker, 1)
+    assert len(broker.consume("%RETRY%G_Topic")) == 1
+    pass_time(broker, 3)
+    cut_between(broker, end)
+    assert b"a" in seen(broker, popper, 20)
