@@ -10,7 +10,7 @@ other master in time is revived there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -66,6 +66,9 @@ class EscapingCheckPoints(ReviveQueues):
     @property
     def kept(self) -> int:
         return super().kept + self._escaped.kept
+
+    def _all_books(self) -> Iterable[PendingCheckPoints]:
+        return [*super()._all_books(), self._escaped]
 
     def _steps(self) -> Iterator[None]:
         self._has_failed = False

@@ -21,11 +21,13 @@ from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.lazy_heap import LazyHeap
 from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.store.interface import Arrived, MessageFilter
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.pop import NotificationRequestHeader, PopMessageRequestHeader
 
 #: Milliseconds before its deadline at which a request is answered, as in stock.
 EARLY_MS = 50
-#: Seconds between two looks at the deadlines at most, since the time of day may be set.
-LONGEST_LOOK = 1.0
+#: Seconds that it sleeps at most: the network's wait cannot be as long as clients may ask for.
+LONGEST_WAIT = 3600.0
 #: Deadlines that are looked at in one turn of the reactor.
 _STEP = 500
 
@@ -39,6 +41,18 @@ class HoldResult(Enum):
     HELD = "held"
     FULL = "full"
     TIMED_OUT = "timed out"
+
+
+def date_request(
+    request: RemotingCommand,
+    header: PopMessageRequestHeader | NotificationRequestHeader,
+    now_ms: int,
+) -> None:
+    """Dates a request that has just come, where it has no time or one to come by a client's clock
+    that is ahead: it waits for no longer than it asks for, also once it was woken."""
+    if header.born_time == 0 or header.born_time > now_ms:
+        header.born_time = now_ms
+        request.ext_fields["bornTime"] = str(now_ms)
 
 
 class HeldPops(HeldRequests[PoppedQueue]):
@@ -83,13 +97,15 @@ class HeldPops(HeldRequests[PoppedQueue]):
         where the peer is lost before."""
         if self._count >= self._config.max_pop_polling_size:
             return HoldResult.FULL
-        if self._now_ms() >= deadline_ms - EARLY_MS:
+        left_ms = deadline_ms - EARLY_MS - self._now_ms()
+        if left_ms <= 0:
             return HoldResult.TIMED_OUT
         if self.count(queue) > self._config.pop_polling_size:
             return HoldResult.FULL
-        held = HeldRequest(queue, wanted, deadline_ms, peer, resume)
+        due_ms = self._reactor_ms() + left_ms
+        held = HeldRequest(queue, wanted, due_ms, peer, resume)
         self._add(held)
-        self._deadlines.push(deadline_ms - EARLY_MS, held)
+        self._deadlines.push(due_ms, held)
         self._set_alarm()
         return HoldResult.HELD
 
@@ -150,11 +166,16 @@ class HeldPops(HeldRequests[PoppedQueue]):
     def _set_alarm(self) -> None:
         due = self._deadlines.front
         if due is not None:
-            self._alarm.set_no_later(min(max(due - self._now_ms(), 0) / 1000, LONGEST_LOOK))
+            seconds = due / 1000 - self._clock.seconds()
+            self._alarm.set_no_later(min(max(seconds, 0), LONGEST_WAIT))
+
+    def _reactor_ms(self) -> int:
+        """Returns the time by which requests are held: setting the time of day ends none later."""
+        return round(self._clock.seconds() * 1000)
 
     def _resume_due(self) -> None:
         """Resumes requests whose time is up, some of them in each turn of the reactor."""
-        now = self._now_ms()
+        now = self._reactor_ms()
         for _ in range(_STEP):
             held = self._deadlines.take(now)
             if held is None:

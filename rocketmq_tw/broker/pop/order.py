@@ -20,6 +20,7 @@ from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.message.names import pair_key, split_pair
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.clock import is_ahead
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.pop import OrderInfo, OrderInfoTable
@@ -54,7 +55,7 @@ class OrderBook(WriteBehindTable):
         """Returns whether messages of the queue are being consumed, by another attempt than
         `attempt_id`: the same one may pop again. `invisible_time`, in ms, stands in for one that is
         not known."""
-        info = self._info_of(queue)
+        info = self._present_info_of(queue)
         if info is None or not info.offsets:
             return False
         if info.attempt_id is not None and info.attempt_id == attempt_id:
@@ -66,7 +67,7 @@ class OrderBook(WriteBehindTable):
     def free_at(self, queue: PoppedQueue) -> int | None:
         """Returns when the queue will be free though nothing more is acknowledged, in ms; None: it
         is."""
-        info = self._info_of(queue)
+        info = self._present_info_of(queue)
         if info is None or not info.offsets:
             return None
         free = _free_at(info)
@@ -121,9 +122,10 @@ class OrderBook(WriteBehindTable):
     def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> None:
         """Changes when a message becomes visible again, in ms; ignored where it was popped again
         since."""
-        info = self._info_of(queue)
+        info = self._present_info_of(queue)
         if info is None or info.pop_time != pop_time:
             return
+        info.last_consume_timestamp = self._now_ms()
         # Another one in its place: `encode` may be reading it.
         info.next_visible_times = {**(info.next_visible_times or {}), offset: visible_at}
         self._dirty = True
@@ -200,6 +202,21 @@ class OrderBook(WriteBehindTable):
     def _encoder(self) -> Callable[[], bytes]:
         return self.encode
 
+    def _present_info_of(self, queue: PoppedQueue) -> OrderInfo | None:
+        """Returns what was popped last, as if it were popped now where that is in a time to come:
+        the clock was set back, or the last master's is ahead of this one's."""
+        info, now = self._info_of(queue), self._now_ms()
+        if info is not None and is_ahead(info.last_consume_timestamp, now):
+            ahead_ms = info.last_consume_timestamp - now
+            info.last_consume_timestamp = now
+            changed = info.next_visible_times or {}
+            info.next_visible_times = {
+                offset: visible_at - ahead_ms for offset, visible_at in changed.items()
+            }
+            self._dirty = True
+            self.changed.tell(queue)
+        return info
+
     def _info_of(self, queue: PoppedQueue) -> OrderInfo | None:
         topic, group, queue_id = queue
         return self._table.get(pair_key(topic, group), {}).get(queue_id)
@@ -260,7 +277,9 @@ def _unacknowledged(info: OrderInfo) -> list[int]:
 def _free_at(info: OrderInfo) -> int:
     """Returns when all that is not acknowledged is visible again, in ms; 0 where there is
     nothing."""
-    usual = info.pop_time + (info.invisible_time or 0)
+    # The pop's time is its name too, and stays where its clock was ahead.
+    popped_ms = min(info.pop_time, info.last_consume_timestamp or info.pop_time)
+    usual = popped_ms + (info.invisible_time or 0)
     changed = info.next_visible_times or {}
     return max((changed.get(offset, usual) for offset in _unacknowledged(info)), default=0)
 

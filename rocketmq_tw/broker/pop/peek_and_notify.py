@@ -8,7 +8,7 @@ from random import randrange
 from rocketmq_tw.broker.assembly.handlers import answer_later
 from rocketmq_tw.broker.pop.check_points import PoppedQueue
 from rocketmq_tw.broker.pop.checks import PopChecks
-from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
+from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult, date_request
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.positions import Positions
 from rocketmq_tw.broker.pop.queues import PopQueues
@@ -91,9 +91,7 @@ class PeekAndNotify:
         """Answers 200054: whether there is something to pop; None where the request is held until
         there may be."""
         header = request.header(NotificationRequestHeader)
-        if header.born_time == 0:
-            header.born_time = self._now_ms()
-            request.ext_fields["bornTime"] = str(header.born_time)
+        date_request(request, header, self._now_ms())
         has_messages = self._has_messages(header)
         full = False
         if not has_messages and header.poll_time > 0:

@@ -15,12 +15,15 @@ from rocketmq_tw.broker.pop.check_points import (
     PoppedQueue,
     popped_distances,
 )
+from rocketmq_tw.runtime.clock import is_ahead
 from rocketmq_tw.runtime.lazy_heap import LEAST_KEPT, LazyHeap, most_kept
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 #: Behind every place in a log.
 NOWHERE = 1 << 63
+#: Check points that are looked at in one step where the clock was set back.
+_STEP = 1000
 #: Check points that are looked at for an acknowledgement, which differ in nothing but the topic
 #: and the group: anybody may send more.
 MOST_ALIKE = 100
@@ -330,10 +333,21 @@ class PendingCheckPoints:
         """Returns the check point of which messages wait and that has been due longest; it is
         returned once, and again after `put_back`."""
         while (pending := self._by_time.take(now_ms)) is not None:
-            if pending.waits:
+            if pending.waits and not pending.is_reviving:
                 pending.is_reviving = True
                 return pending
         return None
+
+    def count_from(self, now_ms: int) -> Iterator[None]:
+        """Makes due what says that it was popped later than now, by more than clocks differ, as if
+        it were popped now; in steps."""
+        for count, pending in enumerate(tuple(self._in_order), 1):
+            point = pending.point
+            if pending.waits and is_ahead(point.pop_time, now_ms):
+                # It is in the heap twice then, the second time for nothing.
+                self._by_time.push(now_ms + point.invisible_time, pending)
+            if count % _STEP == 0:
+                yield
 
     def put_back(self, pending: PendingCheckPoint, due_ms: int) -> None:
         """Makes what is left of a check point due once more, at `due_ms`."""

@@ -12,7 +12,7 @@ from rocketmq_tw.broker.assembly.handlers import answer_later
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.pop.checks import PopChecks
-from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
+from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult, date_request
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import Popped, PopReads, Wanted
 from rocketmq_tw.broker.stats.part import Stats
@@ -80,9 +80,7 @@ class PopRequests:
         since = self._stats.seconds()
         header = request.header(PopMessageRequestHeader)
         now = self._now_ms()
-        if header.born_time == 0:
-            header.born_time = now
-            request.ext_fields["bornTime"] = str(now)
+        date_request(request, header, now)
         if now - header.born_time - header.poll_time > LATE_MS:
             # With a header: clients read it of every answer that is no failure.
             return request.response(

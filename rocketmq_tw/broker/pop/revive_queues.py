@@ -8,7 +8,7 @@ moves on. A crash in between puts it twice at most, and loses none.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
@@ -30,12 +30,13 @@ from rocketmq_tw.broker.pop.pending import NOWHERE, InFlight, PendingCheckPoint,
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import Attempt
 from rocketmq_tw.message.record import RecordHead, heads_and_bodies
+from rocketmq_tw.runtime.clock import is_ahead
 from rocketmq_tw.runtime.retries import RETRY_USUAL_MS
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.still_needed import place_of
-from rocketmq_tw.wire.bodies.pop import AckMsg
+from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import BodyError, RequestError
 
 #: Messages of a revive queue that are read at once, and their bytes.
@@ -91,6 +92,8 @@ class ReviveQueues:
         self._topic = tools.revive_log.topic
         self._in_flight = tools.in_flight
         self._scope = scope
+        #: When the last round began, in ms since 1970.
+        self._began_ms = host.now_ms()
         self._in_flight.clear()
         self._configured = host.config.revive_queue_num
         self._queues: dict[int, ReviveQueue] = {}
@@ -166,6 +169,10 @@ class ReviveQueues:
         for queue in self._queues.values():
             self._save_offset(queue)
 
+    def _all_books(self) -> Iterable[PendingCheckPoints]:
+        """Returns all books there are now."""
+        return [queue.books for queue in self._queues.values()]
+
     def _find_queues(self) -> None:
         """Begins with the revive queues that are not read yet."""
         for queue_id in revive_queue_ids(self._store, self._topic, self._configured):
@@ -176,6 +183,14 @@ class ReviveQueues:
 
     def _steps(self) -> Iterator[None]:
         scope = self._scope
+        now = self._now_ms()
+        before, self._began_ms = self._began_ms, now
+        if is_ahead(before, now):
+            log.warn(
+                "the clock was set back; messages that were popped are hidden no longer for it"
+            )
+            for books in self._all_books():
+                yield from books.count_from(now)
         self._find_queues()
         for queue in self._queues.values():
             yield
@@ -236,14 +251,19 @@ class ReviveQueues:
                 # The oldest one that was popped: what a filter left out may lie in front of it.
                 first = point.start_offset + min(popped_distances(point), default=0)
                 place = next(place_of(self._store, point.topic, point.queue_id, first), NOWHERE)
-            latest_ms = head.store_timestamp + self._longest_ms
+            latest_ms = self._latest_ms(point, head.store_timestamp)
             books.add(key, point, head.queue_offset, place, is_local=is_here, latest_ms=latest_ms)
 
-    @property
-    def _longest_ms(self) -> int:
-        """Returns for how long a check point may hide messages once it is stored: anybody may send
-        one, and what is hidden for years would keep the whole log."""
-        return max(self._config.max_invisible_time_mills, LATER_SECONDS[-1] * 1000)
+    def _latest_ms(self, point: PopCheckPoint, stored_ms: int) -> int:
+        """Returns until when a check point may hide messages that was stored at a time: anybody may
+        send one, and what is hidden for years would keep the whole log. A pop in a time to come, by
+        a clock that was ahead, counts as one of now."""
+        now = self._now_ms()
+        longest_ms = max(self._config.max_invisible_time_mills, LATER_SECONDS[-1] * 1000)
+        latest = min(stored_ms, now) + longest_ms
+        if is_ahead(point.pop_time, now):
+            latest = min(latest, now + point.invisible_time)
+        return latest
 
     # Reviving
 
