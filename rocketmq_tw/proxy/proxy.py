@@ -20,6 +20,7 @@ from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity
 from rocketmq_tw.proxy.heartbeat_sync.sync import HeartbeatSync
 from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
 from rocketmq_tw.proxy.messaging.asked_clients import AskedClients
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.checks import TopicTypes
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
@@ -76,7 +77,8 @@ class Proxy:
         )
         popped = PopClient(brokers)
         renewal = self._renewal = Renewal(reactor, popped, self.clients, metadata, config)
-        claims = Claims(renewal, now_ms)
+        times = BrokerTimes(reactor)
+        claims = Claims(renewal, times)
         types = TopicTypes(metadata, config)
         expressions = Expressions(CompileBudget(reactor))
         outgoing = OutgoingMessages(config, now_ms, in_thread)
@@ -94,6 +96,7 @@ class Proxy:
                 metadata,
                 unpacking,
                 expressions,
+                times,
                 reactor,
                 config,
                 now_ms,

@@ -20,6 +20,7 @@ from rocketmq_tw.proxy.brokers import IBrokers, IProxyClient
 from rocketmq_tw.proxy.clients import ProxyClient, ProxyClients
 from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
@@ -176,7 +177,8 @@ class ReceivingWorld:
             return self.broker.now_ms() + self._clock_off_ms
 
         self.renewal = Renewal(self.clock, popped, self.clients, metadata, self.config)
-        claims = Claims(self.renewal, now_ms)
+        times = BrokerTimes(self.clock)
+        claims = Claims(self.renewal, times)
         unpacking = Unpacking(self.config, self._in_thread)
         expressions = Expressions(CompileBudget(self.clock))
         self.methods: dict[str, Any] = {
@@ -187,6 +189,7 @@ class ReceivingWorld:
                 metadata,
                 unpacking,
                 expressions,
+                times,
                 self.clock,
                 self.config,
                 now_ms,

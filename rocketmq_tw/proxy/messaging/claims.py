@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle, parse_receipt_handle
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
-from rocketmq_tw.runtime.clock import wall_clock_ms
 
 
 def handle_of(text: str) -> ReceiptHandle:
@@ -72,11 +70,11 @@ class Claim:
 
 
 class Claims:
-    """Finds what clients' handles stand for. `now_ms` is the time of day."""
+    """Finds what clients' handles stand for."""
 
-    def __init__(self, renewal: Renewal, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, renewal: Renewal, times: BrokerTimes) -> None:
         self._renewal = renewal
-        self._now_ms = now_ms
+        self._times = times
 
     async def claim(self, client_id: str, topic: str, group: str, handle: ReceiptHandle) -> Claim:
         """Returns the message of a client's handle; raises `StatusError` (INVALID_RECEIPT_HANDLE)
@@ -90,7 +88,7 @@ class Claims:
                 "the message is delivered once more: its client had gone, its receive was cut off,"
                 " or its time was changed",
             )
-        left_ms = handle.visible_at - self._now_ms()
+        left_ms = self._left_ms(handle)
         if left_ms <= 0:
             raise StatusError(
                 Code.INVALID_RECEIPT_HANDLE,
@@ -99,3 +97,12 @@ class Claims:
             )
         message = self._renewal.unrenewed(client_id, group, topic, handle, left_ms)
         return Claim(self._renewal, message)
+
+    def _left_ms(self, handle: ReceiptHandle) -> int:
+        """Returns for how many ms a message is hidden still, as far as is known here; brokers say
+        OK to an acknowledgement that comes too late."""
+        now = self._times.now_ms(handle.info.broker_name)
+        if now is None:
+            # Another proxy received it, and our time of day may differ from the broker's.
+            return handle.info.invisible_time
+        return handle.visible_at - now

@@ -14,6 +14,7 @@ from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of, client_topic, no_route
 from rocketmq_tw.proxy.messaging.delivery import Delivery, Receiver
 from rocketmq_tw.proxy.messaging.expressions import Expressions
@@ -55,6 +56,7 @@ class Receiving:
         metadata: Metadata,
         unpacking: Unpacking,
         expressions: Expressions,
+        times: BrokerTimes,
         clock: IReactorTime,
         config: ProxyConfig,
         now_ms: Callable[[], int] = wall_clock_ms,
@@ -65,6 +67,7 @@ class Receiving:
         self._clients = clients
         self._metadata = metadata
         self._expressions = expressions
+        self._times = times
         self._clock = clock
         self._config = config
         self._delivery = Delivery(clock, clients, popped, renewal, unpacking, now_ms)
@@ -83,6 +86,9 @@ class Receiving:
         """Sends a status, the messages that were popped, and the time of their delivery."""
         try:
             receiver, popped = await self._pop(request, call)
+            if popped:
+                info = popped[0].handle.info
+                self._times.heard(info.broker_name, info.pop_time)
             await self._delivery.give(call, receiver, popped)
         except Exception as error:
             call.send(ReceiveMessageResponse(status=status_of(error)))

@@ -11,6 +11,7 @@ from twisted.internet.task import Clock
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.proxy.messaging.acknowledging import MAX_ENTRIES, Acknowledging
+from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.renewal import Renewal
@@ -116,6 +117,37 @@ class TestAck:
         status = world.ack(message).status
         assert status.code == Code.INVALID_RECEIPT_HANDLE
         assert "expired" in status.message
+
+    @pytest.mark.parametrize("ahead", [-86_400, -40, 40, 86_400])
+    def test_a_proxy_with_a_clock_of_its_own_judges_by_the_brokers(self, ahead: int) -> None:
+        world = ReceivingWorld(clock_off=ahead)
+        world.send(b"1"), world.send(b"2"), world.send(b"3")
+        first, second, third = world.receive().messages
+        world.pass_time(29)
+        changed = world.change(handle_of(first), 10)
+        assert changed.status.code == world.ack(second).status.code == Code.OK
+        world.pass_time(2)
+        assert world.ack(third).status.code == Code.INVALID_RECEIPT_HANDLE
+        assert world.change(handle_of(third), 10).status.code == Code.INVALID_RECEIPT_HANDLE
+        assert world.ack(changed.receipt_handle).status.code == Code.OK
+
+    def test_a_broker_whose_clock_is_set_is_followed(self) -> None:
+        world, _ = with_messages(1)
+        world.broker.shift_ms = -3_600_000
+        world.send(b"later")
+        (later,) = world.receive().messages
+        world.pass_time(31)
+        assert world.ack(later).status.code == Code.INVALID_RECEIPT_HANDLE
+
+    @pytest.mark.parametrize("ahead", [0, 40])
+    def test_a_handle_of_another_proxy_goes_to_the_broker(self, ahead: int) -> None:
+        world = ReceivingWorld(clock_off=ahead)
+        world.send(b"1")
+        (message,) = world.receive().messages
+        world.pass_time(1)
+        assert world.another_proxy().ack(message).status.code == Code.OK
+        world.pass_time(60)
+        assert world.receive(**SOON).messages == []
 
     def test_a_fifo_group_goes_on(self) -> None:
         world, messages = with_messages(is_fifo=True)
@@ -572,7 +604,7 @@ def test_others_are_served_while_very_many_are_acknowledged(batches: bool, turns
         brokers.answer(code, lambda request: request.response())
     config, popped = ProxyConfig(enable_batch_ack=batches), PopClient(brokers)
     renewal = Renewal(clock, popped, clients, Metadata(clock, brokers), config)
-    service = Acknowledging(clock, popped, Claims(renewal, lambda: 1_000), clients, config)
+    service = Acknowledging(clock, popped, Claims(renewal, BrokerTimes(clock)), clients, config)
 
     def begin(count: int) -> Deferred[Any]:
         entries = [
