@@ -43,6 +43,8 @@ REQUEST_OVERHEAD = 2048
 #: their place in a dictionary.
 SMALL_HEADER = 512
 FIELD_OVERHEAD = 32
+#: What a text takes in memory beside its characters, where these are ASCII.
+_EMPTY_TEXT = getsizeof("")
 #: Characters of a header's field: many times what any client sends, and the lists in some fields
 #: are read in one go. The properties of a message have their own limit, where it is sent.
 MAX_FIELD = 64 * 1024
@@ -403,5 +405,9 @@ def _long_field(command: RemotingCommand) -> str | None:
 def _memory_of_fields(command: RemotingCommand) -> int:
     """Returns the bytes that the fields of a header take in memory, roughly: short ones take many
     times what they have on the wire."""
-    fields = command.ext_fields.items()
-    return sum([getsizeof(name) + getsizeof(text) + FIELD_OVERHEAD for name, text in fields])
+    fields = command.ext_fields
+    text = "".join([*fields, *fields.values()])
+    if text.isascii():
+        # As nearly always; to ask each for its size takes six times as long.
+        return len(text) + len(fields) * (2 * _EMPTY_TEXT + FIELD_OVERHEAD)
+    return sum(map(getsizeof, (*fields, *fields.values()))) + len(fields) * FIELD_OVERHEAD

@@ -1,8 +1,10 @@
 """What a request that is not over yet costs, and when it is over."""
 
+from sys import getsizeof
+
 import pytest
 
-from rocketmq_tw.net.connection import MAX_FIELD, REQUEST_OVERHEAD
+from rocketmq_tw.net.connection import FIELD_OVERHEAD, MAX_FIELD, REQUEST_OVERHEAD
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, SerializeType, encode_command
 from tests.support.memory_server import ECHO, HELD, LATER, MemoryServer
@@ -92,6 +94,18 @@ def test_many_short_fields_cost_what_they_take_in_memory(server, client):
     assert 1_000_000 < server.used < 2_000_000
     end_all(server)
     assert server.used == 0
+
+
+@pytest.mark.parametrize("character", ["x", "é", "中", "😀"])
+@pytest.mark.parametrize("form", SerializeType)
+def test_long_texts_cost_what_they_take_in_memory(server, client, character, form):
+    fields = {"i": character + 600 * "x", f"name {character}": "", "n": 300 * character}
+    command = RemotingCommand(LATER, fields, b"body", opaque=1, serialization=form)
+    client.transport.write(encode_command(command))
+    server.clock.advance(0)
+    # Without the UTF-8 that a text remembers once it was encoded.
+    texts = [text.encode().decode() for text in (*fields, *fields.values())]
+    assert server.used == REQUEST_OVERHEAD + 4 + sum(map(getsizeof, texts)) + 3 * FIELD_OVERHEAD
 
 
 def test_oneway_requests_over_the_budget_are_not_carried_out():

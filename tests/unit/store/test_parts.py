@@ -12,6 +12,7 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store import index as index_module
 from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from rocketmq_tw.store.dispatch_entries import (
     BatchEntry,
@@ -272,6 +273,42 @@ def test_an_index_that_cannot_be_written_takes_the_keys_later() -> None:
     files.faults.clear()
     assert query(index, "T", "a", 9, 0, 1 << 62)[0] == [9700, 0]
     assert query(index, "T", "c", 9, 0, 1 << 62)[0] == [9900]
+
+
+def test_of_an_index_that_cannot_be_written_few_keys_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "_BATCH", 4)
+    monkeypatch.setattr(index_module, "_MOST_PENDING", 8)
+    files = FaultyFiles(MemoryFiles())
+    index = MessageIndex(files, "/index", 3, 1000, ManualClock())
+    index.load((-1, 1), clean=True)
+    files.faults.append(Fault("pwrite", error=errno.ENOSPC))
+    index.add([DispatchEntry("T", 0, n, n * 100, 91, 0, 1_000, True, (b"k",)) for n in range(6)])
+    more = [DispatchEntry("T", 0, n, n * 100, 91, 0, 1_000, True, (b"k",)) for n in range(6, 12)]
+    with pytest.raises(OSError, match="No space"):
+        index.add(more)
+    files.faults.clear()
+    assert query(index, "T", "k", 99, 0, 1 << 62)[0] == [500, 400, 300, 200, 100, 0]
+    # They come once more, since their dispatch failed.
+    index.add(more)
+    assert query(index, "T", "k", 99, 0, 1 << 62)[0] == [n * 100 for n in range(12)][::-1]
+
+
+def test_a_cut_drops_keys_that_are_not_written() -> None:
+    files = FaultyFiles(MemoryFiles())
+    index = MessageIndex(files, "/index", 3, 1000, ManualClock())
+    index.load((-1, 1), clean=True)
+    first = DispatchEntry("T", 0, 0, 100, 91, 0, 1_000, True, (b"a", b"b"))
+    index.add([first, DispatchEntry("T", 0, 1, 200, 91, 0, 2_000, True, (b"b", b"c"))])
+    files.faults.append(Fault("pwrite", error=errno.ENOSPC))
+    with pytest.raises(OSError, match="No space"):
+        index.write_pending()
+    files.faults.clear()
+    index.add([DispatchEntry("T", 0, 2, 300, 91, 0, 3_000, True, (b"a",))])
+    for _ in index.cut(200):
+        pass
+    index.add([DispatchEntry("T", 0, 1, 250, 91, 0, 4_000, True, (b"a",))])
+    found = [query(index, "T", key, 9, 0, 1 << 62)[0] for key in ("a", "b", "c")]
+    assert found == [[250, 100], [100], []]
 
 
 def test_a_batch_is_indexed_as_its_messages_are() -> None:
