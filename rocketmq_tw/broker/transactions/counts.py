@@ -62,7 +62,8 @@ class HalfCounts(WriteBehindTable):
         """Counts a half message that was settled, of a message made at `born_ms`."""
         self.add(topic, -1)
         if state is State.COMMITTED:
-            self._finish_latency.record(topic, (self._now_ms() - born_ms) / 1000)
+            # By the producer's clock it may have been made later.
+            self._finish_latency.record(topic, max(self._now_ms() - born_ms, 0) / 1000)
             self._committed.add(topic)
         elif state is State.ROLLED_BACK:
             self._rolled_back.add(topic)

@@ -209,7 +209,7 @@ class Writing(Part):
         yield gauge("rocketmq_storage_dispatch_behind", behind, STORAGE, "bytes")
         oldest = store.oldest_store_time()
         if oldest > 0:
-            kept_ms = self._host.now_ms() - oldest
+            kept_ms = max(self._host.now_ms() - oldest, 0)
             yield gauge("rocketmq_storage_message_reserve_time", kept_ms, STORAGE, "milliseconds")
         yield gauge("rocketmq_storage_writable", int(not self.health.cannot_write))
         yield gauge("rocketmq_replicas_enough", int(not self._enough_replicas.trouble))

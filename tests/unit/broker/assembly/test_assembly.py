@@ -93,6 +93,16 @@ def test_metrics_and_runtime_info_come_from_the_parts() -> None:
     assert figures["rocketmq_broker_permission"] == 6
 
 
+@pytest.mark.parametrize(("shift_ms", "age_ms"), [(0, 7_000), (-3_600_000, 0)])
+def test_messages_have_no_age_where_the_clock_was_set_back(shift_ms: int, age_ms: int) -> None:
+    broker = BrokerInMemory()
+    broker.send(b"one")
+    broker.clock.advance(7)
+    broker.shift_ms += shift_ms
+    figures = {metric.name: metric.value for metric in broker.broker.metrics()}
+    assert figures["rocketmq_storage_message_reserve_time"] == age_ms
+
+
 def test_figures_have_a_type_and_the_labels_of_the_broker() -> None:
     broker = BrokerInMemory()
     broker.send(b"one")

@@ -477,6 +477,16 @@ class TestWhatIsKept:
         assert isinstance(figure.value, Distribution) and figure.labels["topic"] == "Topic"
         assert figure.value.counts == (0, 1, 0, 0, 0, 0, 0)
 
+    def test_the_time_until_a_commit_is_none_where_the_clock_was_set_back(self) -> None:
+        broker = BrokerInMemory()
+        half = begin(broker)
+        broker.shift_ms -= 3_600_000
+        ok(end(broker, half))
+        name = "rocketmq_finish_message_latency"
+        (figure,) = [each for each in broker.broker.metrics() if each.name == name]
+        assert isinstance(figure.value, Distribution)
+        assert (sum(figure.value.counts), figure.value.total) == (1, 0)
+
     def test_decisions_are_told_by_topic(self) -> None:
         broker = BrokerInMemory()
         begin(broker)
