@@ -15,19 +15,21 @@ from tests.support.terminal import Terminal
 CHEAP = {
     "acting_sim": "--seeds 1",
     "bench.inprocess": "--case 1 --messages 200",
+    "bench.pair": "--messages 400",
     "bench.proxy_inprocess": "--case send-4 --messages 400",
     "compare_mqadmin": "",
     "controller_sim --first": "",
     "controller_sim --seeds": "--seeds 4",
+    "proxy_idle": "--streams 50 --slow 5 --seconds 1",
     "raft_campaign": "--seeds 20",
     "store_campaign": "--restarts 30",
+    "table_hours": "--hours 4 --only controllers",
 }
-#: These take more, most of them since they start processes of ours and of stock's.
+#: These take 5 to 100 s of CPU, most of them since they start processes of ours and of stock's.
 MORE = {
     "acting_campaign": "--seconds 10",
     "acting_load": "--delayed 100 --timed 100 --halves 10 --popped 100 --after 40",
     "bench.cores": "--most 1 --seconds 0.2 --turns 1",
-    "bench.pair": "--messages 400",
     "big": "--seconds 0.1 --queues 40 --topics 10 --groups 2 --connections 20 --log-files 3"
     " --old-files 1 --brokers 3",
     "compare_dashboard": "--program --only /topic/list",
@@ -39,10 +41,8 @@ MORE = {
     "hostile_campaign": "--seconds 0.3",
     "memory_campaign": "--minutes 1 --growth 200",
     "proxy_campaign": "--kills 1",
-    "proxy_idle": "--streams 100 --slow 5 --seconds 1",
     "replication_campaign throughput": "--rounds 1 --seconds 2 --warm 4",
     "replication_campaign volume": "--mebibytes 8 --pair ours,ours",
-    "table_hours": "--hours 8 --only controllers",
 }
 
 
