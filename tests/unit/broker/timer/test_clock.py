@@ -233,6 +233,23 @@ def test_a_start_after_many_days(days: int) -> None:
     assert bodies(again) == [b"10", b"600"]
 
 
+def test_what_was_that_late_and_is_cut_off_comes_again() -> None:
+    broker = BrokerInMemory()
+    for minutes in (10, 600):
+        timed(broker, b"%d" % minutes, TIMER_DELAY_SEC=60 * minutes)
+    let(broker, 2, 0.1)
+    broker.stop()
+    again = started_off(broker, 0)
+    let(again, 1, 0.1)
+    end = again.store.end_offset
+    again.shift_ms = 8 * DAY_MS
+    let(again, 12, 0.1)
+    assert bodies(again) == [b"10", b"600"]
+    cut(again, end)
+    let(again, 12, 0.1)
+    assert bodies(again) == [b"10", b"600"]
+
+
 def test_slots_that_came_too_early_are_emptied_bit_by_bit(broker: BrokerInMemory) -> None:
     books = broker.broker[Timer].books
     for seconds in range(5_000):
