@@ -94,7 +94,7 @@ def _base(table: dict[str, str]) -> Row:
     earliest = _number(table, "earliestMessageTimeStamp")
     hours = None if earliest is None else 0.0
     if earliest is not None and earliest > 0:
-        hours = (wall_clock_ms() - earliest) / _HOUR_MS
+        hours = max(wall_clock_ms() - earliest, 0) / _HOUR_MS
     # 4.9 spells the second one with a letter less.
     pulled = table.get("getTransferredTps") or table.get("getTransferedTps")
     return {

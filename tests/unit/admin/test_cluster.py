@@ -1,6 +1,7 @@
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.tool import Servers, Tool
+from rocketmq_tw.runtime.clock import wall_clock_ms
 
 
 def test_brokers_are_listed(world) -> None:
@@ -14,6 +15,14 @@ def test_brokers_are_listed(world) -> None:
     (row,) = world.rmqadmin("clusterList", "-c", "Other", "--output", "json").json["brokers"]
     assert (row["brokerName"], row["active"], row["error"]) == ("broker-b", True, None)
     assert row["in"] == {"tps": 0.0, "queue": 0, "waitMs": 0}
+
+
+def test_messages_have_no_age_by_a_broker_whose_clock_is_ahead(world) -> None:
+    broker = world.brokers["broker-a"]
+    broker.shift_ms = wall_clock_ms() - broker.now_ms() + 3_600_000
+    world.rmqadmin("sendMessage", "-t", "T", "-p", "one")
+    (row,) = world.rmqadmin("clusterList", "--output", "json").json["brokers"]
+    assert row["hours"] == 0
 
 
 def test_more_statistics_count_messages(world) -> None:
