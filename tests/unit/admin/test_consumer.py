@@ -59,6 +59,13 @@ def test_all_groups_in_short(world) -> None:
     assert world.rmqadmin("consumerProgress").lines[2][:3] == ["billing", "0", "OFFLINE"]
 
 
+def test_a_group_that_left_nothing_but_its_retry_topic_is_listed(world) -> None:
+    """As where its settings were deleted, or are at a broker that is gone."""
+    world.rmqadmin("updateTopic -t %RETRY%gone -c DefaultCluster")
+    (row,) = world.rmqadmin("consumerProgress --output json").json["groups"]
+    assert (row["group"], row["count"]) == ("gone", 0)
+
+
 def test_a_group_without_offsets_is_told_so(world) -> None:
     world.rmqadmin("updateSubGroup -g fresh -c DefaultCluster")
     outcome = world.rmqadmin("consumerProgress -g fresh")
