@@ -24,7 +24,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.runtime.alarm import Alarm
-from rocketmq_tw.runtime.clock import CLOCK_SKEW_MS
+from rocketmq_tw.runtime.clock import is_ahead
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
@@ -216,12 +216,13 @@ class DelayDelivery:
         return None
 
     def _seconds_until_due(self, level: _Level, waiting: StoredMessage) -> float | None:
-        """Returns None where it is due now. A time that is further away than the level's delay and
-        than clocks differ says that the clock was set back: then it is due too."""
-        wait_ms = waiting.store_timestamp + level.delay_ms - self._now_ms()
-        if 0 < wait_ms <= level.delay_ms + CLOCK_SKEW_MS:
-            return wait_ms / 1000
-        return None
+        """Returns None where it is due now, and where it was stored in a time to come: the clock
+        was set back."""
+        now = self._now_ms()
+        wait_ms = waiting.store_timestamp + level.delay_ms - now
+        if wait_ms <= 0 or is_ahead(waiting.store_timestamp, now):
+            return None
+        return wait_ms / 1000
 
     def _deliver(self, level: _Level, batch: _Batch, waiting: StoredMessage) -> None:
         message = due_message(waiting)
