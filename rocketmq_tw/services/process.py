@@ -218,18 +218,23 @@ class _Signals:
         self._is_stopping = True
 
     def _handle(self, number: int, frame: object) -> None:
+        name = signal.Signals(number).name
         if self._is_stopping:
-            log.info("{name}: the server is stopping", name=signal.Signals(number).name)
+            self._say(f"{name}: the server is stopping")
             return
         if number == signal.SIGHUP and not self._has_terminal:
-            log.info(
+            self._say(
                 "SIGHUP changes nothing: certificates are read again once they change, and keys are"
                 " changed by rmqadmin updateBrokerConfig; SIGTERM stops the server"
             )
             return
         self._is_stopping = True
-        log.info("{name}: the server stops", name=signal.Signals(number).name)
+        self._say(f"{name}: the server stops")
         self._handlers[number](number, frame)
+
+    def _say(self, text: str) -> None:
+        # Not at once: a signal may come while the log's file is closed to begin another one.
+        self._reactor.callFromThread(log.info, "{text}", text=text)
 
     def _stop(self, *_: object) -> None:
         self._reactor.callFromThread(self._reactor.stop)

@@ -10,12 +10,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.services import process as server_process
 from rocketmq_tw.services.background import StartReport
 from tests.support.ports import BrokerPorts, ReservedPort
 from tests.support.wait import LIMIT, wait_until
@@ -286,3 +290,28 @@ def test_more_signals_do_not_disturb_a_stop(twistd: Start, tmp_path: Path) -> No
     assert status in (*STOPPED, -signal.SIGTERM), output
     assert "Traceback" not in output
     assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_a_signal_is_told_of_by_the_reactor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may come while the log's file is closed to begin another one."""
+    monkeypatch.setattr(server_process, "_has_terminal", lambda: False)
+    told: list[Callable[[], None]] = []
+    reactor = SimpleNamespace(
+        callWhenRunning=lambda call: call(),
+        addSystemEventTrigger=lambda *_: None,
+        callFromThread=lambda call, *given, **named: told.append(partial(call, *given, **named)),
+    )
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        server_process.obey_signals(reactor)
+        with capturedLogs() as events:
+            signal.raise_signal(signal.SIGHUP)
+        assert not events
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    with capturedLogs() as events:
+        for tell in told:
+            tell()
+    assert [formatEvent(event)[:23] for event in events] == ["SIGHUP changes nothing:"]
