@@ -81,8 +81,8 @@ class _Receive:
         self.waits = True
         #: Whether its poll is held though it takes none.
         self.left_poll = False
-        #: The same attempt, made again, which polls when this one's poll is over.
-        self.next_try: _Receive | None = None
+        #: Client id -> the same attempt, made again, which polls when this one's poll is over.
+        self.next_tries: dict[str, _Receive] = {}
         self.messages: Deferred[list[PoppedMessage]] = Deferred()
 
     @property
@@ -168,11 +168,11 @@ class Polls:
         one's poll on there is no second one: what either of them takes would void the handles of
         the other's messages, which are the same."""
         client_id = receive.receiver.client_id
-        for each in (former, former.next_try):
+        for each in (former, former.next_tries.get(client_id)):
             if each is not None and each.waits and each.receiver.client_id == client_id:
                 self._call_ended(each)
         if former.left_poll:
-            former.next_try = receive
+            former.next_tries[client_id] = receive
         else:
             self._poll(receive)
 
@@ -202,8 +202,9 @@ class Polls:
             StatusError, RequestError, RemotingError
         ):
             _log.failure("a poll for {topic} failed", failure=result, topic=receive.receiver.topic)
-        if receive.next_try is not None and receive.next_try.waits:
-            self._poll(receive.next_try)
+        for next_try in receive.next_tries.values():
+            if next_try.waits:
+                self._poll(next_try)
 
     def _pass_on(self, receive: _Receive, messages: list[PoppedMessage]) -> None:
         """Gives what was popped for a receive that is over to the one of the others that waits

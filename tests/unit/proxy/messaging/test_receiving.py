@@ -737,6 +737,24 @@ class TestPollsOfReceivesThatAreOver:
         world.pass_time(0.5)
         assert received(call).bodies == [b"one"]
 
+    @pytest.mark.parametrize("sends", [False, True])
+    def test_in_order_each_client_that_makes_an_attempt_again_is_answered(
+        self, sends: bool
+    ) -> None:
+        """The calls have no deadline, which would end them."""
+        world = ReceivingWorld(is_fifo=True)
+        waiting = {"attempt_id": "first", "long_polling_timeout": {"seconds": 20}}
+        self.begin_and_cut(world, 1, **waiting)
+        begun = []
+        for client_id in ("a", "b", "c"):
+            begun.append(world.begin(world.call(client_id, None), **waiting))
+            world.pass_time(1)
+        if sends:
+            world.send(b"one")
+        world.pass_time(25)
+        assert [done.called for _, done in begun] == [True] * 3
+        assert received(begun[0][0]).bodies == [b"one"] * sends
+
     @pytest.mark.parametrize("is_fifo", [False, True])
     def test_what_comes_back_keeps_the_order_of_a_group(self, is_fifo: bool) -> None:
         world = ReceivingWorld(is_fifo=is_fifo)
