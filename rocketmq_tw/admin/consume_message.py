@@ -9,6 +9,7 @@ import attrs
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import known_route
+from rocketmq_tw.admin.known_names import check_has_group
 from rocketmq_tw.admin.message_reading import (
     TOOLS_GROUP,
     Moment,
@@ -27,6 +28,7 @@ from rocketmq_tw.admin.topic_tail import TopicTail
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.names import check_group
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.errors import RequestError
 
 # What opens connections is loaded once it is known whether they need TLS.
@@ -53,7 +55,8 @@ _STARTS = (
 )
 @click.option(
     "-g", "--consumerGroup", "group", default=TOOLS_GROUP, show_default=True, metavar="NAME",
-    help="In the name of this group, which is not joined; its offsets stay as they are.",
+    help="In the name of this group, which brokers are to have; it is not joined, and its offsets"
+    " stay as they are.",
 )  # fmt: skip
 @click.option(
     "-s", "--beginTimestamp", "begin_ms", type=Moment(),
@@ -111,8 +114,14 @@ def consume_message(
             return report
         return attrs.evolve(report, formatted=[template.line(row) for row in rows])
 
+    async def check_names(servers: Servers) -> None:
+        # Brokers make a group that reads, slaves excepted.
+        for data in (await known_route(servers, topic)).broker_datas:
+            if MASTER_ID in data.broker_addrs and broker in (None, data.broker_name):
+                await check_has_group(servers, data.broker_addrs[MASTER_ID], group)
+
     async def show_coming(servers: Servers) -> None:
-        await known_route(servers, topic)
+        await check_names(servers)
         tail = TopicTail(
             servers, servers.reader(group), topic,
             broker=broker, queue_id=queue_id, offset=offset, begin_ms=begin_ms,
@@ -131,7 +140,7 @@ def consume_message(
 
     async def work(servers: Servers) -> Report:
         reader = servers.reader(group)
-        await known_route(servers, topic)
+        await check_names(servers)
         queues = choose(await reader.queues(topic), topic, broker, queue_id)
         found = await _oldest(servers, reader, queues, span, count or _COUNT)
         report = messages_report(found)

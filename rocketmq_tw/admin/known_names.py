@@ -8,8 +8,9 @@ from rocketmq_tw.admin.each_server import ask_each
 from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.tool import Servers
-from rocketmq_tw.client.errors import NoRouteError
+from rocketmq_tw.client.errors import ClientError, NoRouteError
 from rocketmq_tw.message.names import (
+    LMQ_PREFIX,
     RETRY_PREFIX,
     SYSTEM_GROUP_PREFIX,
     SYSTEM_GROUPS,
@@ -81,6 +82,24 @@ async def topic_hint(servers: Servers, topic: str) -> str:
     if not names:
         raise no_broker()
     return did_you_mean(topic, of_users) or "topicList shows all"
+
+
+async def no_group_at(servers: Servers, address: str, group: str) -> ClientError:
+    """Makes the error for a broker without settings of a group: which one was meant, or how to make
+    it."""
+    groups = (await servers.admin.groups(address)).subscription_group_table
+    meant = did_you_mean(group, filter(is_of_users, groups))
+    create = f"rmqadmin updateSubGroup -b {address} -g {group} creates it"
+    return ClientError(f"broker {address} has no group {group}: {meant or create}")
+
+
+async def check_has_group(servers: Servers, address: str, group: str) -> None:
+    """Raises `ClientError` where a broker has no settings of a group: many brokers make one that a
+    request names. Light groups have none anywhere, and groups of the tools are everywhere."""
+    if group.startswith(LMQ_PREFIX) or not is_of_users(group):
+        return
+    if group not in (await servers.admin.groups(address)).subscription_group_table:
+        raise await no_group_at(servers, address, group)
 
 
 async def group_hint(servers: Servers, group: str) -> str:

@@ -13,10 +13,9 @@ import rich_click as click
 from rocketmq_tw.admin.brokers import brokers_of
 from rocketmq_tw.admin.each_server import ask_each, on_each
 from rocketmq_tw.admin.group import named_group_option
-from rocketmq_tw.admin.known_names import group_hint, is_of_users
+from rocketmq_tw.admin.known_names import group_hint, no_group_at
 from rocketmq_tw.admin.logic_offsets import logic_queues
 from rocketmq_tw.admin.message_reading import END, Moment
-from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
@@ -27,7 +26,7 @@ from rocketmq_tw.admin.options import (
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
-from rocketmq_tw.client.errors import BrokerError, ClientError
+from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import ResponseCode
 
@@ -176,7 +175,7 @@ class Reset:
             except BrokerError as error:
                 if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                     raise
-                raise ClientError(await _no_group(servers, address, self.group)) from error
+                raise await no_group_at(servers, address, self.group) from error
 
         await on_each(addresses, reset)
         return _report(self.group, self.topic, offsets)
@@ -221,14 +220,6 @@ class Reset:
         return moved
 
 
-async def _no_group(servers: Servers, address: str, group: str) -> str:
-    """Says that a broker has no such group, and which one was meant or how to make it."""
-    groups = (await servers.admin.groups(address)).subscription_group_table
-    meant = did_you_mean(group, filter(is_of_users, groups))
-    create = f"rmqadmin updateSubGroup -b {address} -g {group} creates it"
-    return f"broker {address} has no group {group}: {meant or create}"
-
-
 def _report(group: str, topic: str, offsets: Mapping[MessageQueue, int]) -> Report:
     rows = [
         {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
@@ -270,7 +261,7 @@ def clone_offsets(
         known = await ask_each(servers, living, servers.admin.groups)
         for each in known:
             if each.value is not None and target not in each.value.subscription_group_table:
-                fail(await _no_group(servers, each.address, target))
+                raise await no_group_at(servers, each.address, target)
         addresses = [each.address for each in known if each.value is not None]
         done = await on_each(
             addresses,

@@ -133,10 +133,35 @@ def test_a_long_body_is_cut_in_the_table_only(world) -> None:
 
 def test_reading_consumes_nothing(world) -> None:
     send(world, "-p", "x")
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
     assert bodies(world, "-g", "billing") == ["x"]
     broker = world.brokers["broker-a"]
     assert broker.clients.consumer_group("billing") is None
     assert broker.offsets.topics_of("billing") == set()
+
+
+@pytest.mark.parametrize("way", ["", "--dry-run", "--follow -c 1", "--follow --dry-run"])
+def test_reading_makes_no_group(world, way: str) -> None:
+    send(world, "-p", "x")
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
+    groups = set(world.brokers["broker-a"].groups.all())
+    for group, hint in (
+        ("biling", "did you mean billing?"),
+        ("other", "rmqadmin updateSubGroup -b 10.0.0.2:10911 -g other creates it"),
+    ):
+        outcome = world.rmqadmin(f"consumeMessage -t T -g {group} {way}")
+        said = f"rmqadmin: broker 10.0.0.2:10911 has no group {group}: {hint}\n"
+        assert (outcome.status, outcome.out, outcome.err) == (1, "", said)
+    assert set(world.brokers["broker-a"].groups.all()) == groups
+
+
+def test_a_broker_that_is_not_read_needs_no_group(world) -> None:
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateTopic -t T -c DefaultCluster")
+    world.rmqadmin("updateSubGroup -g billing -b 10.0.0.3:10911")
+    assert bodies(world, "-g", "billing", "-b", "broker-b") == []
+    outcome = world.rmqadmin("consumeMessage -t T -g billing")
+    assert "broker 10.0.0.2:10911 has no group billing" in outcome.err
 
 
 def test_a_topic_that_is_like_the_one_named_is_told(world) -> None:
