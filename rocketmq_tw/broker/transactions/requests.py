@@ -277,24 +277,44 @@ class TransactionRequests:
                 ResponseCode.SYSTEM_ERROR,
                 f"the message at {position} of the log does not say for which queue it is",
             )
-        log.info("{peer} has half message {id} asked about again", peer=who(peer), id=header.msg_id)
-        return when_taken_over(self._work, lambda settling: self._resume(request, half, settling))
+        return when_taken_over(
+            self._work, lambda settling: self._resume(request, peer, half, settling)
+        )
 
     @inlineCallbacks
-    def _resume(self, request: RemotingCommand, half: Half, settling: Settling) -> Answer:
+    def _resume(
+        self, request: RemotingCommand, peer: IPeer, half: Half, settling: Settling
+    ) -> Answer:
         if half.names_origin and settling.book.copy_waits(half.origin):
             code = yield settling.safe()
             if code not in SAFE:
                 return _unknown_yet(request, code)
             if settling.book.copy_waits(half.origin):
                 return request.response(remark="it waits already")
+        was = _standing(half, settling)
         code = yield settling.resume(half)
+        if code in STORED:
+            log.info(
+                "{peer} has half message {id} asked about again, from 0 times (was {was})",
+                peer=who(peer),
+                id=request.header(ResumeCheckHalfMessageRequestHeader).msg_id,
+                was=was,
+            )
         if code in SAFE:
             return request.response()
         what = "is put back, but not safe yet" if code in STORED else "was not put back"
         return request.response(
             ResponseCode.SYSTEM_ERROR, f"the message {what}: {code.name}; ask for it again"
         )
+
+
+def _standing(half: Half, settling: Settling) -> str:
+    """Returns in which state a half message is, and how often its producer was asked."""
+    if half.message.topic == TRANS_CHECK_MAX_TIME_TOPIC:
+        state = "given up"
+    else:
+        state = "waiting" if settling.book.is_pending(half.offset) else "settled"
+    return f"{state}, asked about {half.checks} times"
 
 
 def _committed(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:

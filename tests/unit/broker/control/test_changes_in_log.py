@@ -5,15 +5,19 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.admin.request_kinds import REQUESTS, Effect, ServerKind
+from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.net.interfaces import PeerIdentity
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from rocketmq_tw.wire.bodies.queues import SetMessageRequestModeRequestBody
-from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig
+from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig, TopicQueueMappingDetail
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer
+from tests.support.static_topics import hosting, item
+from tests.support.transactions import GIVEN_UP, begin, connect, let
 
 A_TOPIC = TopicConfig(topic_name="Named")
 A_GROUP = SubscriptionGroupConfig(group_name="Named")
@@ -34,31 +38,65 @@ NEW_TOPIC = {
 }
 
 
+STATIC = TopicQueueMappingDetail(
+    topic="Named", total_queues=4, bname="broker-a", hosted_queues={0: [item(0, "broker-a")]}
+)
+POP_MODE = SetMessageRequestModeRequestBody(topic="Topic", consumer_group="Named", mode="POP")
+CHANGES: list[tuple[RequestCode, dict[str, str], Any]] = [
+    (RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC, b""),
+    (RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, NEW_TOPIC | {"force": "false"}, STATIC),
+    (
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        {},
+        CreateTopicListBody(topic_config_list=[A_TOPIC]),
+    ),
+    (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Named"}, b""),
+    (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, A_GROUP),
+    (
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        {},
+        SubscriptionGroupList(group_config_list=[A_GROUP]),
+    ),
+    (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Named"}, b""),
+    (RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, FORBID, b""),
+    (RequestCode.CLONE_GROUP_OFFSET, CLONE, b""),
+    (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RESET, b""),
+    (RequestCode.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=4"),
+    (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, {}, b""),
+    (RequestCode.CLEAN_UNUSED_TOPIC, {}, b""),
+    (RequestCode.DELETE_EXPIRED_COMMITLOG, {}, b""),
+    (RequestCode.SET_MESSAGE_REQUEST_MODE, {}, POP_MODE),
+    (RequestCode.RESET_MASTER_FLUSH_OFFSET, {"masterFlushOffset": "7"}, b""),
+    (RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, {}, b"Named=5"),
+    (RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, {}, b"Named"),
+    (RequestCode.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "1"}, b""),
+]
+#: What clients send all the time, and not administrators alone.
+OF_CLIENTS = {
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.UPDATE_CONSUMER_OFFSET,
+    RequestCode.HEART_BEAT,
+    RequestCode.UNREGISTER_CLIENT,
+}
+#: What changes nothing at a broker: a client is given a message, and there is no other store to
+#: bring check points back from.
+NO_CHANGE = {RequestCode.CONSUME_MESSAGE_DIRECTLY, RequestCode.POP_ROLLBACK}
+
+
+def test_each_request_of_commands_that_changes_a_broker_is_among_them() -> None:
+    changing = {
+        code
+        for code, (kind, effect) in REQUESTS.items()
+        if kind is ServerKind.BROKER and effect is not Effect.LOOKS
+    }
+    assert changing - {code for code, _, _ in CHANGES} == OF_CLIENTS | NO_CHANGE
+
+
 @pytest.mark.parametrize(
     "code, fields, body",
-    [
-        (RequestCode.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC, b""),
-        (
-            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-            {},
-            CreateTopicListBody(topic_config_list=[A_TOPIC]),
-        ),
-        (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Named"}, b""),
-        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, A_GROUP),
-        (
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-            {},
-            SubscriptionGroupList(group_config_list=[A_GROUP]),
-        ),
-        (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Named"}, b""),
-        (RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, FORBID, b""),
-        (RequestCode.CLONE_GROUP_OFFSET, CLONE, b""),
-        (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RESET, b""),
-        (RequestCode.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=4"),
-        (RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, {}, b""),
-        (RequestCode.CLEAN_UNUSED_TOPIC, {}, b""),
-        (RequestCode.DELETE_EXPIRED_COMMITLOG, {}, b""),
-    ],
+    CHANGES,
     ids=lambda value: value.name if isinstance(value, RequestCode) else "",
 )
 def test_who_changed_what_is_logged(code: RequestCode, fields: dict[str, str], body: Any) -> None:
@@ -66,6 +104,8 @@ def test_who_changed_what_is_logged(code: RequestCode, fields: dict[str, str], b
     broker.add_topic("Topic")
     if code != RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP:
         broker.groups.update(SubscriptionGroupConfig(group_name="Named"))
+    if code == RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG:
+        said(broker, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"Named=5")
     data = body if isinstance(body, bytes) else encode_body(body)
     peer = FakePeer(identity=PeerIdentity("alice"))
     with capturedLogs() as events:
@@ -231,3 +271,60 @@ def test_what_limits_of_cold_reads_were_is_logged(broker: BrokerInMemory) -> Non
     assert line == "removes Named's limit of cold reads (was 6)"
     line = said(broker, RequestCode.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "1"})
     assert line == "sets the mode of reading ahead: 1 (was 0)"
+
+
+def _parts(request: RemotingCommand) -> tuple[RequestCode, dict[str, str], bytes]:
+    return RequestCode(request.code), dict(request.ext_fields or {}), request.body
+
+
+def test_how_a_static_topic_lay_is_logged(broker: BrokerInMemory) -> None:
+    def told(epoch: int, physical: int) -> str:
+        queues = {queue: [item(0, "broker-a", queue)] for queue in range(physical)}
+        request = hosting("broker-a", queues, epoch=epoch, physical=physical)
+        return said(broker, *_parts(request))
+
+    made = told(1, 1)
+    assert made.startswith("makes or changes a static topic: Static with ")
+    assert made.count(" (was not there)") == 2
+    line = told(2, 2)
+    assert "Static with readQueueNums=2 (was 1), writeQueueNums=2 (was 1), " in line
+    _, _, mapping = line.rpartition(", Static with ")
+    assert "epoch=2 (was 1)" in mapping
+    assert mapping.count("(was ") == 2 and "(was {'0': [{" in mapping
+
+
+def test_a_static_topic_that_is_refused_is_not_said_to_be_made(broker: BrokerInMemory) -> None:
+    queues = {0: [item(0, "broker-a")]}
+    said(broker, *_parts(hosting("broker-a", queues, epoch=2, physical=1)))
+    peer = FakePeer()
+    with capturedLogs() as events:
+        answer = broker.request(hosting("broker-a", queues, epoch=1, physical=1), peer)
+    assert answer is not None and answer.code != 0
+    assert [line for line in map(formatEvent, events) if line and peer.address in line] == []
+
+
+def test_what_became_of_a_half_message_before_is_logged() -> None:
+    broker = BrokerInMemory(broker={"transaction_check_max": 2})
+    connect(broker)
+    begin(broker)
+    let(broker, 6 + 3 * 30)
+    (message,) = broker.consume(GIVEN_UP)
+    given_up = offset_message_id("127.0.0.1", 10911, message.physical_offset)
+    fields = {"topic": "Topic", "msgId": given_up}
+    line = said(broker, RequestCode.RESUME_CHECK_HALF_MESSAGE, fields)
+    assert line == (
+        f"has half message {given_up} asked about again, from 0 times (was given up, asked about"
+        " 2 times)"
+    )
+    peer = FakePeer()
+    with capturedLogs() as events:
+        again = broker.request(
+            RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, ext_fields=fields), peer
+        )
+    assert again is not None and again.remark == "it waits already"
+    assert [line for line in map(formatEvent, events) if line and peer.address in line] == []
+
+
+def test_a_flush_offset_that_is_not_kept_is_logged(broker: BrokerInMemory) -> None:
+    line = said(broker, RequestCode.RESET_MASTER_FLUSH_OFFSET, {"masterFlushOffset": "7"})
+    assert line == "wants the master's flush offset to be 7: this broker keeps none"
