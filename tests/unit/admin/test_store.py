@@ -1248,6 +1248,15 @@ def test_a_terminal_shows_how_far_a_repair_is(
     assert "building again" in shown
 
 
+def test_a_terminal_shows_how_far_a_count_is(
+    root: Path, run: Run, stderr_terminal: Callable[[], io.StringIO]
+) -> None:
+    stream = stderr_terminal()
+    assert run("stats", root).status == 0
+    shown = stream.getvalue()
+    assert "reading the log" in shown and "100%" in shown
+
+
 def test_a_load_tells_how_much_of_the_log_it_has_read(root: Path) -> None:
     shutil.rmtree(root / "consumequeue")
     config = small_config(store_path_root_dir=str(root))
