@@ -107,6 +107,7 @@ class _StoreCheck:
         return Known(
             log_start=self.summary.log_start,
             log_name=store.name,
+            read_log=store.read,
             confirmed=self._checkpoint.confirmed if is_group else None,
             was_closed=self.summary.clean,
             deleted=deleted_topics(store.root),

@@ -39,6 +39,16 @@ class CheckedQueue:
         #: A record further on than `next`, until it is known whether the queue goes on there.
         self._leap: LogRecord | None = None
 
+    def has(self, offset: int) -> bool:
+        """Returns whether a record that was put may have a queue offset."""
+        is_leap = self._leap is not None and self._leap.queue_offset == offset
+        return is_leap or (self.first is not None and offset < self.next)
+
+    def take_back(self, offset: int) -> None:
+        """Takes back that a record was put at a queue offset, which another one has."""
+        if self.next == offset + 1:
+            self.next = offset
+
     def put(
         self, record: LogRecord, offset: int, unit: Unit | None, tags_code: int, *, fits: bool
     ) -> None:

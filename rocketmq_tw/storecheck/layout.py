@@ -49,6 +49,8 @@ class Known:
     log_start: int
     #: Returns the file of the log in which a log offset is, and the byte there.
     log_name: Callable[[int], tuple[str, int]]
+    #: Returns so many bytes of the log from a log offset on, or fewer.
+    read_log: Callable[[int, int], bytes]
     confirmed: int | None = None
     was_closed: bool = True
     deleted: Mapping[str, int] = attrs.field(factory=dict)

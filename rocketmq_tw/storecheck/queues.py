@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from rocketmq_tw.formats.flat import flat
+from rocketmq_tw.formats.queue import FILLER_SIZE
+from rocketmq_tw.formats.record import PLACE, PLACE_AT
 from rocketmq_tw.storecheck.checked_queue import CheckedQueue
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import STOCK_QUEUE_SIZE, Known, Sizes
@@ -16,6 +19,9 @@ from rocketmq_tw.storecheck.stored_queue import StoredQueue, Unit, Windows
 #: Looks into queue files for records that say a wrong place: each queue may be wrong as a whole.
 _MOST_LOOKS = 100_000
 _MOST_MENDS = 10_000
+#: Units on each side of one that are looked at before it is believed more than its record.
+_NEIGHBOURS = 4
+_PLACE = flat(PLACE)
 
 
 class Mend(NamedTuple):
@@ -40,10 +46,16 @@ class QueueCheck:
         self.queues: dict[tuple[str, int], CheckedQueue] = {}
         #: Whether there are further queues of messages.
         self.has_further = False
-        #: Records that say a wrong place, with the one that their units have.
-        self.mends: list[Mend] = []
+        #: Records that say a wrong place, by topic, queue id and queue offset of their units.
+        self._mends: dict[tuple[str, int, int], tuple[Mend, LogRecord]] = {}
         self._queue_ids: dict[str, list[int]] = {}
         self._looks_left = _MOST_LOOKS
+
+    @property
+    def mends(self) -> list[Mend]:
+        """Records that say a wrong place, with the one that their units have. No other record says
+        to be there."""
+        return [mend for mend, _ in self._mends.values()]
 
     def put(self, record: LogRecord, tags_code: int) -> None:
         """Compares a record with its queue."""
@@ -56,6 +68,10 @@ class QueueCheck:
         if not fits and (mend := self._other_place(queue, record, unit)) is not None:
             self._mend(record, mend, tags_code)
         else:
+            if self._mends and (place := _place_of(record)) in self._mends:
+                del self._mends[place]
+                # The unit of another record led astray: that one is where it says.
+                queue.take_back(record.queue_offset)
             queue.put(record, record.queue_offset, unit, tags_code, fits=fits)
 
     def put_further(
@@ -77,7 +93,7 @@ class QueueCheck:
             or not self._may_look(record)
         ):
             return False
-        mend = self._in_other_queue(record)
+        mend = next(self._in_other_queues(record), None)
         if mend is not None:
             self._mend(record, mend, tags_code)
         return mend is not None
@@ -102,7 +118,7 @@ class QueueCheck:
 
     def _may_look(self, record: LogRecord) -> bool:
         """Returns whether a record may say a wrong place, and it may be looked for."""
-        return not record.has_crc and self._looks_left > 0 and len(self.mends) < _MOST_MENDS
+        return not record.has_crc and self._looks_left > 0 and len(self._mends) < _MOST_MENDS
 
     def _other_place(
         self, queue: CheckedQueue, record: LogRecord, unit: Unit | None
@@ -115,21 +131,38 @@ class QueueCheck:
             return None
         self._looks_left -= 1
         found = queue.files.offset_of(record.position, record.size)
-        if found is not None:
-            return Mend(record.position, record.queue_id, found)
-        return self._in_other_queue(record)
+        if found is not None and not queue.has(found):
+            mends = iter([Mend(record.position, record.queue_id, found)])
+        else:
+            mends = self._in_other_queues(record)
+        return next((mend for mend in mends if self._is_borne_out(record, mend)), None)
 
-    def _in_other_queue(self, record: LogRecord) -> Mend | None:
-        """Returns the place in a queue of its topic whose unit, at the record's queue offset, leads
-        to it."""
+    def _in_other_queues(self, record: LogRecord) -> Iterator[Mend]:
+        """Yields the places in queues of its topic whose unit, at the record's queue offset, leads
+        to it, and that no record in front of it has."""
         topic, offset = record.topic, record.queue_offset
         for queue_id in self._ids_of(topic):
             self._looks_left -= 1
-            if _leads_to(self._queue(topic, queue_id).files.unit_at(offset), record):
-                return Mend(record.position, queue_id, offset)
+            queue = self._queue(topic, queue_id)
+            if _leads_to(queue.files.unit_at(offset), record) and not queue.has(offset):
+                yield Mend(record.position, queue_id, offset)
             if self._looks_left <= 0:
                 break
-        return None
+
+    def _is_borne_out(self, record: LogRecord, mend: Mend) -> bool:
+        """Returns whether most of the units around that of `mend` lead to records that say so. In a
+        file of another queue, or of another store, they do not."""
+        files = self._queue(record.topic, mend.queue_id).files
+        first = max(mend.queue_offset - _NEIGHBOURS, 0)
+        votes = 0
+        for offset, (position, size, _) in files.units(first, mend.queue_offset + _NEIGHBOURS + 1):
+            is_message = 0 < size != FILLER_SIZE and position >= self._known.log_start
+            if offset == mend.queue_offset or not is_message:
+                continue
+            data = self._known.read_log(_PLACE.size, position + PLACE_AT)
+            place = _PLACE.unpack(data) if len(data) == _PLACE.size else ()
+            votes += 1 if place[::2] == (mend.queue_id, offset) else -1
+        return votes > 0
 
     def _ids_of(self, topic: str) -> list[int]:
         """Returns the queues of a topic that have a directory."""
@@ -140,7 +173,11 @@ class QueueCheck:
 
     def _mend(self, record: LogRecord, mend: Mend, tags_code: int) -> None:
         """Notes that a record says a wrong place, and compares it with its right one."""
-        self.mends.append(mend)
+        self._mends[record.topic, mend.queue_id, mend.queue_offset] = mend, record
+        queue = self._queue(record.topic, mend.queue_id)
+        self._put_at(queue, record, mend.queue_offset, tags_code)
+
+    def _tell_mend(self, mend: Mend, record: LogRecord) -> None:
         file, at = self._known.log_name(record.position)
         self._findings.add(
             "record-place", file, at,
@@ -148,8 +185,6 @@ class QueueCheck:
             f" {record.topic}/{record.queue_id}, and the unit of {mend.queue_offset} of"
             f" {record.topic}/{mend.queue_id} leads to it", Remedy.REPAIR,
         )  # fmt: skip
-        queue = self._queue(record.topic, mend.queue_id)
-        self._put_at(queue, record, mend.queue_offset, tags_code)
 
     # The end of the log
 
@@ -157,6 +192,8 @@ class QueueCheck:
         """Looks at what no record led to; to be called at the end of the log. Of the `topics` that
         there are None says that they are not known: a topic that is deleted has no queues, and the
         log has its messages still."""
+        for mend, record in self._mends.values():
+            self._tell_mend(mend, record)
         self._check_size()
         for topic in directories(f"{self._root}/consumequeue"):
             if not is_topic(topic):
@@ -191,6 +228,10 @@ class QueueCheck:
                 f"files of queues have {size} bytes, stock's have {STOCK_QUEUE_SIZE}: give the"
                 " broker's configuration with -c",
             )  # fmt: skip
+
+
+def _place_of(record: LogRecord) -> tuple[str, int, int]:
+    return record.topic, record.queue_id, record.queue_offset
 
 
 def _leads_to(unit: Unit | None, record: LogRecord) -> bool:

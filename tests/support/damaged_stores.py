@@ -27,13 +27,16 @@ FIRST, SECOND = f"{0:020}", f"{4096:020}"
 QUEUE = f"consumequeue/Topic/0/{0:020}"
 
 
-def make_store(root: Path) -> None:
-    """Makes a store of some log files, three queues and several index files, that was closed."""
+def make_store(root: Path, queue_of: Callable[[int], int] = lambda number: number % 3) -> None:
+    """Makes a store of some log files, three queues and several index files, that was closed.
+    `queue_of` tells the queue of a message."""
     store = open_again(root)
     put(
         store,
         *(
-            make_message(b"body %d" % number, queue_id=number % 3, tags="a", keys=f"k{number} both")
+            make_message(
+                b"body %d" % number, queue_id=queue_of(number), tags="a", keys=f"k{number} both"
+            )
             for number in range(MESSAGES)
         ),
     )

@@ -328,6 +328,44 @@ def content_of(*directories: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in paths if path.is_file()}
 
 
+def move_a_queue(queues: Path) -> None:
+    shutil.rmtree(queues / "0")
+    (queues / "1").rename(queues / "0")
+
+
+def swap_queues(queues: Path) -> None:
+    (queues / "0").rename(queues / "former")
+    (queues / "1").rename(queues / "0")
+    (queues / "former").rename(queues / "1")
+
+
+def move_a_file(queues: Path) -> None:
+    (queues / "1" / f"{0:020}").replace(queues / "0" / f"{0:020}")
+
+
+def bring_those_of_another_store(queues: Path) -> None:
+    """Its messages are as long, and chose their queues otherwise."""
+    other = queues.parents[2] / "other"
+    make_store(other, lambda number: (number + number // 7) % 3)
+    shutil.rmtree(queues)
+    (other / "consumequeue/Topic").rename(queues)
+
+
+@pytest.mark.parametrize(
+    "misplace", [move_a_queue, swap_queues, move_a_file, bring_those_of_another_store]
+)
+def test_queue_files_in_a_wrong_place_change_no_record(
+    misplace: Callable[[Path], None], root: Path, run: Run
+) -> None:
+    log = content_of(root / "commitlog")
+    misplace(root / "consumequeue/Topic")
+    assert run("check", root).status == 1
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    assert content_of(root / "commitlog") == log
+    assert bodies_of(root) == ALL
+
+
 @pytest.mark.parametrize("has_root", [True, False])
 def test_a_copy_is_repaired_with_the_originals_configuration(
     has_root: bool, root: Path, tmp_path: Path, run: Run

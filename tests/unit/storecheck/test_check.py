@@ -206,6 +206,29 @@ def test_a_wrong_place_is_one_finding(at: int, said: str, root: Path) -> None:
     assert summary.mends == [(position, 2, 16)]
 
 
+def test_two_wrong_places_in_a_row_are_mended(root: Path) -> None:
+    for number in (50, 53):
+        path, start = record_of(root, number)
+        change(path, start + PLACE_AT + 15, b"\xef")
+    summary, _ = found_in(root)
+    assert [mend[1:] for mend in summary.mends] == [(2, 16), (2, 17)]
+
+
+@pytest.mark.parametrize("queue_id", [0, 2])
+def test_a_unit_takes_no_place_that_a_record_has(queue_id: int, root: Path) -> None:
+    """Neither that of a record in front of the one that it leads to, nor that of one behind it."""
+    path, start = record_of(root, 49)
+    size = path.read_bytes()[start : start + 4]
+    unit = struct.pack(">q", int(path.name) + start) + size
+    change(root / f"consumequeue/Topic/{queue_id}" / f"{200:020}", 6 * 20, unit)
+    change(root / "consumequeue/Topic/1" / f"{200:020}", 6 * 20, struct.pack(">q", 0))
+    summary, found = found_in(root)
+    assert summary.mends == []
+    kinds = {finding.kind for finding in found}
+    assert "unit-wrong" in kinds
+    assert "record-place" not in kinds
+
+
 def test_a_place_that_two_records_have_is_mended_by_no_repair(root: Path) -> None:
     """The queues are made of it, and the second record is in none."""
     path, start = record_of(root, 50)
