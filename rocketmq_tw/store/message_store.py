@@ -180,9 +180,9 @@ class MessageStore(StoreReads):
             checkpoint, clean=clean, queues_repaired=repaired, limit=self.dispatch_limit
         )
 
-    def close(self) -> None:
+    def close(self, *, mark_closed: bool = True) -> None:
         """Writes, flushes, dispatches up to the limit, checkpoints; removes `abort` only where all
-        of it held."""
+        of it held, and with `mark_closed`."""
         if not self._ownership.is_taken:
             return
         was_open = not self._refusal
@@ -197,7 +197,7 @@ class MessageStore(StoreReads):
                 end = self._log.end_offset
                 limit = end if self.dispatch_limit is None else self.dispatch_limit
                 is_whole = self._dispatching.reached == end or limit < end
-                if is_whole and not self._checkpointing.failed:
+                if mark_closed and is_whole and not self._checkpointing.failed:
                     self._ownership.mark_closed()
         finally:
             self._release()

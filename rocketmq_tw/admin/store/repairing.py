@@ -35,8 +35,8 @@ _UNIT = flat(UNIT)
 _BLOCK = 1 << 20
 #: Records that are named one by one.
 _MOST_NOTES = 20
-#: Of these nothing is copied: whose the store is.
-_OWNERSHIP = ("lock", "abort")
+#: It says whose a store is, and is not copied.
+_LOCK = "lock"
 
 
 def copy_store(source: str, target: str, advance: Callable[[int], object]) -> None:
@@ -56,16 +56,15 @@ def copy_store(source: str, target: str, advance: Callable[[int], object]) -> No
 
 
 def _walk(source: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields each directory of a store with the names of its files, without those that say whose
-    the store is. Raises `OSError` where something is no file and no directory: reading it might
-    never end."""
+    """Yields each directory of a store with the names of its files, without the lock. Raises
+    `OSError` where something is no file and no directory: reading it might never end."""
     # A directory that is a link belongs to the store too.
     for directory, below, names in os.walk(source, followlinks=True):
         for name in below:
             path = f"{directory}/{name}"
             if os.path.islink(path) and is_inside(directory, path):
                 raise OSError(f"{path} is a link to a directory that it is in: move it away")
-        own = [name for name in names if directory != source or name not in _OWNERSHIP]
+        own = [name for name in names if directory != source or name != _LOCK]
         for name in own:
             if not os.path.isfile(f"{directory}/{name}"):
                 raise OSError(f"{directory}/{name} is no file and no directory: move it away")
@@ -239,17 +238,18 @@ def rebuild(
     behind that is kept. Returns notes of what was changed. Raises `StoreError` and `OSError`.
 
     Where queues end whose messages are gone from the log stays, and so do files that are not the
-    store's. `files` makes what is new. The store's lock is the caller's until `release`, after
-    which the recovery takes it. `advance` is told of the bytes of the log that the recovery has
-    read.
+    store's. A store with `abort` keeps it: its timer files are as they were. `files` makes what is
+    new. The store's lock is the caller's until `release`, after which the recovery takes it.
+    `advance` is told of the bytes of the log that the recovery has read.
     """
     cut_at = summary.damaged_at
+    was_closed = not os.path.exists(f"{config.store_path_root_dir}/abort")
     notes = _take_away(files, config, log, rebuilding, summary)
     notes += _mend_records(log, cut_at, summary.mends)
     release()
     store = MessageStore(config, files, wall_clock_ms)
     report = store.load(advance)
-    store.close()
+    store.close(mark_closed=was_closed)
     return [*notes, *report.notes, "index and checkpoint are built again"]
 
 

@@ -366,6 +366,29 @@ def test_queue_files_in_a_wrong_place_change_no_record(
     assert bodies_of(root) == ALL
 
 
+@pytest.mark.parametrize("is_copied", [True, False])
+@pytest.mark.parametrize("is_rebuilt", [True, False])
+def test_a_store_that_was_killed_is_started_as_such_after_a_repair(
+    is_rebuilt: bool, is_copied: bool, root: Path, tmp_path: Path, run: Run
+) -> None:
+    """Its timer log is as the kill left it, which a start mends only then."""
+    (root / "abort").write_text("77")
+    if is_rebuilt:
+        change(root / f"consumequeue/Topic/0/{400:020}", 40, bytes(20))
+    else:
+        (root / "config/consumerOffset.json").write_text('{"offsetTable":{"Topic@group":{0:99}}}')
+    copy = tmp_path / "copy"
+    outcome = run("repair", root, "--to", copy) if is_copied else run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    repaired = copy if is_copied else root
+    assert (repaired / "abort").exists()
+    store = open_again(repaired)
+    assert not store.report.clean
+    store.close()
+    assert not (repaired / "abort").exists()
+    assert bodies_of(repaired) == ALL
+
+
 @pytest.mark.parametrize("has_root", [True, False])
 def test_a_copy_is_repaired_with_the_originals_configuration(
     has_root: bool, root: Path, tmp_path: Path, run: Run
@@ -559,7 +582,7 @@ from rocketmq_tw.admin.main import main
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.store.message_store import MessageStore
 
-setattr(MessageStore, sys.argv[1], lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+setattr(MessageStore, sys.argv[1], lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
 main(sys.argv[2:], Tool())
 """
 
