@@ -241,7 +241,7 @@ class MessageIndex:
         self._list = []
 
     def _create(self) -> IndexFile:
-        path = f"{self._directory}/{self._next_name()}"
+        path = self._next_path()
         file = self._files.open(path, create=True)
         try:
             file.truncate(self.file_size)
@@ -256,14 +256,16 @@ class MessageIndex:
             raise
         return IndexFile(file, path, self._slots, self._capacity)
 
-    def _next_name(self) -> str:
-        """Returns the local time, or the number behind the last file's name where a clock was set
-        back since: stock and older versions sort files by their names."""
-        name = index_name(self._clock())
-        if self._list:
-            last = int(self._list[-1].path.rpartition("/")[2])
-            name = max(name, f"{last + 1:0{_NAME_DIGITS}d}")
-        return name
+    def _next_path(self) -> str:
+        """Returns the path for a new file. Its name is the local time, or a number behind all other
+        names where a clock was set back since: stock and older versions sort files by these. None
+        is there yet, as one that could not be made."""
+        number = int(index_name(self._clock()))
+        for index in self._list:
+            number = max(number, int(index.path.rpartition("/")[2]) + 1)
+        while self._files.exists(path := f"{self._directory}/{number:0{_NAME_DIGITS}d}"):
+            number += 1
+        return path
 
     def _by_offset(self, names: list[str], files: list[IFile]) -> tuple[list[str], list[IFile]]:
         """Returns files in the order of their first messages: that of the names is another one

@@ -37,6 +37,30 @@ def _names_of_files(root: str) -> list[str]:
     ]
 
 
+def _in_order(names: list[str], root: str, sizes: Sizes) -> list[str]:
+    """Returns names of the index's files in the order of their first messages, which is that of
+    the names unless a clock was set back. Files without messages, and those that cannot be read,
+    keep their places. Raises `OSError`."""
+    begins = {}
+    for name in names:
+        begin = _begin(f"{root}/index/{name}", sizes)
+        if begin is not None:
+            begins[name] = begin
+    moved = iter(sorted(begins, key=lambda name: begins[name]))
+    return [next(moved) if name in begins else name for name in names]
+
+
+def _begin(path: str, sizes: Sizes) -> tuple[int, int] | None:
+    """Returns the log offset of the first message and the count of the file at `path`; None where
+    it has no message, or a wrong size."""
+    expected = entry_at(sizes.index_entries, sizes.index_slots)
+    if not os.path.isfile(path) or os.path.getsize(path) != expected:
+        return None
+    with open(path, "rb", buffering=0) as opened:
+        header = IndexHeader(*_HEADER.unpack(opened.read(_HEADER.size)))
+    return (header.begin, header.count) if header.count > 1 else None
+
+
 @attrs.frozen
 class IndexHeader:
     """What stands in front of a file's slots: store times in ms and log offsets of its first and
@@ -54,11 +78,12 @@ def whole_files(
     root: str, sizes: Sizes, findings: Findings, header_remedy: Remedy = Remedy.REPAIR
 ) -> Iterator[tuple[str, IndexHeader, int]]:
     """Yields the name of each file of the store at `root` that can be read, its header, and a
-    descriptor that is open until the next one; reports the others. Raises `OSError`."""
+    descriptor that is open until the next one, in the order of their messages; reports the others.
+    Raises `OSError`."""
     if os.path.lexists(f"{root}/index") and not os.path.isdir(f"{root}/index"):
         tell_no_directory("index", findings)
     expected = entry_at(sizes.index_entries, sizes.index_slots)
-    for name in _names_of_files(root):
+    for name in _in_order(_names_of_files(root), root, sizes):
         path, file = f"{root}/index/{name}", f"index/{name}"
         if not os.path.isfile(path):
             tell_no_file(file, findings)
@@ -103,7 +128,7 @@ class IndexCheck:
         self._sizes = sizes
         self._slots = sizes.index_slots
         self._known = known
-        self.files = index_files(root)
+        self.files = _in_order(index_files(root), root, sizes)
         self.entries = 0
         self._begin: int | None = None
         #: Messages whose keys are missing, without a later one that has them: first and number.

@@ -120,3 +120,19 @@ def test_files_are_told_by_what_they_begin_with_and_not_by_names(clean: bool) ->
     assert index_paths(again)[1] == second
     fill(again, 80, 120)
     assert lost(again, 120) == []
+    # Others, which go by names, find the newest messages in the last one.
+    paths = index_paths(again)
+    assert paths[-1] == max(paths)
+
+
+def test_a_file_that_is_in_the_way_is_not_taken_for_a_new_one() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    fill(store, 0, 39)
+    (path,) = index_paths(store)
+    taken = f"{INDEX}/{int(path.rpartition('/')[2]) + 1}"
+    left = files.open(taken, create=True)
+    left.pwrite(b"left", 0)
+    fill(store, 39, 60)
+    assert index_paths(store) == [path, f"{INDEX}/{int(path.rpartition('/')[2]) + 2}"]
+    assert files.read(taken) == b"left"

@@ -229,6 +229,14 @@ def test_a_unit_takes_no_place_that_a_record_has(queue_id: int, root: Path) -> N
     assert "record-place" not in kinds
 
 
+def test_the_index_may_have_its_names_in_another_order(root: Path) -> None:
+    """As stock leaves them where a clock was set back."""
+    min((root / "index").iterdir()).rename(root / "index/29991231235959999")
+    summary, found = found_in(root)
+    assert found == []
+    assert summary.index_entries > MESSAGES
+
+
 def test_a_place_that_two_records_have_is_mended_by_no_repair(root: Path) -> None:
     """The queues are made of it, and the second record is in none."""
     path, start = record_of(root, 50)
