@@ -149,6 +149,10 @@ class HeldPops(HeldRequests[PoppedQueue]):
         if self._resumed:
             self._clock.callLater(0, self.resume_woken)
 
+    def _never_goes_on(self, held: HeldRequest[PoppedQueue]) -> None:
+        # What it was woken for is there still, and no other one was.
+        self.wake(held.queue)
+
     def _queue_added(self, queue: PoppedQueue) -> None:
         for topic in _topics_of(queue):
             groups = self._groups_of.setdefault(topic, {})

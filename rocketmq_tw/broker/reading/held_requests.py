@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from twisted.logger import Logger
@@ -102,11 +103,16 @@ def may_want(wanted: MessageFilter, run: Arrived, first: int = 0) -> bool:
 
 
 class ResumeQueue:
-    """Requests that were woken. They are resumed in the order in which they were added, each once
-    its peer keeps up; but quick ones pass by those with slow filters."""
+    """Requests that were woken. They are resumed by `go_on`, in the order in which they were added,
+    each once its peer keeps up; but quick ones pass by those with slow filters."""
 
-    def __init__(self, in_slices: InSlices) -> None:
+    def __init__(
+        self,
+        in_slices: InSlices,
+        go_on: Callable[[HeldRequest[Any]], None] = HeldRequest.go_on,
+    ) -> None:
         self._in_slices = in_slices
+        self._go_on = go_on
         self._woken: list[HeldRequest[Any]] = []
         #: Those that are too slow, or too many, for one turn of the reactor.
         self._postponed: deque[HeldRequest[Any]] = deque()
@@ -130,7 +136,7 @@ class ResumeQueue:
                     self._postponed.append(held)
                 else:
                     resumed += 1
-                    held.peer.when_ready(held.go_on)
+                    held.peer.when_ready(partial(self._go_on, held))
         if self._postponed and not self._is_under_way:
             self._is_under_way = True
             self._in_slices(self._resume_steps())
@@ -140,13 +146,13 @@ class ResumeQueue:
         woken, self._woken = [*self._postponed, *self._woken], []
         self._postponed.clear()
         for held in woken:
-            held.peer.when_ready(held.go_on)
+            held.peer.when_ready(partial(self._go_on, held))
 
     def _resume_steps(self) -> Iterator[None]:
         try:
             while self._postponed:
                 held = self._postponed.popleft()
-                held.peer.when_ready(held.go_on)
+                held.peer.when_ready(partial(self._go_on, held))
                 yield
         finally:
             self._is_under_way = False
@@ -165,8 +171,9 @@ class HeldRequests(Generic[Q]):
         self._newest_first = newest_first
         #: Dictionaries as sets that keep their order.
         self._queues: dict[Q, dict[HeldRequest[Q], None]] = {}
+        #: Also those that were woken and have not gone on yet.
         self._of_peer: dict[IPeer, set[HeldRequest[Q]]] = {}
-        self._resumed = ResumeQueue(in_slices)
+        self._resumed = ResumeQueue(in_slices, self._go_on)
         #: Resumes what was woken, as fast as each peer takes the answers; where these are many or
         #: have slow filters, others are served in between. No method, since each turn calls it.
         self.resume_woken = self._resumed.resume
@@ -211,7 +218,6 @@ class HeldRequests(Generic[Q]):
         """Has these, all of which are held, resumed by the next `resume_woken`."""
         for held in woken:
             self._forget(held)
-            self._of_peer[held.peer].discard(held)
         self._resumed.add(woken)
 
     def _wake_for(self, queue: Q, run: Arrived | None, most: int | None = None) -> int:
@@ -239,9 +245,25 @@ class HeldRequests(Generic[Q]):
             del self._queues[held.queue]
             self._queue_removed(held.queue)
 
+    def _go_on(self, held: HeldRequest[Q]) -> None:
+        of_peer = self._of_peer.get(held.peer)
+        if of_peer is not None:
+            of_peer.discard(held)
+        held.go_on()
+
     def _peer_lost(self, peer: IPeer) -> None:
+        woken = []
         for held in self._of_peer.pop(peer, ()):
-            self._forget(held)
+            if self._is_held(held):
+                self._forget(held)
+            else:
+                woken.append(held)
+        for held in woken:
+            self._never_goes_on(held)
+
+    def _never_goes_on(self, held: HeldRequest[Q]) -> None:
+        """Notes that the peer of a request was lost after it was woken, and before it went on; for
+        subclasses that do not wake all."""
 
     def _queue_added(self, queue: Q) -> None:
         """Notes that a first request waits for `queue`; for subclasses with books of their own."""

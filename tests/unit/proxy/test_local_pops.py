@@ -63,6 +63,24 @@ def test_one_of_several_is_withdrawn() -> None:
         assert failure.check(RequestTimeout)
 
 
+def test_one_that_is_woken_and_withdrawn_leaves_the_queue_to_the_next() -> None:
+    site = Site()
+    site.popper.fields = {"order": True, "max_msg_nums": 1}
+    site.broker.send(b"one"), site.broker.send(b"two")
+    site.clock.advance(0.3)
+    (first,) = site.popper.pop(attempt_id="first")
+    pops = []
+    for attempt_id in ("second", "third"):
+        site.popper.fields["attempt_id"] = attempt_id
+        pops.append(site.pop())
+    site.popper.ack(first)
+    assert site.held() == 1
+    assert site.brokers.withdraw(pops[0][0])
+    site.clock.pump([0] * 3)
+    (answer,) = pops[1][1]
+    assert answer.code == ResponseCode.SUCCESS
+
+
 def test_what_is_over_or_another_client_s_cannot_be_withdrawn() -> None:
     site = Site()
     request, found = site.pop(FakeClient())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -143,6 +145,27 @@ class TestHeld:
         ok(broker.send(b"x"))
         turns(broker)
         assert got(other) == [b"x"]
+
+    @pytest.mark.parametrize("same_turn", [False, True])
+    @pytest.mark.parametrize("lost", [1, 2])
+    def test_one_that_is_woken_and_lost_leaves_the_message_to_the_next(
+        self, lost: int, same_turn: bool
+    ) -> None:
+        broker = empty(1)
+        ok(broker.send(b"x")), ok(broker.send(b"y"))
+        fields = {"order": True, "max_msg_nums": 1, "poll_time": 15_000}
+        (first,) = Popper(broker, **fields).pop(attempt_id="first")
+        poppers = [Popper(broker, **fields) for _ in range(lost + 1)]
+        for number, popper in enumerate(poppers):
+            assert popper.ask(attempt_id=f"{number}") is None
+            popper.peer.ready = same_turn or number == lost
+        Popper(broker).ack(first)
+        for popper in poppers[:lost]:
+            if not same_turn:
+                turns(broker)
+            popper.peer.lose()
+        turns(broker)
+        assert got(poppers[lost]) == [b"y"]
 
     def test_the_role_ends(self) -> None:
         broker = empty()

@@ -140,6 +140,20 @@ def test_pops_with_slow_filters_are_resumed_one_by_one() -> None:
     assert pops.resumed == ["quick", "slow 0", "slow 1", "slow 2"]
 
 
+def test_a_slow_pop_that_is_lost_before_its_turn_wakes_the_next() -> None:
+    pops = Pops()
+    lost = pops.peer
+    pops.hold("lost", SLOW)
+    pops.peer = FakePeer()
+    pops.hold("next", SLOW)
+    pops.pops.arrived([ONE])
+    pops.pops.resume_woken()
+    lost.lose()
+    pops.clock.advance(0)
+    (steps,) = pops.slices.waiting
+    assert list(steps) is not None and pops.resumed == ["next"]
+
+
 def test_pops_with_one_filter_ask_it_once_about_what_arrives() -> None:
     pops = Pops()
     asked: list[bytes] = []
