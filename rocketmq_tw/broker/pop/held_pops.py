@@ -21,7 +21,6 @@ from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.lazy_heap import LazyHeap
 from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.store.interface import Arrived, MessageFilter
-from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import NotificationRequestHeader, PopMessageRequestHeader
 
 #: Milliseconds before its deadline at which a request is answered, as in stock.
@@ -41,18 +40,6 @@ class HoldResult(Enum):
     HELD = "held"
     FULL = "full"
     TIMED_OUT = "timed out"
-
-
-def date_request(
-    request: RemotingCommand,
-    header: PopMessageRequestHeader | NotificationRequestHeader,
-    now_ms: int,
-) -> None:
-    """Dates a request that has just come, where it has no time or one to come by a client's clock
-    that is ahead: it waits for no longer than it asks for, also once it was woken."""
-    if header.born_time == 0 or header.born_time > now_ms:
-        header.born_time = now_ms
-        request.ext_fields["bornTime"] = str(now_ms)
 
 
 class HeldPops(HeldRequests[PoppedQueue]):
@@ -85,24 +72,34 @@ class HeldPops(HeldRequests[PoppedQueue]):
         """How many deadlines are kept, also of requests that are not held any more."""
         return len(self._deadlines)
 
+    def elapsed_ms(self) -> int:
+        """Returns the time by which requests are held, in ms of a clock that is never set."""
+        return round(self._clock.seconds() * 1000)
+
+    def end_of(self, header: PopMessageRequestHeader | NotificationRequestHeader) -> int:
+        """Returns when a request that has just come waits no more, in `elapsed_ms`, also once it
+        was woken. One without a time, or with one to come by a client's clock that is ahead, waits
+        from now on."""
+        waited_ms = max(self._now_ms() - header.born_time, 0) if header.born_time else 0
+        return self.elapsed_ms() + header.poll_time - waited_ms
+
     def hold(
         self,
         queue: PoppedQueue,
-        deadline_ms: int,
+        end_ms: int,
         wanted: MessageFilter,
         peer: IPeer,
         resume: Callable[[], None],
     ) -> HoldResult:
-        """Calls `resume` once there may be a message, or `EARLY_MS` before `deadline_ms`; never
-        where the peer is lost before."""
+        """Calls `resume` once there may be a message, or `EARLY_MS` before `end_ms`; never where
+        the peer is lost before."""
         if self._count >= self._config.max_pop_polling_size:
             return HoldResult.FULL
-        left_ms = deadline_ms - EARLY_MS - self._now_ms()
-        if left_ms <= 0:
+        due_ms = end_ms - EARLY_MS
+        if due_ms <= self.elapsed_ms():
             return HoldResult.TIMED_OUT
         if self.count(queue) > self._config.pop_polling_size:
             return HoldResult.FULL
-        due_ms = self._reactor_ms() + left_ms
         held = HeldRequest(queue, wanted, due_ms, peer, resume)
         self._add(held)
         self._deadlines.push(due_ms, held)
@@ -173,13 +170,9 @@ class HeldPops(HeldRequests[PoppedQueue]):
             seconds = due / 1000 - self._clock.seconds()
             self._alarm.set_no_later(min(max(seconds, 0), LONGEST_WAIT))
 
-    def _reactor_ms(self) -> int:
-        """Returns the time by which requests are held: setting the time of day ends none later."""
-        return round(self._clock.seconds() * 1000)
-
     def _resume_due(self) -> None:
         """Resumes requests whose time is up, some of them in each turn of the reactor."""
-        now = self._reactor_ms()
+        now = self.elapsed_ms()
         for _ in range(_STEP):
             held = self._deadlines.take(now)
             if held is None:

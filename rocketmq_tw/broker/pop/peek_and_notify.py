@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from random import randrange
 
 from rocketmq_tw.broker.assembly.handlers import answer_later
 from rocketmq_tw.broker.pop.check_points import PoppedQueue
 from rocketmq_tw.broker.pop.checks import PopChecks
-from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult, date_request
+from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.positions import Positions
 from rocketmq_tw.broker.pop.queues import PopQueues
@@ -41,7 +42,6 @@ class PeekAndNotify:
         reads: QueueReads,
         order: OrderBook,
         notified: HeldPops,
-        now_ms: Callable[[], int],
         stats: Stats,
     ) -> None:
         self._checks = checks
@@ -50,7 +50,6 @@ class PeekAndNotify:
         self._reads = reads
         self._order = order
         self._notified = notified
-        self._now_ms = now_ms
         self._stats = stats
 
     def handlers(self) -> dict[int, Handler]:
@@ -91,17 +90,24 @@ class PeekAndNotify:
         """Answers 200054: whether there is something to pop; None where the request is held until
         there may be."""
         header = request.header(NotificationRequestHeader)
-        date_request(request, header, self._now_ms())
+        return self._tell(request, header, peer, self._notified.end_of(header))
+
+    def _resume(self, end_ms: int, request: RemotingCommand, peer: IPeer) -> RemotingCommand | None:
+        return self._tell(request, request.header(NotificationRequestHeader), peer, end_ms)
+
+    def _tell(
+        self, request: RemotingCommand, header: NotificationRequestHeader, peer: IPeer, end_ms: int
+    ) -> RemotingCommand | None:
         has_messages = self._has_messages(header)
         full = False
         if not has_messages and header.poll_time > 0:
             request.body = b""
             result = self._notified.hold(
                 (header.topic, header.consumer_group, max(header.queue_id, -1)),
-                header.born_time + header.poll_time,
+                end_ms,
                 EVERY_MESSAGE,
                 peer,
-                lambda: answer_later(self.notify, request, peer),
+                lambda: answer_later(partial(self._resume, end_ms), request, peer),
             )
             if result is HoldResult.HELD:
                 request.suspended = True

@@ -4,6 +4,7 @@ until their time (docs/formats/pop.md)."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import randrange
 
 from twisted.internet.defer import Deferred
@@ -12,7 +13,7 @@ from rocketmq_tw.broker.assembly.handlers import answer_later
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.pop.checks import PopChecks
-from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult, date_request
+from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import Popped, PopReads, Wanted
 from rocketmq_tw.broker.stats.part import Stats
@@ -77,24 +78,36 @@ class PopRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
         """Answers 200050, once what it pops is hidden from others; None where the request is held
         and answered later."""
-        since = self._stats.seconds()
         header = request.header(PopMessageRequestHeader)
-        now = self._now_ms()
-        date_request(request, header, now)
-        if now - header.born_time - header.poll_time > LATE_MS:
+        return self._answer(request, header, peer, self._held.end_of(header))
+
+    def _resume(
+        self, end_ms: int, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand] | None:
+        return self._answer(request, request.header(PopMessageRequestHeader), peer, end_ms)
+
+    def _answer(
+        self, request: RemotingCommand, header: PopMessageRequestHeader, peer: IPeer, end_ms: int
+    ) -> RemotingCommand | Deferred[RemotingCommand] | None:
+        since = self._stats.seconds()
+        late_ms = self._held.elapsed_ms() - end_ms
+        if late_ms > LATE_MS:
+            if request.suspended:
+                # It takes nothing of what it was woken for.
+                self._held.wake((header.topic, header.consumer_group, header.queue_id))
             # With a header: clients read it of every answer that is no failure.
             return request.response(
                 ResponseCode.POLLING_TIMEOUT,
-                f"the pop is late: its bornTime is {now - header.born_time} ms ago, its pollTime"
-                f" {header.poll_time} ms",
+                f"the pop is late: its bornTime is {header.poll_time + late_ms} ms ago, its"
+                f" pollTime {header.poll_time} ms",
                 header=PopMessageResponseHeader(),
             )
         topic = self._check(header)
-        wanted = self._wanted(header, now)
+        wanted = self._wanted(header, self._now_ms())
         popped = self._take(header, topic, wanted) if self._may_begin() else Popped()
         code: ResponseCode | None = ResponseCode.SUCCESS
         if not popped.count:
-            code = self._hold(request, header, wanted, peer)
+            code = self._hold(request, header, wanted, peer, end_ms)
         if popped.rest > popped.held_back:
             self._held.wake((header.topic, header.consumer_group, header.queue_id))
         if code is None:
@@ -181,18 +194,24 @@ class PopRequests:
             self._reads.take(wanted, queue, popped)
 
     def _hold(
-        self, request: RemotingCommand, header: PopMessageRequestHeader, wanted: Wanted, peer: IPeer
+        self,
+        request: RemotingCommand,
+        header: PopMessageRequestHeader,
+        wanted: Wanted,
+        peer: IPeer,
+        end_ms: int,
     ) -> ResponseCode | None:
         """Returns None where it is held; otherwise the code that says why it is not."""
         if header.poll_time <= 0:
             return ResponseCode.POLLING_TIMEOUT
         request.body = b""
+        resume = self._filters.budget.retrying(partial(self._resume, end_ms))
         result = self._held.hold(
             (header.topic, header.consumer_group, max(header.queue_id, -1)),
-            header.born_time + header.poll_time,
+            end_ms,
             wanted.filter,
             peer,
-            lambda: answer_later(self._pop, request, peer),
+            lambda: answer_later(resume, request, peer),
         )
         if result is HoldResult.HELD:
             request.suspended = True

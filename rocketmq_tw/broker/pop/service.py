@@ -85,7 +85,7 @@ class PopService:
         orderly = OrderlyAcks(offsets, order)
         acks = AckRequests(host, checks, store, pop.revive_log, orderly, reviving)
         peeks = PeekAndNotify(
-            checks, queues, self.positions, queue_reads, order, self._notifications, now_ms, stats
+            checks, queues, self.positions, queue_reads, order, self._notifications, stats
         )
         self.handlers: Mapping[int, Handler] = merge_handlers(
             [pops.handlers(), acks.handlers(), peeks.handlers()]

@@ -138,14 +138,33 @@ def test_one_that_was_woken_is_held_for_no_longer() -> None:
     assert [reply.code for reply in peer.replies] == [ResponseCode.POLLING_TIMEOUT]
 
 
+SET = pytest.mark.parametrize("shift_ms", [-2 * HOUR_MS, 2 * HOUR_MS])
+
+
 @HELD
-@pytest.mark.parametrize(("shift_ms", "times"), [(-2 * HOUR_MS, 2), (2 * HOUR_MS, 1)])
-def test_the_clock_is_set_while_one_is_held(ask: Ask, shift_ms: int, times: int) -> None:
-    """Set back, it is as if the request had come at the end of its time, but not later."""
+@SET
+@pytest.mark.parametrize("is_woken", [False, True])
+def test_the_clock_is_set_while_one_is_held(ask: Ask, shift_ms: int, is_woken: bool) -> None:
+    """It is held for as long as it asked for: its client gives it up then."""
     broker, peer = without_messages()
     assert ask(broker, peer, broker.now_ms()) is None
+    pass_time(broker, 5)
     broker.shift_ms = shift_ms
-    pass_time(broker, 15 * times - 1)
+    pass_time(broker, 5)
+    if is_woken:
+        broker.offsets.was_reset.tell("G", "Topic", 0)
+    pass_time(broker, 4)
     assert peer.replies == []
     pass_time(broker, 1)
     assert len(peer.replies) == 1
+
+
+@SET
+def test_a_message_that_comes_after_the_clock_was_set(shift_ms: int) -> None:
+    broker, peer = without_messages()
+    assert pop(broker, peer, broker.now_ms()) is None
+    broker.shift_ms = shift_ms
+    pass_time(broker, 5)
+    ok(broker.send(b"one"))
+    pass_time(broker, 1)
+    assert [reply.code for reply in peer.replies] == [ResponseCode.SUCCESS]

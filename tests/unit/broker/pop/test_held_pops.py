@@ -167,6 +167,19 @@ class TestHeld:
         turns(broker)
         assert got(poppers[lost]) == [b"y"]
 
+    def test_one_that_goes_on_too_late_leaves_the_message_to_the_next(self) -> None:
+        broker = empty()
+        slow, other = Popper(broker, poll_time=2_000), Popper(broker, poll_time=15_000)
+        slow.peer.ready = False
+        assert slow.ask() is None and other.ask() is None
+        ok(broker.send(b"x"))
+        pass_time(broker, 4)
+        assert got(other) == []
+        slow.peer.go_on()
+        turns(broker)
+        assert [reply.code for reply in slow.peer.replies] == [ResponseCode.POLLING_TIMEOUT]
+        assert got(other) == [b"x"]
+
     def test_the_role_ends(self) -> None:
         broker = empty()
         popper = Popper(broker, poll_time=15_000)
