@@ -266,3 +266,25 @@ def test_each_alert_has_its_advice() -> None:
     alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
     page = (PROJECT / "docs" / "operating.md").read_text()
     assert set(re.findall(r"^\| `(RocketMQ\w+)` \|", page, re.M)) == alerts
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here")
+def test_each_alert_fires_when_it_should() -> None:
+    path = ETC / "prometheus" / "alerts_test.yaml"
+    done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_alert_is_left_out_of_the_tests_of_alerts() -> None:
+    rules, tests = (
+        yaml.safe_load((ETC / "prometheus" / name).read_text())
+        for name in ("alerts.yaml", "alerts_test.yaml")
+    )
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    firing = {
+        check["alertname"]
+        for each in tests["tests"]
+        for check in each["alert_rule_test"]
+        if check.get("exp_alerts")
+    }
+    assert firing == alerts
