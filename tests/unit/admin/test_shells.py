@@ -8,11 +8,17 @@ import select
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.namesrv import RegisterBrokerRequestHeader
 from tests.support.jars import PROJECT
+from tests.support.remoting import Connection
+from tests.support.servers import OurNameServer
 from tests.support.wait import LIMIT, wait_until
 
 #: Completes as rmqadmin; for anything else it only writes what it was given.
@@ -40,6 +46,24 @@ SHELLS = {
 }
 
 
+BROKER = "Brokerage-a"
+
+
+@pytest.fixture(scope="module")
+def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real name server that knows `BROKER` as long as it is connected."""
+    header = RegisterBrokerRequestHeader(
+        broker_name=BROKER,
+        broker_addr="127.0.0.1:1",
+        cluster_name="DefaultCluster",
+        ha_server_addr="127.0.0.1:2",
+        broker_id=0,
+    )
+    with OurNameServer(tmp_path_factory.mktemp("namesrv")) as names, Connection(names.address) as b:
+        b.request(RemotingCommand.request(RequestCode.REGISTER_BROKER, header))
+        yield names.address
+
+
 @pytest.mark.parametrize(
     "shell",
     [
@@ -51,9 +75,16 @@ SHELLS = {
 )
 @pytest.mark.parametrize(
     ("typed", "given"),
-    [("topicL\t", "topicList"), ("topicRoute --nam\t", "topicRoute --namesrvAddr")],
+    [
+        ("topicL\t", "topicList"),
+        ("topicRoute --nam\t", "topicRoute --namesrvAddr"),
+        # A name that the cluster has.
+        ("wipeWritePerm -b Brok\t", f"wipeWritePerm -b {BROKER}"),
+    ],
 )
-def test_a_tab_completes_what_was_typed(tmp_path: Path, shell: str, typed: str, given: str) -> None:
+def test_a_tab_completes_what_was_typed(
+    tmp_path: Path, name_server: str, shell: str, typed: str, given: str
+) -> None:
     command, name, text = SHELLS[shell]
     program = tmp_path / "bin" / "rmqadmin"
     program.parent.mkdir()
@@ -69,6 +100,7 @@ def test_a_tab_completes_what_was_typed(tmp_path: Path, shell: str, typed: str, 
         cwd=tmp_path,
         env={
             "HOME": str(tmp_path),
+            "NAMESRV_ADDR": name_server,
             "PATH": os.pathsep.join((str(program.parent), os.environ["PATH"])),
             "PYTHONPATH": str(PROJECT),
             "TERM": "xterm",
