@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[1]
+#: Where it is run from a copy with links to the files, the copy.
+PROJECT = Path(__file__).absolute().parents[1]
 NAME_SERVER = "127.0.0.1:9876"
 #: Within which servers that were started by hand stop.
 STOP_SECONDS = 30.0
