@@ -410,6 +410,30 @@ CASES: list[Case] = [
     _fails_on_newer(
         "exportMetrics -c $cluster -f $folder/exported", prints="^export .*metrics.json success"
     ),
+    # options that no call before has
+    *_new(
+        "consumerStatus -g $group -s",
+        "queryMsgByUniqueKey -t $topic -i $unique_id -g $group -d $client",
+        "queryMsgByKey -t $topic -k key-1 -b 0 -e 9999999999999",
+        "queryMsgByKey -t $topic -k key-1 -b 0 -e 1",
+        "queryMsgTraceById -i $unique_id -b 0 -e 9999999999999",
+        "queryMsgTraceById -i $unique_id -b 0 -e 1",
+        "printMsg -t $topic -b 2020-01-01#00:00:00:000 -e 9999999999999 -c GBK",
+        "printMsg -t $topic -b 0 -e 1",
+        "printMsg -t %LMQ%none -l $topic",
+        "printMsgByQueue -t $topic -a $broker -i 0 -p true -d true -s tag-a -c GBK",
+        "printMsgByQueue -t $topic -a $broker -i 0 -p true -s nix",
+        "printMsgByQueue -t $topic -a $broker -i 0 -p true -b 0 -e 1",
+        "resetOffsetByTime -g $group -t $topic -s 0 -f false",
+        "skipAccumulatedMessage -g away-group -t $topic -f true -c $cluster",
+        "cloneGroupOffset -s $group -d cloned-group -t $topic -o true",
+        "updateSubGroupList -c $cluster -f $groups_file",
+        "exportMetadata -c $cluster -s -f $folder/exported",
+        "updateStaticTopic -t static-named -qn 2 -b $broker",
+        "remappingStaticTopic -t static-named -b $broker",
+        "queryMsgById -i $unique_id -t $topic -s true -u unit -c $cluster",
+        "sendMessage -t $topic -p body -m true",
+    ),
     # what stock's dashboard asks, and no command
     AdminCall("viewMessage $topic $unique_id", without=_HOST_BYTES),
     AdminCall("viewMessage $topic $offset_id", without=_HOST_BYTES),
@@ -449,7 +473,13 @@ CASES: list[Case] = [
 
 ENDLESS = [
     EndlessCall(
+        "clusterRT -a 2 -s 64 -m room -p true -c $cluster -i 3600",
+        (NEW,),
+        first_round=r"^.*\|room\|.*$",
+    ),
+    EndlessCall(
         "clusterRT -a 2 -c $cluster -i 3600",
+        (OLD,),
         first_round=r"^#Cluster Name.*\n.* 2 +0 *$",
     ),
     EndlessCall(

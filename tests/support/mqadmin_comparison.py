@@ -34,7 +34,8 @@ _MASKS = [
         (r"\b(?:\d{1,3}\.){3}\d{1,3}:\d+\b", "ADDRESS"),
         (r"\b(?:\d{1,3}\.){3}\d{1,3}@[\w#.-]+", "CLIENT"),
         (r"\b(?:\d{1,3}\.){3}\d{1,3}\b", "HOST"),
-        (r"\b[0-9A-Fa-f]{32}\b", "ID"),
+        # A message that is sent again is named without a blank behind it.
+        (r"\b[0-9A-Fa-f]{32}(?=\b|SendResult)", "ID"),
         (r"\d{4}-\d\d-\d\d[ T,]+\d\d:\d\d:\d\d(?:[.,:]\d+)?", "TIME"),
         (r"(?<![.\w])\d{13}\b", "TIME"),
         # A remark is each server's own; its code is not.
