@@ -16,6 +16,7 @@ from rocketmq_tw.admin.store.places import is_inside
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.owners import give
+from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.queue import UNIT
 from rocketmq_tw.formats.record import PLACE, PLACE_AT
@@ -40,16 +41,18 @@ _LOCK = "lock"
 
 
 def copy_store(source: str, target: str, advance: Callable[[int], object]) -> None:
-    """Copies a store's files, without what nobody wrote. Raises `OSError`, and leaves nothing in
-    `target` then."""
+    """Copies a store's files, without what nobody wrote; durable when it returns. Raises `OSError`,
+    and leaves nothing in `target` then."""
+    files = PosixFiles()
     directories = list(_walk(source))
     try:
         for directory, names in directories:
             into = os.path.normpath(os.path.join(target, os.path.relpath(directory, source)))
-            os.makedirs(into, mode=0o750, exist_ok=True)
+            files.make_dirs(into)
             give(into, os.stat(directory), rights=False)
             for name in names:
                 _copy_file(os.path.join(directory, name), os.path.join(into, name), advance)
+            files.sync_dir(into)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
@@ -92,6 +95,9 @@ def _copy_file(source: str, target: str, advance: Callable[[int], object]) -> No
             os.pwrite(writer.fileno(), data, position)
             position += len(data)
             advance(len(data))
+        # By it a file of the log expires.
+        os.utime(writer.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))
+        os.fsync(writer.fileno())
 
 
 def differing_size(store: Store, config: MessageStoreConfig) -> str:
@@ -244,13 +250,24 @@ def rebuild(
     """
     cut_at = summary.damaged_at
     was_closed = not os.path.exists(f"{config.store_path_root_dir}/abort")
+    written = {start: os.stat(log.path(start)).st_mtime_ns for start in log.starts}
     notes = _take_away(files, config, log, rebuilding, summary)
     notes += _mend_records(log, cut_at, summary.mends)
     release()
     store = MessageStore(config, files, wall_clock_ms)
     report = store.load(advance)
     store.close(mark_closed=was_closed)
+    _set_times(log, written)
     return [*notes, *report.notes, "index and checkpoint are built again"]
+
+
+def _set_times(log: LongFile, written: dict[int, int]) -> None:
+    """Sets when files of the log were written last, in nanoseconds by their starts, but for the
+    last one: a recovery writes them again, and none would expire for as long as a new one."""
+    left = [start for start in written if os.path.exists(log.path(start))]
+    for start in left[:-1]:
+        with suppress(PermissionError):
+            os.utime(log.path(start), ns=(written[start], written[start]))
 
 
 def _take_away(

@@ -389,6 +389,39 @@ def test_a_store_that_was_killed_is_started_as_such_after_a_repair(
     assert bodies_of(repaired) == ALL
 
 
+@pytest.mark.parametrize("is_copied", [True, False])
+def test_a_repair_changes_not_when_files_of_the_log_expire(
+    is_copied: bool, root: Path, tmp_path: Path, run: Run
+) -> None:
+    for path in (root / "commitlog").iterdir():
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    change(root / f"consumequeue/Topic/0/{400:020}", 40, bytes(20))
+    copy = tmp_path / "copy"
+    outcome = run("repair", root, "--to", copy) if is_copied else run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    *sealed, last = sorted(((copy if is_copied else root) / "commitlog").iterdir())
+    assert {path.stat().st_mtime for path in sealed} == {1_700_000_000}
+    assert last.stat().st_mtime > 1_700_000_000
+
+
+def test_a_copy_is_durable_where_only_a_table_is_mended(
+    root: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[str] = set()
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    (root / "config/consumerOffset.json").write_text('{"offsetTable":{"Topic@group":{0:99}}}')
+    copy = tmp_path / "new/copy"
+    assert run("repair", root, "--to", copy).status == 0
+    made = {str(copy / path.relative_to(root)) for path in root.rglob("*") if path.name != "lock"}
+    assert made | {str(copy), str(copy.parent), str(tmp_path)} <= synced
+
+
 @pytest.mark.parametrize("has_root", [True, False])
 def test_a_copy_is_repaired_with_the_originals_configuration(
     has_root: bool, root: Path, tmp_path: Path, run: Run
