@@ -10,7 +10,12 @@ from rocketmq_tw.admin.output import number_of
 from rocketmq_tw.admin.store.repairing import most_of
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
+from rocketmq_tw.replication.auto_switch.epoch_file import (
+    EpochFile,
+    EpochFileError,
+    decode_epochs,
+)
+from rocketmq_tw.replication.auto_switch.epochs import EpochTable
 from rocketmq_tw.store.table_files import BACKUP_SUFFIX, read_table_file, write_table_file
 from rocketmq_tw.storecheck.check import Summary
 from rocketmq_tw.storecheck.marks import EPOCHS
@@ -52,13 +57,31 @@ def mend_tables(files: IFiles, root: str, summary: Summary) -> list[str]:
 
 def _cut_epochs(files: IFiles, root: str, log_end: int) -> str:
     file = EpochFile(files, f"{root}/{EPOCHS}")
-    table = file.load()
+    try:
+        table = file.load()
+    except EpochFileError as error:
+        return f"{EPOCHS}: it is left as it is: {error}"
     before = table.entries
     # As whoever truncates the log does.
     table.truncate_suffix_by_offset(log_end + 1)
-    file.save(table)
     gone = ", ".join(f"{each.epoch} from {each.start}" for each in before[len(table.entries) :])
-    return f"{EPOCHS}: epochs are gone that started behind the log's end, {log_end}: {gone}"
+    told = f"{EPOCHS}: epochs are gone that started behind the log's end, {log_end}: {gone}"
+    if not table.entries:
+        # The log that is left may be that of the epochs of before.
+        table = _former_epochs(files, f"{root}/{EPOCHS}{BACKUP_SUFFIX}")
+        table.truncate_suffix_by_offset(log_end + 1)
+        if table.entries:
+            told += f"; it has those of its {BACKUP_SUFFIX}"
+    file.save(table)
+    return told
+
+
+def _former_epochs(files: IFiles, path: str) -> EpochTable:
+    """Returns the epochs of the copy at `path`; none where it cannot be read."""
+    try:
+        return decode_epochs(files.read(path))
+    except (FileNotFoundError, ValueError, TypeError):
+        return EpochTable()
 
 
 def _set_offsets(files: IFiles, path: str, name: str, offsets: Iterable[OffsetAhead]) -> list[str]:
@@ -69,12 +92,13 @@ def _set_offsets(files: IFiles, path: str, name: str, offsets: Iterable[OffsetAh
         entries = table
         *above, last = each.keys
         for key in above:
-            entries = entries[_key_in(entries, key)]
-        key = _key_in(entries, last)
-        notes.append(
-            f"config/{name}: {' '.join(each.keys[1:])} is at {each.end}, not {entries[key]}"
-        )
-        entries[key] = each.end
+            entries = entries[_keys_in(entries, key)[0]]
+        for key in _keys_in(entries, last):
+            if entries[key] > each.end:
+                notes.append(
+                    f"config/{name}: {' '.join(each.keys[1:])} is at {each.end}, not {entries[key]}"
+                )
+                entries[key] = each.end
     write_table_file(files, path, fastjson.dumps(table))
     return most_of(notes, "offsets")
 
@@ -83,6 +107,8 @@ def _decode(data: bytes) -> Any:
     return fastjson.loads(data, max_values=len(data))
 
 
-def _key_in(entries: dict[Any, Any], text: str) -> Any:
-    """Returns the key that is written so: stock's tables have numbers without quotes."""
-    return text if text in entries else int(text)
+def _keys_in(entries: dict[Any, Any], text: str) -> list[Any]:
+    """Returns the keys that are written so, with quotes or without: stock's tables have numbers
+    without. A table may have both, of which the last one counts."""
+    both = [text, int(text)] if text.isdecimal() else [text]
+    return [key for key in both if key in entries]

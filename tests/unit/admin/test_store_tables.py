@@ -93,6 +93,13 @@ def test_a_group_goes_on_where_its_queue_ends(key: str, root: Path, run: Run) ->
     assert (table["dataVersion"], table["resetOffsetTable"]) == ({"counter": 7}, {})
 
 
+def test_a_queue_that_stands_twice_in_a_table_is_mended_at_once(root: Path, run: Run) -> None:
+    (root / OFFSETS).write_text('{"offsetTable":{"Topic@a":{"0":99,0:98}}}')
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    assert loads((root / OFFSETS).read_bytes())["offsetTable"] == {"Topic@a": {"0": 34, 0: 34}}
+
+
 def test_a_copy_gets_its_tables_mended(root: Path, tmp_path: Path, run: Run) -> None:
     (root / OFFSETS).write_text('{"offsetTable":{"Topic@a":{0:35}}}')
     before = content_of(root)
@@ -154,6 +161,24 @@ def test_a_group_that_lags_behind_the_beginning_of_its_queue_is_right(root: Path
     (root / "consumequeue/Topic/0" / f"{0:020}").unlink()
     (root / OFFSETS).write_text('{"offsetTable":{"Topic@a":{0:3}}}')
     assert run("check", root).out.splitlines()[-1] == "nothing is wrong"
+
+
+def test_epochs_that_are_all_behind_the_end_become_those_of_the_copy(root: Path, run: Run) -> None:
+    (root / EPOCHS).write_text("1\n0\n5-999999\n")
+    (root / f"{EPOCHS}.bak").write_text("2\n0\n1-0\n4-999000\n")
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 0, outcome
+    assert "it has those of its .bak" in outcome.out
+    assert (root / EPOCHS).read_text().splitlines()[2:] == ["1-0"]
+    assert (root / f"{EPOCHS}.bak").read_text() == "1\n0\n5-999999\n"
+
+
+def test_an_epoch_file_that_is_too_long_is_said_in_a_line(root: Path, run: Run) -> None:
+    epochs = "".join(f"{number}-{number * 10}\n" for number in range(100_000))
+    (root / EPOCHS).write_text(f"100000\n0\n{epochs}")
+    outcome = run("repair", root, "--yes")
+    assert outcome.status == 1, outcome
+    assert f"{EPOCHS}: it is left as it is: the epoch file is damaged" in outcome.out
 
 
 def test_epochs_behind_the_end_of_the_log_go(root: Path, run: Run) -> None:
