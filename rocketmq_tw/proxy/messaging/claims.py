@@ -105,4 +105,5 @@ class Claims:
         if now is None:
             # Another proxy received it, and our time of day may differ from the broker's.
             return handle.info.invisible_time
-        return handle.visible_at - now
+        # A handle of a time when the broker's clock was ahead is good for no longer either.
+        return min(handle.visible_at - now, handle.info.invisible_time)

@@ -14,6 +14,7 @@ from rocketmq_tw.proxy.messaging.acknowledging import MAX_ENTRIES, Acknowledging
 from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.popped import PopClient
+from rocketmq_tw.proxy.messaging.receipt_handles import parse_receipt_handle
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
@@ -593,6 +594,20 @@ class TestAnswersThatDoNotCome:
         world.brokers.unheard.clear()
         assert world.ack(message).status.code == Code.INVALID_RECEIPT_HANDLE
         assert world.receive(**SOON).bodies == [b"slow"]
+
+
+def test_a_handle_of_a_time_when_the_brokers_clock_was_ahead_ends_with_its_duration() -> None:
+    clock, brokers, times = Clock(), PlayedBrokers(), BrokerTimes(Clock())
+    metadata = Metadata(clock, brokers)
+    renewal = Renewal(clock, PopClient(brokers), FakeClients(), metadata, ProxyConfig())
+    times.heard("a", 1_000)
+    handle = parse_receipt_handle("0 7200000 60000 3 0 a 0 0 4096")
+    claiming = Deferred.fromCoroutine(Claims(renewal, times).claim("client", "Topic", "G", handle))
+    claim = result_of(clock, claiming)
+    clock.advance(59)
+    assert not claim.is_late
+    clock.advance(2)
+    assert claim.is_late
 
 
 @pytest.mark.parametrize(("batches", "turns"), [(False, 32), (True, 16)])
