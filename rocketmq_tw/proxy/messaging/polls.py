@@ -1,7 +1,7 @@
 """Polls of receives at brokers, which hold them to their end, also where the receive is over by
 then, but for a broker of this process, where it is withdrawn. What such a poll brings goes to
-another receive that waits for the same. Where none does it comes back once no such poll is left:
-each would take it, and it would be a dead letter before any client saw it."""
+another receive that waits for the same. Where none does it comes back once none of the polls is
+left that are now: each would take it, and it would be a dead letter before any client saw it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -20,7 +21,7 @@ from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall
 from rocketmq_tw.proxy.messaging.delivery import Receiver
-from rocketmq_tw.proxy.messaging.popped import Poll, PoppedMessage
+from rocketmq_tw.proxy.messaging.popped import Poll, PopClient, PoppedMessage
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
@@ -31,6 +32,8 @@ _MOST_LOOKED_AT = 32
 #: with its poll, and has its place among the calls of its connection until then: clients that
 #: begin and cut receives would have brokers hold polls without limit.
 MOST_LEFT = 1024
+#: Attempts that are remembered since others have their messages.
+_MOST_PASSED_ON = 1024
 
 _log = Logger()
 
@@ -55,6 +58,18 @@ class _Wanted(NamedTuple):
     invisible_ms: int
     is_fifo: bool
     attempt_id: str | None
+
+    @property
+    def filtered(self) -> _Filtered:
+        return _Filtered(self.source, self.expression_type, self.expression)
+
+
+class _Filtered(NamedTuple):
+    """What receives get messages of that differ in how long they hide them, or in their attempt."""
+
+    source: _Source
+    expression_type: str | None
+    expression: str | None
 
 
 class _Attempt(NamedTuple):
@@ -81,6 +96,8 @@ class _Receive:
         self.waits = True
         #: Whether its poll is held though it takes none.
         self.left_poll = False
+        #: Whether its client goes on with another attempt, so that this one is not made again.
+        self.is_given_up = wanted.attempt_id is None
         #: Client id -> the same attempt, made again, which polls when this one's poll is over.
         self.next_tries: dict[str, _Receive] = {}
         self.messages: Deferred[list[PoppedMessage]] = Deferred()
@@ -98,6 +115,8 @@ class _LeftPolls:
     def __init__(self) -> None:
         self.count = 0
         self.ends = 0.0
+        #: Client id -> those of attempts that the client may make again.
+        self.attempts: dict[str, set[_Receive]] = {}
 
 
 class Polls:
@@ -108,20 +127,25 @@ class Polls:
         self,
         clock: IReactorTime,
         brokers: IBrokers,
+        popped: PopClient,
         clients: ProxyClients,
         config: ProxyConfig,
         bring_back: Callable[[Receiver, PoppedMessage, int | None], None],
     ) -> None:
         self._clock = clock
         self._brokers = brokers
+        self._popped = popped
         self._clients = clients
         self._config = config
         self._bring_back = bring_back
         #: Those whose calls are not over; the one that waits longest is first.
-        self._waiting: dict[_Wanted, dict[_Receive, None]] = {}
+        self._waiting: dict[_Wanted | _Filtered, dict[_Receive, None]] = {}
         self._left_polls: dict[_Source, _LeftPolls] = {}
         #: The receives of attempts whose polls are not over.
         self._polling: dict[_Attempt, _Receive] = {}
+        #: Attempts whose messages others have, the newest last. Brokers would give an attempt that
+        #: is made again after all the same messages.
+        self._passed_on: dict[_Attempt, None] = {}
         #: Receives that have ended before their polls.
         self._ended = 0
 
@@ -131,8 +155,11 @@ class Polls:
         """Fires with what a receive gets, or fails as `Poll.messages` does. It fires with nothing
         when the call is over; what is popped for it after that goes to another receive, or comes
         back."""
+        source = _Source(broker_name, header.consumer_group, header.topic)
+        if header.attempt_id and _Attempt(source, header.attempt_id) in self._passed_on:
+            header.attempt_id = None
         wanted = _Wanted(
-            _Source(broker_name, header.consumer_group, header.topic),
+            source,
             header.exp_type,
             header.exp,
             header.invisible_time,
@@ -144,7 +171,9 @@ class Polls:
         if call.is_over:
             receive.messages.callback([])
             return receive.messages
-        self._waiting.setdefault(wanted, {})[receive] = None
+        for key in (wanted, wanted.filtered):
+            self._waiting.setdefault(key, {})[receive] = None
+        self._give_up_attempts(receive)
         call.on_end(lambda: self._call_ended(receive))
         attempt = receive.attempt
         former = None if attempt is None else self._polling.get(attempt)
@@ -172,9 +201,21 @@ class Polls:
             if each is not None and each.waits and each.receiver.client_id == client_id:
                 self._call_ended(each)
         if former.left_poll:
+            former.is_given_up = False
             former.next_tries[client_id] = receive
         else:
             self._poll(receive)
+
+    def _give_up_attempts(self, receive: _Receive) -> None:
+        """Notes which attempts a client does not make again, since it goes on with another one."""
+        left = self._left_polls.get(receive.wanted.source)
+        if left is None:
+            return
+        attempts = left.attempts.get(receive.receiver.client_id, set())
+        for each in list(attempts):
+            if each.attempt != receive.attempt:
+                each.is_given_up = True
+                attempts.discard(each)
 
     def _call_ended(self, receive: _Receive) -> None:
         if receive.waits:
@@ -209,12 +250,67 @@ class Polls:
     def _pass_on(self, receive: _Receive, messages: list[PoppedMessage]) -> None:
         """Gives what was popped for a receive that is over to the one of the others that waits
         longest and takes so many; has it come back where there is none."""
-        for other in islice(self._waiting.get(receive.wanted, ()), _MOST_LOOKED_AT):
-            if len(messages) <= other.header.max_msg_nums and not self._is_gone(other):
-                self._stop_waiting(other)
-                self._leave_poll(other)
-                self._end_before_poll(other, messages)
-                return
+        wanted = receive.wanted
+        other = self._find(wanted.filtered if receive.is_given_up else wanted, len(messages))
+        if other is not None and receive.is_given_up and receive.attempt is not None:
+            self._note_passed_on(receive.attempt)
+        if other is None:
+            self._bring_all_back(receive, messages)
+        elif other.wanted.invisible_ms == wanted.invisible_ms:
+            self._give(other, messages)
+        else:
+            work = self._hide_and_pass_on(receive, messages, other.wanted.invisible_ms)
+            Deferred.fromCoroutine(work).addErrback(_failed, receive)
+
+    def _note_passed_on(self, attempt: _Attempt) -> None:
+        self._passed_on[attempt] = None
+        if len(self._passed_on) > _MOST_PASSED_ON:
+            del self._passed_on[next(iter(self._passed_on))]
+
+    async def _hide_and_pass_on(
+        self, receive: _Receive, messages: list[PoppedMessage], invisible_ms: int
+    ) -> None:
+        """Passes messages on to one of the receives that hide them for so long."""
+        receiver, hidden = receive.receiver, []
+        try:
+            for message in messages:
+                handle = await self._popped.hide(
+                    receiver.topic, receiver.group, message.handle, invisible_ms, receiver.client
+                )
+                hidden.append(attrs.evolve(message, handle=handle))
+        except (StatusError, RequestError, RemotingError) as error:
+            _log.warn(
+                "messages of {topic} are passed on to nobody, and come back: {error}",
+                topic=receiver.topic,
+                error=error,
+            )
+            self._bring_all_back(receive, [*hidden, *messages[len(hidden) :]])
+            return
+        other = self._find(receive.wanted.filtered, len(hidden), invisible_ms)
+        if other is None:
+            self._bring_all_back(receive, hidden)
+        else:
+            self._give(other, hidden)
+
+    def _find(
+        self, wanted: _Wanted | _Filtered, count: int, invisible_ms: int | None = None
+    ) -> _Receive | None:
+        """Returns the receive that waits longest, of those that take so many messages, and hide
+        them for so long; None where it is not among the first ones."""
+        for each in islice(self._waiting.get(wanted, ()), _MOST_LOOKED_AT):
+            if invisible_ms not in (None, each.wanted.invisible_ms):
+                continue
+            if count <= each.header.max_msg_nums and not self._is_gone(each):
+                return each
+        return None
+
+    def _give(self, receive: _Receive, messages: list[PoppedMessage]) -> None:
+        """Ends a receive with messages that another one's poll has brought."""
+        self._stop_waiting(receive)
+        self._leave_poll(receive)
+        self._end_before_poll(receive, messages)
+
+    def _bring_all_back(self, receive: _Receive, messages: list[PoppedMessage]) -> None:
         for message in messages:
             self._bring_back(receive.receiver, message, self._returns_in(receive, message))
 
@@ -244,11 +340,18 @@ class Polls:
             left = self._left_polls.setdefault(receive.wanted.source, _LeftPolls())
             left.count += 1
             left.ends = max(left.ends, receive.poll_ends)
+            if receive.attempt is not None:
+                left.attempts.setdefault(receive.receiver.client_id, set()).add(receive)
 
     def _forget_poll(self, receive: _Receive) -> None:
         source = receive.wanted.source
         left = self._left_polls[source]
         left.count -= 1
+        attempts = left.attempts.get(receive.receiver.client_id)
+        if attempts is not None:
+            attempts.discard(receive)
+            if not attempts:
+                del left.attempts[receive.receiver.client_id]
         if not left.count:
             del self._left_polls[source]
 
@@ -259,8 +362,15 @@ class Polls:
 
     def _stop_waiting(self, receive: _Receive) -> None:
         receive.waits = False
-        waiting = self._waiting.get(receive.wanted)
-        if waiting is not None:
-            waiting.pop(receive, None)
-            if not waiting:
-                del self._waiting[receive.wanted]
+        for key in (receive.wanted, receive.wanted.filtered):
+            waiting = self._waiting.get(key)
+            if waiting is not None:
+                waiting.pop(receive, None)
+                if not waiting:
+                    del self._waiting[key]
+
+
+def _failed(failure: Failure, receive: _Receive) -> None:
+    _log.failure(
+        "passing on messages of {topic} failed", failure=failure, topic=receive.receiver.topic
+    )

@@ -71,7 +71,7 @@ class Receiving:
         self._clock = clock
         self._config = config
         self._delivery = Delivery(clock, clients, popped, renewal, unpacking, now_ms)
-        self._polls = Polls(clock, brokers, clients, config, self._delivery.bring_back)
+        self._polls = Polls(clock, brokers, popped, clients, config, self._delivery.bring_back)
         self._turns = count()
 
     def methods(self) -> Methods:

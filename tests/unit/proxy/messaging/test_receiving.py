@@ -647,7 +647,6 @@ class TestPollsOfReceivesThatAreOver:
         [
             {"filter_expression": tag("A")},
             {"filter_expression": sql("a IS NULL")},
-            {"invisible_duration": {"seconds": 40}},
         ],
     )
     def test_one_that_waits_for_others_gets_nothing_from_them(self, fields: dict[str, Any]) -> None:
@@ -667,10 +666,76 @@ class TestPollsOfReceivesThatAreOver:
         waiting = {"long_polling_timeout": {"seconds": 20}}
         call, done = world.begin(invisible_duration={"seconds": 40}, **waiting)
         world.send(b"one")
-        world.until(done)
+        world.pass_time(0.5)
+        assert done.called
         (message,) = received(call).messages
+        assert message.system_properties.delivery_attempt == 1
         handle = parse_receipt_handle(message.system_properties.receipt_handle)
+        assert world.ack(message).status.code == Code.OK
         assert abs(handle.visible_at - world.broker.now_ms() - 40_000) <= 1_000
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    @pytest.mark.parametrize("seconds", [30, 40])
+    def test_one_that_waits_gets_what_a_client_takes_that_cuts_its_receives(
+        self, is_fifo: bool, seconds: int
+    ) -> None:
+        """They hide it for other times, and are other attempts that it does not make again."""
+        world = ReceivingWorld(is_fifo=is_fifo)
+        for number in range(4):
+            fields = {"attempt_id": f"{number}", "invisible_duration": {"seconds": seconds}}
+            cut, _ = world.begin(world.call("cuts"), long_polling_timeout={"seconds": 20}, **fields)
+            if number == 0:
+                call, done = world.begin(attempt_id="other", long_polling_timeout={"seconds": 20})
+            world.pass_time(1)
+            if number < 3:
+                cut.finish()
+        world.send(b"one")
+        world.pass_time(0.5)
+        assert done.called and cut.sent == []
+        (message,) = received(call).messages
+        assert message.system_properties.delivery_attempt == 1
+        assert world.ack(message).status.code == Code.OK
+
+    def test_in_order_an_attempt_whose_message_another_has_does_not_get_it(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        waiting = {"long_polling_timeout": {"seconds": 20}}
+        self.begin_and_cut(world, 1, attempt_id="first", **waiting)
+        self.begin_and_cut(world, 1, attempt_id="second", **waiting)
+        call, _ = world.begin(world.call("other"), attempt_id="third", **waiting)
+        world.send(b"one")
+        world.pass_time(0.5)
+        (message,) = received(call).messages
+        _, done = world.begin(attempt_id="first", **waiting)
+        world.pass_time(3)
+        assert not done.called
+        assert world.ack(message).status.code == Code.OK
+
+    def test_what_cannot_be_hidden_for_the_one_that_waits_comes_back(self) -> None:
+        world = ReceivingWorld()
+        self.begin_and_cut(world, 1, invisible_duration={"seconds": 40})
+        call, done = world.begin(long_polling_timeout={"seconds": 20})
+        change = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        world.brokers.answer(change, lambda request: request.response(ResponseCode.SYSTEM_ERROR))
+        world.send(b"one")
+        world.pass_time(0.5)
+        assert not done.called
+        world.brokers.answers_itself(change)
+        world.pass_time(25)
+        messages = received(call).messages
+        while not messages:
+            messages = world.receive(long_polling_timeout={"seconds": 20}).messages
+        assert [each.body for each in messages] == [b"one"]
+
+    def test_what_is_hidden_for_one_that_is_cut_meanwhile_comes_back(self) -> None:
+        world = ReceivingWorld()
+        self.begin_and_cut(world, 1, invisible_duration={"seconds": 3600})
+        call, _ = world.begin(long_polling_timeout={"seconds": 20})
+        world.brokers.late[RequestCode.CHANGE_MESSAGE_INVISIBLETIME] = 1
+        world.send(b"one")
+        world.pass_time(0.5)
+        call.finish()
+        world.pass_time(22)
+        assert world.receive(long_polling_timeout={"seconds": 20}).bodies == [b"one"]
 
     def test_in_order_an_attempt_that_is_made_again_has_its_message_alone(self) -> None:
         """The broker gives it the messages of its first try again."""
