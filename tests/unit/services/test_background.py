@@ -37,7 +37,11 @@ class Background:
         self.home = home
 
     def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = "from twisted.scripts.twistd import run; run()"
+        # Tests may run with nohup, whose programs ignore SIGHUP.
+        command = (
+            "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL);"
+            " from twisted.scripts.twistd import run; run()"
+        )
         path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
         inherited = {k: v for k, v in os.environ.items() if k != "NAMESRV_ADDR"}
         return subprocess.run(
