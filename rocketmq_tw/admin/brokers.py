@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
+from typing import TypeVar
 
 from rocketmq_tw.admin.known_names import no_broker, topic_hint
 from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.tool import Servers, fail
-from rocketmq_tw.client.errors import UnknownTopicError
+from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
+from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
+
+T = TypeVar("T")
 
 #: A broker's role as its configuration has it, also where it was elected.
 _ROLE_KEY, _SLAVE = "brokerRole", "SLAVE"
@@ -24,6 +28,18 @@ async def known_route(servers: Servers, topic: str) -> TopicRouteData:
     return route
 
 
+async def topic_told(servers: Servers, topic: str, asking: Awaitable[T]) -> T:
+    """Returns what a broker, which an option names, answers about a topic; raises
+    `UnknownTopicError` as `known_route` does where it answers with an error and no name server
+    knows the topic."""
+    try:
+        return await asking
+    except BrokerError:
+        if not topic.startswith(LMQ_PREFIX):
+            await known_route(servers, topic)
+        raise
+
+
 def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:
     """Returns one address for each broker name, the master's where it has one."""
     found = (address_of([data], data.broker_name) for data in brokers)
@@ -32,15 +48,16 @@ def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:
 
 async def brokers_of(servers: Servers, topic: str, cluster: str | None = None) -> dict[str, str]:
     """Returns broker name to address of the brokers that have a topic. With `cluster`, those of
-    that cluster alone; where the topic has no route, as light topics, those of the route of
-    `cluster`, which may be a light topic's parent too. Ends the command where the cluster is
-    unknown or has no broker of the topic."""
-    route = None if cluster is None else await servers.admin.topic_route(topic)
-    if route is None:
-        brokers = (await known_route(servers, topic if cluster is None else cluster)).broker_datas
+    that cluster alone; of a light topic without a route, those of the route of `cluster`, which
+    may be its parent too. Ends the command where the cluster is unknown or has no broker of the
+    topic; raises `UnknownTopicError` where a topic has no route."""
+    is_light = topic.startswith(LMQ_PREFIX)
+    if cluster is not None and is_light and await servers.admin.topic_route(topic) is None:
+        brokers = (await known_route(servers, cluster)).broker_datas
     else:
-        assert cluster is not None
-        brokers = await only_in(servers, cluster, route.broker_datas, f"topic {topic}")
+        brokers = (await known_route(servers, topic)).broker_datas
+        if cluster is not None:
+            brokers = await only_in(servers, cluster, brokers, f"topic {topic}")
     found = ((data.broker_name, address_of([data], data.broker_name)) for data in brokers)
     return {name: address for name, address in sorted(found) if address is not None}
 

@@ -11,6 +11,7 @@ import rich_click as click
 from rocketmq_tw.admin.brokers import all_addresses, master_addresses
 from rocketmq_tw.admin.each_server import ask_each, on_each
 from rocketmq_tw.admin.group import named_group_option
+from rocketmq_tw.admin.known_names import check_has_group
 from rocketmq_tw.admin.options import (
     ask_first,
     broker_option,
@@ -85,10 +86,11 @@ def set_limit(
     check_broker_or_cluster(broker, cluster)
 
     async def work(servers: Servers) -> Report:
-        done = await on_each(
-            await master_addresses(servers, broker, cluster),
-            lambda address: servers.admin.limit_cold_reads(address, group, threshold),
-        )
+        async def limit(address: str) -> None:
+            await check_has_group(servers, address, group)
+            await servers.admin.limit_cold_reads(address, group, threshold)
+
+        done = await on_each(await master_addresses(servers, broker, cluster), limit)
         return Report(
             {"group": group, "threshold": threshold, "brokers": done},
             lines=[f"{group} may read {threshold} bytes from the disk of {one}" for one in done],
@@ -111,10 +113,14 @@ def remove_limit(
     ask_first(yes, f"Remove the limit of {group} on {broker or f'cluster {cluster}'}?")
 
     async def work(servers: Servers) -> Report:
-        done = await on_each(
-            await master_addresses(servers, broker, cluster),
-            lambda address: servers.admin.unlimit_cold_reads(address, group),
-        )
+        async def unlimit(address: str) -> None:
+            # A limit may be left of a group that is deleted.
+            info = await servers.admin.cold_reads(address)
+            if group not in (info.get("configTable") or {}):
+                await check_has_group(servers, address, group)
+            await servers.admin.unlimit_cold_reads(address, group)
+
+        done = await on_each(await master_addresses(servers, broker, cluster), unlimit)
         return Report(
             {"group": group, "brokers": done},
             lines=[f"{group} has no limit of its own on {address}" for address in done],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import owner_addresses
+from rocketmq_tw.admin.brokers import owner_addresses, topic_told
 from rocketmq_tw.admin.each_server import on_each
 from rocketmq_tw.admin.group import group_option
+from rocketmq_tw.admin.known_names import check_has_group
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool
@@ -39,12 +40,14 @@ def set_mode(
     check_broker_or_cluster(broker, cluster)
 
     async def work(servers: Servers) -> Report:
-        done = await on_each(
-            await owner_addresses(servers, broker, cluster),
-            lambda address: servers.admin.set_request_mode(
+        async def set_at(address: str) -> None:
+            await check_has_group(servers, address, group)
+            setting = servers.admin.set_request_mode(
                 address, topic, group, mode, shared_queues=shared
-            ),
-        )
+            )
+            await topic_told(servers, topic, setting)
+
+        done = await on_each(await owner_addresses(servers, broker, cluster), set_at)
         value = {"topic": topic, "group": group, "mode": mode, "popShareQueueNum": shared}
         lines = [f"{group} gets {topic} by {mode} on {address}" for address in done]
         return Report({**value, "brokers": done}, lines=lines)

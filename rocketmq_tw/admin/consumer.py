@@ -9,14 +9,14 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import addresses_of, known_route, only_in
 from rocketmq_tw.admin.each_server import ask_each, told_by_each
-from rocketmq_tw.admin.known_names import group_hint, known_groups, topic_hint
+from rocketmq_tw.admin.known_names import group_hint, is_known, known_groups
 from rocketmq_tw.admin.logic_offsets import KnownRoutes, Progress, group_progress, physical_progress
 from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import SWITCH, of_cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
-from rocketmq_tw.admin.tool import Servers, Tool
+from rocketmq_tw.admin.tool import Servers, Tool, warn
 from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
-from rocketmq_tw.message.names import retry_topic
+from rocketmq_tw.message.names import LMQ_PREFIX, retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.clients import ConsumerConnection
 from rocketmq_tw.wire.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
@@ -79,6 +79,11 @@ async def _one_group(
         stats.consume_tps += part.consume_tps
     if topic is None and not stats.offset_table:
         await _check_has_consumed(servers, group)
+    # Brokers say 0 where there is no offset, too.
+    if topic is not None and not any(
+        done.consumer_offset > 0 for done in stats.offset_table.values()
+    ):
+        await _tell_unknown(servers, group)
     if cluster is None:
         progress = await group_progress(servers, group, stats.offset_table)
     else:
@@ -108,12 +113,18 @@ async def _one_group(
 async def _brokers_of(
     servers: Servers, group: str, topic: str | None, cluster: str | None
 ) -> list[str]:
-    """Returns the brokers that have the topic, or those that know the group; with `cluster` those
-    in it alone, or where there are none those of its route."""
+    """Returns the brokers that have the topic, or those that know the group, also of a light topic
+    without a route; with `cluster` those in it alone, or where there are none those of its
+    route."""
     groups = await known_groups(servers, cluster) if topic is None else {}
     if topic is None and cluster is not None and group not in groups:
         groups = await known_groups(servers)
-    route = None if topic is None else await servers.admin.topic_route(topic)
+    if topic is None:
+        route = None
+    elif topic.startswith(LMQ_PREFIX):
+        route = await servers.admin.topic_route(topic)
+    else:
+        route = await known_route(servers, topic)
     if route is not None:
         brokers, what = route.broker_datas, f"topic {topic}"
     else:
@@ -125,8 +136,7 @@ async def _brokers_of(
     if cluster is not None and (topic is not None or group in groups):
         return addresses_of((await known_route(servers, cluster)).broker_datas)
     if topic is not None:
-        hint = await topic_hint(servers, topic)
-        raise UnknownTopicError(f"no name server knows the topic {topic}: {hint}")
+        await known_route(servers, topic)
     unknown = (
         f"no broker has a group {group}, neither settings nor a retry topic of it (-t names a topic"
         f" that it reads): {await group_hint(servers, group)}"
@@ -154,6 +164,15 @@ async def _check_has_consumed(servers: Servers, group: str) -> None:
             " -t a topic that it is to read"
         )
         raise UnknownTopicError(servers.conclusion(none_yet))
+
+
+async def _tell_unknown(servers: Servers, group: str) -> None:
+    """Says on stderr where nobody knows a group. It may be about to pull: how far it would be
+    behind is shown."""
+    if not await is_known(servers, group):
+        hint = await group_hint(servers, group)
+        servers.status.clear()
+        warn(servers.conclusion(f"no broker has a group {group}: {hint}"))
 
 
 def _queue_row(queue: MessageQueue, done: Progress, client: str | None) -> dict[str, Any]:

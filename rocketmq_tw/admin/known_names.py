@@ -73,15 +73,25 @@ def no_broker() -> NoRouteError:
     return NoRouteError("no broker is registered: start one")
 
 
-async def topic_hint(servers: Servers, topic: str) -> str:
-    """Returns what to do about a topic that is not there, to stand behind a colon; raises
-    `NoRouteError` where there is no broker."""
+async def topic_hint(servers: Servers, topic: str, otherwise: str = "topicList shows all") -> str:
+    """Returns what to do about a topic that is not there, to stand behind a colon: which one was
+    meant, or `otherwise`; raises `NoRouteError` where there is no broker."""
     names = (await servers.admin.topic_list()).topic_list
     # Each broker has topics of its own.
     of_users = [name for name in names if name not in SYSTEM_TOPICS]
     if not names:
         raise no_broker()
-    return did_you_mean(topic, of_users) or "topicList shows all"
+    return did_you_mean(topic, of_users) or otherwise
+
+
+async def is_known(servers: Servers, group: str) -> bool:
+    """Returns whether a broker has settings of a group, or a retry topic of it."""
+    return _is_everywhere(group) or group in await known_groups(servers)
+
+
+def _is_everywhere(group: str) -> bool:
+    """Returns whether a group is one of stock's tools, or a light one, which needs no settings."""
+    return group.startswith(LMQ_PREFIX) or not is_of_users(group)
 
 
 async def no_group_at(servers: Servers, address: str, group: str) -> ClientError:
@@ -95,8 +105,8 @@ async def no_group_at(servers: Servers, address: str, group: str) -> ClientError
 
 async def check_has_group(servers: Servers, address: str, group: str) -> None:
     """Raises `ClientError` where a broker has no settings of a group: many brokers make one that a
-    request names. Light groups have none anywhere, and groups of the tools are everywhere."""
-    if group.startswith(LMQ_PREFIX) or not is_of_users(group):
+    request names."""
+    if _is_everywhere(group):
         return
     if group not in (await servers.admin.groups(address)).subscription_group_table:
         raise await no_group_at(servers, address, group)

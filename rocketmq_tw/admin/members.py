@@ -142,6 +142,8 @@ def member_offsets(tool: Tool, group: str, topic: str, client_id: str | None) ->
             for name, offsets in found.items():
                 told.setdefault(name, {}).update(offsets)
         if not told:
+            # Ends the command where the group has no members at all.
+            await members_of(servers, group, None)
             nothing = "; ".join(reasons) or f"no member of {group} tells its offsets in {topic}"
             fail(servers.conclusion(nothing))
         rows = [

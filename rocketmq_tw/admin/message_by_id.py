@@ -5,6 +5,8 @@ from __future__ import annotations
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import brokers_of
+from rocketmq_tw.admin.known_names import group_hint
+from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.message_reading import UTF_8, check_charset, messages_report, queried
 from rocketmq_tw.admin.options import SWITCH, of_cluster_option
 from rocketmq_tw.admin.output import Report
@@ -83,11 +85,7 @@ async def _message_of(
             f"as an offset id {message_id} names {address}, which is no broker of this cluster;"
             " if it is a unique id, give the topic too: -t"
         )
-    if (
-        address not in known
-        and topic is not None
-        and (cluster is not None or await servers.admin.topic_route(topic) is not None)
-    ):
+    if address not in known and topic is not None:
         brokers = await brokers_of(servers, topic, cluster)
         found = await queried(servers, brokers, topic, message_id, unique=True)
         if found:
@@ -115,8 +113,11 @@ async def consumed_once_more(
     servers: Servers, address: str, member: tuple[str, str], topic: str, offset_message_id: str
 ) -> Report:
     """Has a member of a group consume a message of the broker at `address`; returns what it made
-    of it."""
+    of it. Ends the command where no member is connected there: some brokers make the group then."""
     group, client_id = member
+    if not await members_at(servers, [address], group):
+        hint = await group_hint(servers, group)
+        fail(f"no consumer of group {group} is connected to {address}: {hint}")
     result = await servers.admin.consume_directly(
         address, group, client_id, topic, offset_message_id
     )

@@ -8,6 +8,7 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import brokers_of
+from rocketmq_tw.admin.known_names import topic_hint
 from rocketmq_tw.admin.message_reading import MOST, Moment, queried
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
@@ -53,10 +54,10 @@ def query_trace(
 
     async def work(servers: Servers) -> Report:
         if await servers.admin.topic_route(topic) is None:
-            fail(
-                f"there is no topic {topic}, so nobody traced anything: brokers make"
-                f" {TRACE_TOPIC} with traceTopicEnable=true, -t names another one"
-            )
+            others = f"brokers make {TRACE_TOPIC} with traceTopicEnable=true, -t names another one"
+            is_named = topic != TRACE_TOPIC
+            hint = await topic_hint(servers, topic, others) if is_named else others
+            fail(f"there is no topic {topic}, so nobody traced anything: {hint}")
         brokers = await brokers_of(servers, topic)
         found = await queried(
             servers, brokers, topic, message_id, most=most, begin_ms=begin_ms, end_ms=end_ms

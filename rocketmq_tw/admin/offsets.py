@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import brokers_of
+from rocketmq_tw.admin.brokers import brokers_of, topic_told
 from rocketmq_tw.admin.each_server import ask_each, on_each
 from rocketmq_tw.admin.group import named_group_option
 from rocketmq_tw.admin.known_names import group_hint, no_group_at
@@ -183,7 +183,7 @@ class Reset:
     async def _at(self, servers: Servers, address: str) -> dict[MessageQueue, int]:
         """Returns the new offsets at a broker."""
         try:
-            return await servers.admin.reset_offsets(
+            resetting = servers.admin.reset_offsets(
                 address,
                 self.group,
                 self.topic,
@@ -192,6 +192,7 @@ class Reset:
                 queue_id=self.queue_id,
                 offset=self.offset,
             )
+            return await topic_told(servers, self.topic, resetting)
         except BrokerError as error:
             # A broker that leaves it to the consumers, as 4.9's, and has none connected.
             if error.code != ResponseCode.CONSUMER_NOT_ONLINE:

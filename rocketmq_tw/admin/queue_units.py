@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import brokers_of
+from rocketmq_tw.admin.brokers import brokers_of, topic_told
 from rocketmq_tw.admin.options import check_broker_address
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
@@ -56,7 +56,8 @@ def query_units(
             address = next(iter((await brokers_of(servers, topic)).values()), None)
         if address is None:
             fail(f"no broker of topic {topic} is there: start one")
-        found = await servers.admin.queue_units(address, topic, queue, index, count, group)
+        asking = servers.admin.queue_units(address, topic, queue, index, count, group)
+        found = await topic_told(servers, topic, asking)
         rows = [
             {
                 "index": index + place,

@@ -9,6 +9,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.each_server import unfinished
+from rocketmq_tw.admin.known_names import topic_hint
 from rocketmq_tw.admin.masters import no_master
 from rocketmq_tw.admin.output import Column, Listing, Report, Row
 from rocketmq_tw.admin.tool import Servers, Tool, explain, fail
@@ -136,8 +137,10 @@ def remapping_static_topic(
         targets = world.named(brokers, clusters)
         hosted = await world.hosted(targets)
         if not hosted:
-            unknown = f"there is no static topic {topic}: updateStaticTopic makes one"
-            fail(servers.conclusion(unknown))
+            hint = "updateStaticTopic makes one"
+            if await servers.admin.topic_route(topic) is None:
+                hint = await topic_hint(servers, topic, hint)
+            fail(servers.conclusion(f"there is no static topic {topic}: {hint}"))
         try:
             move = written or plan_move(
                 topic, targets, hosted, wall_clock_ms(), world.unaware, make_anew=force

@@ -188,6 +188,7 @@ def test_what_brokers_say_of_reading_ahead_is_shown_beside_a_dead_one(topic) -> 
 
 def test_cold_reads_are_limited(topic) -> None:
     world = topic
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
     world.rmqadmin("updateColdDataFlowCtrGroupConfig -c DefaultCluster -g billing -v 1024")
 
     def limits() -> list[dict[str, str]]:
