@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rocketmq_tw.services import broker, controller, namesrv, proxy, standalone
+from rocketmq_tw.services import broker, container, controller, namesrv, proxy, standalone
 from rocketmq_tw.services.options import ServerOptions
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -24,6 +24,7 @@ ETC = PROJECT / "etc"
 OPTIONS = {
     "rmq-namesrv": namesrv.Options,
     "rmq-broker": broker.Options,
+    "rmq-container": container.Options,
     "rmq-controller": controller.Options,
     "rmq-proxy": proxy.Options,
     "rmq-standalone": standalone.Options,
@@ -32,9 +33,15 @@ OPTIONS = {
 SAMPLES = {
     "namesrv.properties": "namesrv.properties",
     "%i.properties": "broker.properties",
-    "%i.conf": "controller/controller-n0.conf",
     "rmq-proxy.json": "proxy/rmq-proxy.json",
 }
+#: For each server whose unit names `%i.conf`.
+CONF_SAMPLES = {
+    "rmq-container": "container/broker-container.conf",
+    "rmq-controller": "controller/controller-n0.conf",
+}
+#: To try things, a node that serves a log alone, and what is started beside Spark.
+WITHOUT_UNIT = {"rmq-standalone", "rmq-dledger", "rmq-spark-receiver"}
 
 
 def parse(program: str, *arguments: str) -> ServerOptions:
@@ -67,10 +74,22 @@ def test_a_unit_starts_a_server(name: str) -> None:
     program, option, path = command_of(unit)
     assert name.startswith(program)
     assert option == "-c"
-    parse(program, "-c", str(ETC / SAMPLES[Path(path).name]))
+    sample = CONF_SAMPLES[program] if path.endswith("%i.conf") else SAMPLES[Path(path).name]
+    parse(program, "-c", str(ETC / sample))
 
 
-@pytest.mark.parametrize("name", [name for name in unit_names() if name != "rmq-proxy.service"])
+def test_each_server_has_a_unit() -> None:
+    started = [re.split(r"@?\.service", name)[0] for name in unit_names()]
+    plugins = "".join(path.read_text() for path in (PROJECT / "twisted/plugins").glob("*.py"))
+    servers = set(re.findall(r'"(rmq-[\w-]+)"', plugins))
+    assert sorted(started) == sorted(servers - WITHOUT_UNIT)
+
+
+#: A proxy has no store, and the stores of a container are its brokers'.
+STORELESS = ("rmq-container", "rmq-proxy")
+
+
+@pytest.mark.parametrize("name", [name for name in unit_names() if not name.startswith(STORELESS)])
 def test_a_server_may_write_its_paths_and_where_it_keeps_live_changes(name: str) -> None:
     unit = (ETC / "systemd" / name).read_text()
     program, _, path = command_of(unit)
