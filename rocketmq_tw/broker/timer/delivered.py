@@ -52,7 +52,6 @@ class DeliveredBehind:
         self._store = store
         self._rules = books.rules
         self._files = books.files
-        self._least = books.read_ms - books.rules.furthest_ms
         #: The first slot of which something was delivered; None where there is none.
         self.first: int | None = None
         #: The first message in the timer's topic that was delivered and has no entry here: a slave
@@ -88,16 +87,14 @@ class DeliveredBehind:
             claim = claim._replace(rolls=rolls - 1)
         elif (head.topic, str(head.queue_id)) != (claim.topic, claim.queue_id):
             return
-        # What was delivered late may have waited for a time that is long ago.
-        delivered_ms = number(properties.get(props.TIMER_DEQUEUE_MS)) or 0
-        least = 0 if delivered_ms >= self._least else self._least
-        if claim.out >= least and len(self._all) < MOST_CLAIMS:
+        # However long ago: it may have been delivered late, or by a clock that was behind.
+        if claim.out >= 0 and len(self._all) < MOST_CLAIMS:
             self._all.add(claim)
         if write == _NEVER:
             return
         # It waited for its own slot, for a part of the time, or, late, for the first one left.
         for slot in {claim.out, write, rules.target(claim.out, write)[0]}:
-            is_slot = slot >= least and slot == rules.slot_of(slot)
+            is_slot = slot >= 0 and slot == rules.slot_of(slot)
             if is_slot and (self.first is None or slot < self.first):
                 self._claims[slot].add(claim)
                 self._count += 1

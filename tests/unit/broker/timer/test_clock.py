@@ -250,6 +250,24 @@ def test_what_was_that_late_and_is_cut_off_comes_again() -> None:
     assert bodies(again) == [b"10", b"600"]
 
 
+@pytest.mark.parametrize("days", [6, 8, 8000])
+def test_what_a_clock_that_was_behind_delivered_and_is_cut_off_comes_again(
+    broker: BrokerInMemory, days: int
+) -> None:
+    broker.shift_ms = -days * DAY_MS
+    for number in range(3):
+        timed(broker, b"%d" % number, TIMER_DELAY_SEC=5 + number)
+    let(broker, 2, 0.1)
+    end = broker.store.end_offset
+    let(broker, 10, 0.1)
+    assert bodies(broker) == [b"0", b"1", b"2"]
+    broker.shift_ms = 0
+    let(broker, 12, 0.1)
+    cut(broker, end)
+    let(broker, 12, 0.1)
+    assert bodies(broker) == [b"0", b"1", b"2"]
+
+
 def test_slots_that_came_too_early_are_emptied_bit_by_bit(broker: BrokerInMemory) -> None:
     books = broker.broker[Timer].books
     for seconds in range(5_000):
