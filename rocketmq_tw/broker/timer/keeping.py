@@ -88,12 +88,16 @@ class TimerKeeper:
 
     def _next_checkpoint(self, changes: TimerChanges) -> TimerCheckpoint:
         known = self._books.progress.checkpoint or TimerCheckpoint()
-        return self._books.position()._replace(
+        position = self._books.position()._replace(
             log_position=changes.log_end,
             state_version=known.state_version,
-            timestamp=self._host.now_ms(),
-            counter=known.counter + 1,
+            timestamp=known.timestamp,
+            counter=known.counter,
         )
+        if self._books.master_queue_offset is not None:
+            # A slave has its master's version: by it a master that lost its file is known.
+            return position
+        return position._replace(timestamp=self._host.now_ms(), counter=known.counter + 1)
 
     def _is_further(self, checkpoint: TimerCheckpoint) -> bool:
         """Returns whether it differs from the one written last by more than the time."""

@@ -20,7 +20,7 @@ from rocketmq_tw.runtime.listeners import Listeners
 _CHECKPOINT = Struct(">7q")
 #: Stock maps a page.
 _FILE_SIZE = 4096
-#: A master that is further behind than this has lost its file.
+#: A master that is further behind than this, and wrote its file less often, has lost it.
 _LOST_MS = 10 * 60_000
 
 log = Logger()
@@ -99,10 +99,11 @@ class TimerProgress:
 
         `read_ms` and `master_queue_offset` go together, also a little back, as after a kill of the
         master: a message that the older pair lacks would else not be delivered. A master that is
-        far behind has lost its file, and is not followed.
+        far behind is followed as well, since its clock may have been set back; but not where it
+        counts the writes of its file anew, which is lost then.
         """
         own = self.checkpoint or TimerCheckpoint()
-        if master.read_ms < own.read_ms - _LOST_MS:
+        if master.read_ms < own.read_ms - _LOST_MS and master.counter < own.counter:
             return
         followed = master._replace(log_position=own.log_position, queue_offset=own.queue_offset)
         self._dirty = self._dirty or followed != self.checkpoint

@@ -85,23 +85,29 @@ def clock_is_behind(books: TimerBooks, now_ms: int) -> bool:
     return is_ahead(books.read_ms, now_ms)
 
 
+def master_went_back(books: TimerBooks, master_ms: int, now_ms: int) -> bool:
+    """Returns whether the clock of a slave's master was set back to `master_ms`, behind what it
+    had delivered: a kill of it takes it back less, and from no time to come."""
+    return is_ahead(books.read_ms, max(master_ms, now_ms)) and not is_ahead(master_ms, now_ms)
+
+
 @inlineCallbacks
-def rewind_to_now(host: Host, books: TimerBooks) -> Generator[Deferred[Any], Any, None]:
-    """Goes back to the time that it is now. What was delivered before its time by that is taken out
-    of its slots, and does not come again, but for the slot that is delivered in part. Nothing may
-    be let in, delivered or written meanwhile."""
+def rewind_to(host: Host, books: TimerBooks, time_ms: int) -> Generator[Deferred[Any], Any, None]:
+    """Goes back to `time_ms`. What was delivered before its time by that is taken out of its slots,
+    and does not come again, but for the slot that is delivered in part. Nothing may be let in,
+    delivered or written meanwhile."""
     books.slot = None
-    yield host.in_thread(lambda: books.files.wheel.keep_since(host.now_ms()))
-    yield host.in_slices(empty_slots(books, host.now_ms()))
+    yield host.in_thread(lambda: books.files.wheel.keep_since(time_ms))
+    yield host.in_slices(empty_slots(books, time_ms))
 
 
-def empty_slots(books: TimerBooks, now_ms: int) -> Iterator[None]:
-    """Empties the slots from `now_ms` on that are delivered, and goes back to the first of them, in
-    steps."""
-    wheel, current = books.files.wheel, books.rules.slot_of(now_ms)
-    for count, (time_ms, _) in enumerate(wheel.waiting(current), 1):
-        if time_ms < books.read_ms:
-            wheel.clear(time_ms)
+def empty_slots(books: TimerBooks, time_ms: int) -> Iterator[None]:
+    """Empties the slots from `time_ms` on that are delivered, and goes back to the first of them,
+    in steps."""
+    wheel, first = books.files.wheel, books.rules.slot_of(time_ms)
+    for count, (slot_ms, _) in enumerate(wheel.waiting(first), 1):
+        if slot_ms < books.read_ms:
+            wheel.clear(slot_ms)
         if count % STEP_SLOTS == 0:
             yield
-    books.read_ms = min(books.read_ms, current)
+    books.read_ms = min(books.read_ms, first)

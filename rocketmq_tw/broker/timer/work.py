@@ -17,7 +17,8 @@ from rocketmq_tw.broker.timer.books import TimerBooks, Waiting
 from rocketmq_tw.broker.timer.delivery import TimerDelivery
 from rocketmq_tw.broker.timer.intake import TimerIntake
 from rocketmq_tw.broker.timer.keeping import TimerKeeper
-from rocketmq_tw.broker.timer.rewind import clock_is_behind, rewind_to_now
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint
+from rocketmq_tw.broker.timer.rewind import clock_is_behind, master_went_back, rewind_to
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
@@ -231,10 +232,23 @@ class FollowingTimer(TimerWork):
         self._books.go_on(as_slave=True)
 
     def _followed(self) -> None:
-        checkpoint = self._books.progress.checkpoint
-        if checkpoint is not None:
-            self._books.follow(checkpoint)
-            self.let_in()
+        checkpoint, books = self._books.progress.checkpoint, self._books
+        if checkpoint is None or self._is_between:
+            # The next stretch begins where the checkpoint is.
+            return
+        if self.is_open and master_went_back(books, checkpoint.read_ms, self._host.now_ms()):
+            log.warn("the master's clock was set back; timed messages go on at its time")
+            self._between_stretches(lambda: self._go_back(checkpoint))
+            return
+        books.follow(checkpoint)
+        self.let_in()
+
+    @inlineCallbacks
+    def _go_back(self, checkpoint: TimerCheckpoint) -> Generator[Deferred[Any], Any, None]:
+        host, books = self._host, self._books
+        yield self._keeper.alone(lambda: rewind_to(host, books, checkpoint.read_ms))
+        books.follow(checkpoint)
+        yield self._keeper.save(always=True)
 
 
 class DeliveringTimer(TimerWork):
@@ -281,7 +295,8 @@ class DeliveringTimer(TimerWork):
 
     @inlineCallbacks
     def _rewind_to_now(self) -> Generator[Deferred[Any], Any, None]:
-        yield self._keeper.alone(lambda: rewind_to_now(self._host, self._books))
+        host, books = self._host, self._books
+        yield self._keeper.alone(lambda: rewind_to(host, books, host.now_ms()))
         yield self._keeper.save(always=True)
 
     def _caught_up(self) -> None:

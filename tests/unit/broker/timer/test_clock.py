@@ -11,7 +11,7 @@ from rocketmq_tw.broker.timer.rewind import empty_slots
 from rocketmq_tw.store.timer.wheel import Slot
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
-from tests.support.timers import bodies, cut, delivered, let, timed
+from tests.support.timers import Pair, bodies, cut, delivered, let, timed
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -266,6 +266,33 @@ def test_what_a_clock_that_was_behind_delivered_and_is_cut_off_comes_again(
     cut(broker, end)
     let(broker, 12, 0.1)
     assert bodies(broker) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 300_000, HOUR_MS, 30 * DAY_MS])
+def test_a_slave_goes_back_with_its_master(ahead_ms: int) -> None:
+    """What the master delivered too early, or since, does not come again from the slave."""
+    pair = Pair()
+    timed(pair.master, b"early", TIMER_DELAY_SEC=200)
+    let(pair.master, 2, 0.1)
+    pair.copy()
+    pair.master.shift_ms = pair.slave.shift_ms = ahead_ms
+    for _ in range(3):
+        let(pair.master, 5, 0.1)
+        pair.copy()
+    pair.master.shift_ms = pair.slave.shift_ms = 0
+    let(pair.master, 1, 0.1)
+    timed(pair.master, b"now", TIMER_DELAY_SEC=5)
+    for _ in range(3):
+        let(pair.master, 3, 0.1)
+        pair.copy()
+    books = pair.slave.broker[Timer].books
+    assert books.master_queue_offset == 2
+    assert abs(books.read_ms - pair.master.now_ms()) <= 2_000
+    slave = pair.take_over()
+    timed(slave, b"new", TIMER_DELAY_SEC=2)
+    let(slave, 240, 0.5)
+    assert sorted(bodies(slave)) == [b"early", b"new", b"now"]
+    assert books.waiting == 0
 
 
 def test_slots_that_came_too_early_are_emptied_bit_by_bit(broker: BrokerInMemory) -> None:

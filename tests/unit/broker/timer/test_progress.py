@@ -70,6 +70,14 @@ def test_a_master_that_lost_its_file_is_not_followed() -> None:
     assert progress.checkpoint == OWN
 
 
+def test_a_master_whose_clock_was_set_back_is_followed() -> None:
+    progress = TimerProgress(MemoryFiles(), "/s/config")
+    progress.checkpoint = OWN
+    master = OWN._replace(read_ms=OWN.read_ms - 30 * 86_400_000, counter=OWN.counter + 1)
+    progress.follow(master)
+    assert progress.checkpoint == master
+
+
 def test_a_damaged_file_is_no_reason_not_to_start() -> None:
     files = MemoryFiles()
     progress = loaded(files)
