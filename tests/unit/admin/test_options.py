@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -572,6 +573,23 @@ def test_a_start_imports_only_what_it_needs() -> None:
         print([name for name in names if name in sys.modules])
     """
     assert in_a_process_of_its_own(code) == "[]\n"
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_a_start_costs_little(option: str) -> None:
+    """Half of this on an idle machine; a slow or busy one needs more CPU for the same."""
+
+    def cpu_seconds() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    def start() -> float:
+        before = cpu_seconds()
+        command = "from rocketmq_tw.admin.main import main; main()"
+        subprocess.run([sys.executable, "-c", command, option], check=True, capture_output=True)
+        return cpu_seconds() - before
+
+    assert min(start() for _ in range(3)) < 0.6
 
 
 def test_no_command_loads_what_opens_connections() -> None:
