@@ -308,6 +308,7 @@ def test_a_signal_is_told_of_by_the_reactor(monkeypatch: pytest.MonkeyPatch) -> 
     numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
     try:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         server_process.obey_signals(reactor)
         with capturedLogs() as events:
             signal.raise_signal(signal.SIGHUP)
