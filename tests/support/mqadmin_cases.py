@@ -418,7 +418,14 @@ CASES: list[Case] = [
         "queryMsgByKey -t $topic -k key-1 -b 0 -e 1",
         "queryMsgTraceById -i $unique_id -b 0 -e 9999999999999",
         "queryMsgTraceById -i $unique_id -b 0 -e 1",
+    ),
+    Case(
         "printMsg -t $topic -b 2020-01-01#00:00:00:000 -e 9999999999999 -c GBK",
+        (NEW,),
+        # Those that sendMessage sent are in any queue.
+        unordered=True,
+    ),
+    *_new(
         "printMsg -t $topic -b 0 -e 1",
         "printMsg -t %LMQ%none -l $topic",
         "printMsgByQueue -t $topic -a $broker -i 0 -p true -d true -s tag-a -c GBK",
