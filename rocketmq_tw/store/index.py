@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import repeat
+from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
@@ -29,10 +30,30 @@ _BATCH = 256
 _MOST_PENDING = 1 << 15
 
 
-def _begin_and_count(file: IFile) -> tuple[int, int]:
-    """Returns the log offset of a file's first message, and its count: 1 more than its entries."""
-    header = INDEX_HEADER.unpack(file.pread(INDEX_HEADER_SIZE, 0).ljust(INDEX_HEADER_SIZE, b"\0"))
-    return header[2], header[5]
+class _Found(NamedTuple):
+    """A file that is there: the log offset of its first message, one number more than it has
+    entries, and whether it is of the right size."""
+
+    path: str
+    file: IFile
+    begin: int
+    number: int
+    is_whole: bool
+
+    @classmethod
+    def at(cls, path: str, file: IFile, size: int) -> _Found:
+        data = file.pread(INDEX_HEADER_SIZE, 0).ljust(INDEX_HEADER_SIZE, b"\0")
+        header = INDEX_HEADER.unpack(data)
+        return cls(path, file, header[2], header[5], file.size() == size)
+
+
+def _by_offset(found: Sequence[_Found]) -> list[_Found]:
+    """Returns files in the order of their first messages: that of the names is another one where a
+    clock was set back, as stock writes them too. Files without messages, and those of a wrong size,
+    keep their places."""
+    movable = [each for each in found if each.is_whole and each.number > 1]
+    moved = iter(sorted(movable, key=lambda each: (each.begin, each.number)))
+    return [next(moved) if each in movable else each for each in found]
 
 
 def index_name(now_ms: int) -> str:
@@ -98,16 +119,15 @@ class MessageIndex:
             for name in self._files.list(self._directory)
             if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
         ]
-        opened = [self._files.open(f"{self._directory}/{name}") for name in names]
-        names, opened = self._by_offset(names, opened)
-        if mark[0] not in [_begin_and_count(file)[0] for file in opened]:
+        paths = [f"{self._directory}/{name}" for name in names]
+        found = [_Found.at(path, self._files.open(path), self.file_size) for path in paths]
+        if mark[0] not in [each.begin for each in found]:
             # Its file was lost and built again since the checkpoint: nothing is known of any.
             mark = (-1, 1)
         trusted = True
         dropped: list[tuple[IFile, str]] = []
-        for name, file in zip(names, opened, strict=True):
-            path = f"{self._directory}/{name}"
-            trusted = trusted and file.size() == self.file_size
+        for path, file, _, _, is_whole in _by_offset(found):
+            trusted = trusted and is_whole
             if not trusted:
                 dropped.append((file, path))
                 continue
@@ -266,21 +286,6 @@ class MessageIndex:
         while self._files.exists(path := f"{self._directory}/{number:0{_NAME_DIGITS}d}"):
             number += 1
         return path
-
-    def _by_offset(self, names: list[str], files: list[IFile]) -> tuple[list[str], list[IFile]]:
-        """Returns files in the order of their first messages: that of the names is another one
-        where a clock was set back, as stock writes them too. Files without messages, and those of a
-        wrong size, keep their places."""
-        places = [
-            place
-            for place, file in enumerate(files)
-            if file.size() == self.file_size and _begin_and_count(file)[1] > 1
-        ]
-        moved = sorted(places, key=lambda place: _begin_and_count(files[place]))
-        order = list(range(len(files)))
-        for place, source in zip(places, moved, strict=True):
-            order[place] = source
-        return [names[place] for place in order], [files[place] for place in order]
 
     def _release(self, index: IndexFile) -> None:
         if index.release():

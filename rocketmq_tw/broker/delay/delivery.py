@@ -96,14 +96,14 @@ class _Level:
         if any(batch.tries_again for batch in self.batches):
             return False
         # What is under way may be refused.
-        is_ahead = bool(self.batches) and self.offset - self.progress >= MOST_AHEAD
-        return not is_ahead and len(self.batches) < MOST_BATCHES and size < BATCH_BYTES
+        is_far = bool(self.batches) and self.offset - self.progress >= MOST_AHEAD
+        return not is_far and len(self.batches) < MOST_BATCHES and size < BATCH_BYTES
 
     @property
     def is_held_up(self) -> bool:
         """Whether nothing new may be delivered before what was refused is."""
-        is_ahead = self.offset - self.first_refused >= MOST_AHEAD
-        return is_ahead or len(self.refused) >= MOST_REFUSED
+        is_far = self.offset - self.first_refused >= MOST_AHEAD
+        return is_far or len(self.refused) >= MOST_REFUSED
 
     def sleep(self, seconds: float) -> None:
         self.alarm.set(min(max(seconds, 0), LONGEST_SLEEP))

@@ -18,7 +18,7 @@ from rocketmq_tw.proxy.heartbeat_sync.records import (
     ConsumerHeartbeat,
     heartbeat_subscriptions,
 )
-from rocketmq_tw.runtime.clock import CLOCK_SKEW_MS
+from rocketmq_tw.runtime.clock import is_ahead
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.wire.bodies.clients import Connection, SubscriptionData
@@ -35,7 +35,8 @@ log = Logger()
 @attrs.define(eq=False)
 class Member:
     """A consumer in one group; `is_gone` remembers for a while that it went, since an older message
-    may come by another queue. `is_ahead`: the clock of the proxy that told of it last is wrong."""
+    may come by another queue. `by_wrong_clock`: that of the proxy that told of it last is
+    wrong."""
 
     key: tuple[str, str]
     connection: Connection
@@ -43,7 +44,7 @@ class Member:
     told_ms: int
     heard_at: float
     is_gone: bool = False
-    is_ahead: bool = False
+    by_wrong_clock: bool = False
 
 
 @attrs.define(eq=False)
@@ -86,8 +87,8 @@ class Members:
         key = (record.group, f"{record.client_id}@{name}@{channel.type}")
         group = self._groups.get(record.group)
         member = None if group is None else group.members.get(key[1])
-        is_ahead = record.last_update_timestamp > heard_ms + CLOCK_SKEW_MS
-        if member is not None and self._is_overtaken(record, member, is_ahead=is_ahead):
+        wrong = is_ahead(record.last_update_timestamp, heard_ms)
+        if member is not None and self._is_overtaken(record, member, by_wrong_clock=wrong):
             return
         is_here = record.heartbeat_type == REGISTER
         if member is None:
@@ -105,7 +106,7 @@ class Members:
             version=record.version,
         )
         member.proxy, member.told_ms = record.local_proxy_id, record.last_update_timestamp
-        member.heard_at, member.is_gone, member.is_ahead = heard_at, not is_here, is_ahead
+        member.heard_at, member.is_gone, member.by_wrong_clock = heard_at, not is_here, wrong
         self._heard.pop(key, None)
         self._heard[key] = member
         if is_here:
@@ -139,11 +140,13 @@ class Members:
                 yield
             number += 1
 
-    def _is_overtaken(self, record: ConsumerHeartbeat, member: Member, *, is_ahead: bool) -> bool:
+    def _is_overtaken(
+        self, record: ConsumerHeartbeat, member: Member, *, by_wrong_clock: bool
+    ) -> bool:
         """Returns whether a later message was read before this one, from another queue. What is
         told earlier than that by more than a message may be old is of a clock that was set back, or
         the other one of a clock that was wrong; that one is also where it alone is ahead."""
-        if member.is_ahead and not is_ahead:
+        if member.by_wrong_clock and not by_wrong_clock:
             return False
         earlier_ms = member.told_ms - record.last_update_timestamp
         return 0 < earlier_ms < self._silence() * 1000
