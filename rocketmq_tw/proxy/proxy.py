@@ -67,7 +67,7 @@ class Proxy:
         transactions = TransactionDecisions(reactor, brokers, halves)
         unpacking = Unpacking(config, in_thread)
         orphans = OrphanQuestions(brokers, halves, unpacking)
-        asked = AskedClients(reactor, orphans.recover, unpacking)
+        asked = AskedClients(reactor, orphans.recover, unpacking, config)
         self.clients = ProxyClients(
             reactor.seconds, asked.hand_on, lambda: config.channel_expired_timeout / 1000
         )

@@ -49,9 +49,15 @@ from tests.support.wait import result_of
 Answer = Callable[[RemotingCommand], "RemotingCommand | Deferred[RemotingCommand]"]
 
 
-def asked_clients(clock: Clock, recover: Recover, in_thread: InThread = at_once) -> AskedClients:
+def asked_clients(
+    clock: Clock,
+    recover: Recover,
+    in_thread: InThread = at_once,
+    config: ProxyConfig | None = None,
+) -> AskedClients:
     """What hands questions of brokers on to clients of gRPC."""
-    return AskedClients(clock, recover, Unpacking(ProxyConfig(), in_thread))
+    config = config or ProxyConfig()
+    return AskedClients(clock, recover, Unpacking(config, in_thread), config)
 
 
 @implementer(ICall)

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
+from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.message.record import decode_record
 from rocketmq_tw.proxy.clients import ProxyClient
 from rocketmq_tw.proxy.messaging.messages import message_of
@@ -46,10 +47,13 @@ Recover = Callable[[ProxyClient, RemotingCommand], Deferred[RemotingCommand]]
 class AskedClients:
     """Hands requests of brokers on to gRPC clients; `recover` those about transactions."""
 
-    def __init__(self, clock: IReactorTime, recover: Recover, unpacking: Unpacking) -> None:
+    def __init__(
+        self, clock: IReactorTime, recover: Recover, unpacking: Unpacking, config: ProxyConfig
+    ) -> None:
         self._clock = clock
         self._recover = recover
         self._unpacking = unpacking
+        self._most_seconds = config.grpc_proxy_relay_request_timeout_in_seconds
         self._nonces = count(1)
         self._open: dict[ProxyClient, dict[str, Deferred[TelemetryCommand]]] = {}
 
@@ -57,7 +61,8 @@ class AskedClients:
         self, client: ProxyClient, request: RemotingCommand, timeout: float
     ) -> Deferred[RemotingCommand]:
         """Asks a client, as `IProxyClient.ask` says."""
-        return Deferred.fromCoroutine(self._handed_on(client, request, timeout))
+        seconds = min(timeout, self._most_seconds)
+        return Deferred.fromCoroutine(self._handed_on(client, request, seconds))
 
     def answered(self, client: ProxyClient, command: TelemetryCommand) -> None:
         """Takes an answer of a client; one that nobody waits for is dropped."""

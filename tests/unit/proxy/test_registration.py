@@ -27,11 +27,12 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.clients import (
+    ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
 from rocketmq_tw.wire.headers.pop import PopMessageRequestHeader
-from tests.support.broker import BrokerInMemory
+from tests.support.broker import BrokerInMemory, ok
 from tests.support.name_server import NameServerInMemory
 from tests.support.proxy import (
     HEARTBEAT_SYNC_TOPIC,
@@ -45,6 +46,16 @@ from tests.support.tables import tables_of
 
 NAME_SERVER = "10.0.0.1:9876"
 BROKER = "10.0.0.2:10911"
+RELAY_SECONDS = 3
+#: What brokers wait for that they ask client `b`.
+WAITED_FOR = {
+    RequestCode.GET_CONSUMER_RUNNING_INFO: GetConsumerRunningInfoRequestHeader(
+        consumer_group="g", client_id="b", jstack_enable=True
+    ),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: ConsumeMessageDirectlyResultRequestHeader(
+        consumer_group="g", client_id="b"
+    ),
+}
 
 
 class Site:
@@ -59,7 +70,10 @@ class Site:
         self.broker.network.serve(NAME_SERVER, names.handlers)
         self.broker.add_topic("Topic")
         config = msgspec.structs.replace(
-            ProxyConfig(), namesrv_addr=NAME_SERVER, max_connections_per_broker=lanes
+            ProxyConfig(),
+            namesrv_addr=NAME_SERVER,
+            max_connections_per_broker=lanes,
+            grpc_proxy_relay_request_timeout_in_seconds=RELAY_SECONDS,
         )
         self.cluster = ClusterBrokers(
             self.clock, config, lambda: self.broker.network.client("10.0.0.3")
@@ -69,7 +83,7 @@ class Site:
         if is_local:
             brokers = LocalBrokers(self.clock, self.broker.broker, self.cluster)
         self.brokers = brokers
-        asked = asked_clients(self.clock, lambda client, request: None)
+        asked = asked_clients(self.clock, lambda client, request: None, config=config)
         self.clients = ProxyClients(self.clock.seconds, asked.hand_on, lambda: 120.0)
         self.heartbeat_sync = heartbeat_sync_of(self.clock, brokers)
         self.registration = ClientRegistration(
@@ -189,6 +203,25 @@ def test_the_client_that_is_meant_is_asked(site: Site) -> None:
     )
     answer = site.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
     assert answer.code != ResponseCode.SUCCESS and "no open stream" in (answer.remark or "")
+
+
+@pytest.mark.parametrize("code", sorted(WAITED_FOR))
+def test_a_client_that_does_not_answer_is_waited_for_as_long_as_the_key_says(
+    site: Site, code: int
+) -> None:
+    """`grpcProxyRelayRequestTimeoutInSeconds`, which is less than brokers wait."""
+    call, header = site.enter("b"), WAITED_FOR[code]
+    answers: list[RemotingCommand] = []
+    request = RemotingCommand.request(code, header)
+    request.ext_fields["msgId"] = ok(site.broker.send())["msgId"]
+    asked = site.broker.network.client("10.0.0.9").request(BROKER, request, 30.0)
+    asked.addCallback(answers.append)
+    site.pass_time(RELAY_SECONDS - 0.5)
+    assert len(call.sent) == 1 and not answers
+    site.pass_time(1)
+    (answer,) = answers
+    assert answer.code == ResponseCode.CONSUME_MSG_TIMEOUT
+    assert f"b did not answer within {RELAY_SECONDS} s" in (answer.remark or "")
 
 
 def test_a_lost_connection_is_made_again(site: Site) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from twisted.internet.task import Clock
@@ -75,8 +76,8 @@ def of_controller() -> Iterable[Metric]:
     return group.leader().metrics()
 
 
-def of_proxy() -> Iterable[Metric]:
-    keys = {"namesrvAddr": "127.0.0.1:9876", "bindAddress": "127.0.0.1"}
+def of_proxy(**more: str) -> Iterable[Metric]:
+    keys = {"namesrvAddr": "127.0.0.1:9876", "bindAddress": "127.0.0.1", **more}
     settings = [Setting(key, value, "test") for key, value in keys.items()]
     server = proxy.ProxyServer(MemoryReactorClock(), load(proxy.Options.types, settings, "/"))
     server.start()
@@ -98,6 +99,19 @@ def test_the_labels_of_each_kind_are_those_that_its_figures_have(
     kind: str, figures: Callable[[], Iterable[Metric]]
 ) -> None:
     assert {label for figure in figures() for label in figure.labels} == OWN_LABELS[kind]
+
+
+def test_figures_of_a_proxy_have_its_name_and_cluster() -> None:
+    named = of_proxy(proxyName="proxy-1", proxyClusterName="east")
+    of_host, of_named = (
+        {
+            (each.labels["node_id"], each.labels["cluster"], each.labels["proxy_mode"])
+            for each in all
+        }
+        for all in (of_proxy(), named)
+    )
+    assert of_named == {("proxy-1", "east", "cluster")}
+    assert of_host == {(gethostname(), "DefaultCluster", "cluster")}
 
 
 def test_the_page_names_the_labels_of_all_kinds() -> None:
