@@ -284,6 +284,12 @@ def ran_out_of_time(error: BaseException | None) -> bool:
     return isinstance(error, TimeoutError | CancelledError)
 
 
+def is_open(error: RequestError) -> bool:
+    """Returns whether a decision that failed with `error` may be made yet."""
+    is_of_decision = isinstance(error.__cause__, Refused | TimeoutError | CancelledError)
+    return is_of_decision and error.code == ResponseCode.SYSTEM_ERROR
+
+
 def _nothing_done(error: Refused) -> Refused:
     """Makes a lost term a refusal for not leading: nothing was decided, so the new leader can be
     asked."""

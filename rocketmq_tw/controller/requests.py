@@ -20,7 +20,7 @@ from rocketmq_tw.controller.core.requests import (
 )
 from rocketmq_tw.controller.core.state import Group
 from rocketmq_tw.controller.counts import ControllerCounts, Status
-from rocketmq_tw.controller.decider import Decider, ran_out_of_time
+from rocketmq_tw.controller.decider import Decider, is_open, ran_out_of_time
 from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.net.administrators import is_designation
@@ -195,7 +195,7 @@ class ControllerRequests:
             try:
                 _check_fields(request)
                 answer = handler(request, peer)
-                if isinstance(answer, Deferred):
+                if not isinstance(answer, RemotingCommand):
                     answer = await answer
             except RequestError as error:
                 if error.code not in _ROUTINE:
@@ -253,20 +253,34 @@ class ControllerRequests:
         return is_same_host(address or "", peer.address) or self._liveness.speaks_for(peer, key)
 
     def _noted(self, handler: Handler, is_order: Callable[[RemotingCommand], bool]) -> Handler:
-        """Returns `handler`, which says in the log who asked for what `is_order` tells of."""
+        """Returns `handler`, which says in the log who had done what `is_order` tells of. Where it
+        is not known whether it was done, that is said."""
 
-        def handle(request: RemotingCommand, peer: IPeer) -> Any:
-            if is_order(request):
+        async def handle(request: RemotingCommand, peer: IPeer) -> Any:
+            if not is_order(request):
+                return await handler(request, peer)
+            name = request.ext_fields.get("brokerName", "")
+            told = {name: text[:MAX_SHOWN] for name, text in request.ext_fields.items()}
+            before = self._now(name)
+
+            def say(outcome: str) -> None:
                 self.log.info(
-                    "{peer} orders {request}: {change}",
+                    "{peer} orders {request} {told}: {outcome}",
                     peer=who(peer),
                     request=RequestCode(request.code).name,
-                    change=changed(
-                        {name: text[:MAX_SHOWN] for name, text in request.ext_fields.items()},
-                        self._now(request.ext_fields.get("brokerName", "")),
-                    ),
+                    told=told,
+                    outcome=outcome,
                 )
-            return handler(request, peer)
+
+            try:
+                answer = await handler(request, peer)
+            except RequestError as error:
+                if is_open(error):
+                    say(f"it may be done yet (was {before})")
+                raise
+            if answer.code == ResponseCode.SUCCESS:
+                say(changed(self._now(name), before))
+            return answer
 
         return handle
 

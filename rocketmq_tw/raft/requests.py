@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.net.changes import changed, who
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.raft.bodies import (
     REQUEST_BODIES,
@@ -165,7 +166,8 @@ class DLedgerRequests:
     def _note(
         self, response: DLedgerBody, code: DLedgerRequestCode, body: DLedgerBody, peer: IPeer
     ) -> DLedgerBody:
-        """Logs what the core refuses, except a COMPARE that finds a difference, which is usual."""
+        """Logs an order that was obeyed, and what the core refuses, except a COMPARE that finds a
+        difference, which is usual."""
         said = Code(response.code).name
         if isinstance(response, VoteResponseBody):
             said = response.vote_result or said
@@ -177,6 +179,13 @@ class DLedgerRequests:
                 said,
                 f"{body.leader_id or body.local_id} is in term {body.term}, we in"
                 f" {self._node.core.term} with leader {self._node.leader_id}",
+            )
+        elif isinstance(body, TransferRequestBody) and body.transfer_id == self._self_id:
+            self.log.info(
+                "{peer} had {group} led by another member: {change}",
+                peer=who(peer),
+                group=self._group,
+                change=changed(body.transferee_id, self._self_id),
             )
         return response
 

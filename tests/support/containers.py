@@ -99,8 +99,8 @@ class ContainerInMemory:
             in_config_file(self.files, "/container.conf", threads, is_made=True),
         )
         listener = self.server.listener()
-        for code, handler in ContainerRequests(self.container, live, 1_000).handlers().items():
-            listener.register(code, handler)
+        self.handlers = ContainerRequests(self.container, live, 1_000).handlers()
+        listener.serve(self.handlers)
         listener.listen()
 
     def _read(self, path: str) -> str:

@@ -119,11 +119,29 @@ class NamesrvAdminRequests:
             )
         route = decode_request(TopicQueuesBody, request.body) if request.body else TopicQueuesBody()
         check_name("topic", header.topic)
-        if not self._table.register_topic(header.topic, route.queue_datas):
+        known = self._table.queues.of_topic(header.topic)
+        names = {each.broker_name for each in route.queue_datas}
+        before = {name: known[name] for name in sorted(names) if name in known}
+        if self._table.register_topic(header.topic, route.queue_datas):
+            now = {each.broker_name: each for each in route.queue_datas}
+            self._say_registered(peer, header.topic, now, before)
+        else:
             self._log_change(
                 peer, f"named a broker that is not registered for topic {header.topic!r}"
             )
         return request.response()
+
+    def _say_registered(
+        self,
+        peer: IPeer,
+        topic: str,
+        now: Mapping[str, QueueData],
+        before: Mapping[str, QueueData],
+    ) -> None:
+        # Brokers with enableSingleTopicRegister may say the same again and again.
+        if now != before:
+            told = changed(_describe_queues(now), _describe_queues(before) if before else None)
+            self._log_change(peer, f"registered topic {topic!r}: {told}")
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Answers 318: changes keys; fails as `LiveConfig.update` does."""

@@ -76,22 +76,66 @@ OF_CLIENTS = {
     RequestCode.SEND_MESSAGE,
     RequestCode.SEND_MESSAGE_V2,
     RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.RECALL_MESSAGE,
+    RequestCode.END_TRANSACTION,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.POP_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
+    RequestCode.ACK_MESSAGE,
+    RequestCode.BATCH_ACK_MESSAGE,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+    RequestCode.NOTIFICATION,
     RequestCode.UPDATE_CONSUMER_OFFSET,
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ,
+    RequestCode.QUERY_ASSIGNMENT,
+    RequestCode.CHECK_CLIENT_CONFIG,
     RequestCode.HEART_BEAT,
     RequestCode.UNREGISTER_CLIENT,
 }
-#: What changes nothing at a broker: a client is given a message, and there is no other store to
-#: bring check points back from.
-NO_CHANGE = {RequestCode.CONSUME_MESSAGE_DIRECTLY, RequestCode.POP_ROLLBACK}
+#: What brokers, name servers and controllers tell each other.
+OF_SERVERS = {
+    RequestCode.EXCHANGE_BROKER_HA_INFO,
+    RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+}
+#: What changes nothing at a broker: a client is given a message, there is no other store to bring
+#: check points back from, and tables that are no files of RocksDB are not exported.
+NO_CHANGE = {
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.POP_ROLLBACK,
+    RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON,
+}
+#: What looks, beside that of commands.
+LOOKS = {
+    RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+    RequestCode.GET_ALL_CONSUMER_OFFSET,
+    RequestCode.GET_ALL_DELAY_OFFSET,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.GET_TIMER_CHECK_POINT,
+    RequestCode.GET_TIMER_METRICS,
+    RequestCode.POLLING_INFO,
+    RequestCode.QUERY_CONSUME_TIME_SPAN,
+    RequestCode.QUERY_CORRECTION_OFFSET,
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER,
+}
 
 
-def test_each_request_of_commands_that_changes_a_broker_is_among_them() -> None:
-    changing = {
-        code
-        for code, (kind, effect) in REQUESTS.items()
-        if kind is ServerKind.BROKER and effect is not Effect.LOOKS
+def test_each_request_that_changes_a_broker_is_among_them() -> None:
+    of_commands = {
+        code: effect for code, (kind, effect) in REQUESTS.items() if kind is ServerKind.BROKER
     }
-    assert changing - {code for code, _, _ in CHANGES} == OF_CLIENTS | NO_CHANGE
+    looks = {code for code, effect in of_commands.items() if effect is Effect.LOOKS}
+    # A test of its own has a half message for it.
+    told = {code for code, _, _ in CHANGES} | {RequestCode.RESUME_CHECK_HALF_MESSAGE}
+    known = told | OF_CLIENTS | OF_SERVERS | NO_CHANGE | LOOKS | looks
+    assert set(BrokerInMemory().handlers) | set(of_commands) == known
+    assert not told & (OF_CLIENTS | OF_SERVERS | NO_CHANGE | LOOKS | looks)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,26 @@ SHORT_SENDS = [
     RequestCode.SEND_REPLY_MESSAGE_V2,
 ]
 
+#: Those whose answers are the proxy's own work, and the other forms of a send.
+OTHER_REQUESTS = [
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.END_TRANSACTION,
+    RequestCode.RECALL_MESSAGE,
+    RequestCode.BATCH_ACK_MESSAGE,
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+    RequestCode.HEART_BEAT,
+    RequestCode.UNREGISTER_CLIENT,
+    RequestCode.CHECK_CLIENT_CONFIG,
+    RequestCode.QUERY_ASSIGNMENT,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+]
+
 
 @pytest.fixture
 def port() -> ClassicPort:
@@ -47,6 +67,12 @@ def port() -> ClassicPort:
     for code in port.requests.handlers():
         port.brokers.answer(code, echo)
     return port
+
+
+def test_no_request_of_administrators_passes(port: ClassicPort) -> None:
+    """A broker would log and judge it as one of the proxy: who asked would not be known."""
+    of_clients = {*QUEUE_REQUESTS, *SHORT_SENDS, *OTHER_REQUESTS}
+    assert set(port.requests.handlers()) == of_clients
 
 
 def test_a_request_passes_with_all_that_it_has_and_so_does_its_answer(port: ClassicPort) -> None:
