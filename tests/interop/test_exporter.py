@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import OURS, make_broker, make_name_server
-from tests.support.exporter import NAMES, OF_CLIENT, RETRY, Exporter, Sample
+from tests.support.downloads import DownloadFailed
+from tests.support.exporter import (
+    NAMES,
+    OF_CLIENT,
+    RETRY,
+    WITHOUT_VALUE,
+    Exporter,
+    Sample,
+    names_in_source,
+)
 from tests.support.java_client import JavaClients
 from tests.support.mqadmin_cases import NEW, OLD
 from tests.support.wait import PeerFailed, wait_until
@@ -82,6 +91,16 @@ def test_the_exporter_tells_the_same_of_ours_as_of_stocks(
     # Stock lists a connected group under the name of its topic too.
     stock = {sample for sample in told if not _is_of_topic_as_group(sample)}
     assert samples(java, OURS, tmp_path / "ours", stock) == stock
+
+
+@pytest.mark.more
+def test_the_names_are_those_of_its_source() -> None:
+    try:
+        registered = names_in_source()
+    except DownloadFailed as error:
+        pytest.skip(str(error))
+    assert registered == NAMES | WITHOUT_VALUE
+    assert not NAMES & WITHOUT_VALUE
 
 
 def _is_of_topic_as_group(sample: Sample) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 from tests.support.dashboard_cases import COMMIT, Json, RestCall
 from tests.support.dashboard_site import DashboardSite
-from tests.support.downloads import fetch
+from tests.support.downloads import check_out, fetch
 from tests.support.jars import BUILD, java_command, only_one
 from tests.support.java_client import JavaClients
 from tests.support.ports import ReservedPort
@@ -43,11 +42,7 @@ def dashboard_jar(source: str = REPOSITORY) -> Path:
     tree, done = home / "source", home / "complete"
     with only_one(home):
         if not done.exists():
-            if not (tree / ".git").exists():
-                subprocess.run(["git", "init", "-q", str(tree)], check=True)
-            git = ["git", "-C", str(tree)]
-            fetch("the dashboard's source", [*git, "fetch", "-q", source, COMMIT])
-            subprocess.run([*git, "checkout", "-q", "-f", COMMIT], check=True)
+            check_out("the dashboard's source", source, COMMIT, tree)
             maven = ["mvn", "-q", "-B", "-f", str(tree / "pom.xml")]
             fetch("the dashboard's jars", [*maven, *_PACKAGE])
             done.touch()

@@ -40,6 +40,16 @@ def fetch(
     raise DownloadFailed(failed)
 
 
+def check_out(what: str, repository: str, commit: str, tree: Path) -> None:
+    """Has the files of one commit of a Git repository, an address or a directory, in `tree`; raises
+    `DownloadFailed`."""
+    if not (tree / ".git").exists():
+        subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    git = ["git", "-C", str(tree)]
+    fetch(what, [*git, "fetch", "-q", "--depth", "1", repository, commit])
+    subprocess.run([*git, "checkout", "-q", "-f", commit], check=True)
+
+
 def _failure(
     command: Sequence[str],
     cwd: Path | None,

@@ -1,5 +1,5 @@
 """The calls of stock's rocketmq-exporter, made with stock's admin client, and which of its metrics
-get a value from the answers. Calls, names and labels as in its source of June 2025."""
+get a value from the answers. Calls, names and labels as in its source at `COMMIT`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tests.support.downloads import check_out
+from tests.support.jars import BUILD, only_one
 from tests.support.java_client import JavaClients, JavaError, PullConsumer
 from tests.support.wait import PeerFailed
 
 Json = dict[str, Any]
 #: The name of a metric, and the values of its labels that are the same in every run.
 Sample = tuple[str, ...]
+
+REPOSITORY = "https://github.com/apache/rocketmq-exporter.git"
+#: Its newest one, of October 2024.
+COMMIT = "e1ab2dd569d431c88c9eb599a9284aedc7abeb7c"
+_COLLECTOR = "src/main/java/org/apache/rocketmq/exporter/collector/RMQMetricsCollector.java"
+_REGISTERED = re.compile(r'new (?:Gauge|Counter)MetricFamily\(\s*"([^"]+)"')
 
 RETRY, DEAD = "%RETRY%", "%DLQ%"
 _QUEUE = re.compile(r"topic=(.*), brokerName=(.*), queueId=(\d+)")
@@ -153,7 +161,16 @@ _RUNTIME: Mapping[str, tuple[str, Callable[[str], object]]] = {
 #: Labels of all of them.
 _RUNTIME_LABELS = {"boottime": "bootTimestamp", "broker_version": "brokerVersion"}
 
-#: All that the exporter can tell; two more names that it registers are never given a value.
+#: What it registers and never gives a value: the call that would is not made, or not for such
+#: topics.
+WITHOUT_VALUE = frozenset(
+    {
+        "rocketmq_group_consume_tps",
+        "rocketmq_group_consume_total_offset",
+        "rocketmq_group_dlqdiff",
+    }
+)
+#: All that the exporter can tell.
 NAMES = frozenset(
     {
         "rocketmq_producer_offset",
@@ -173,6 +190,18 @@ NAMES = frozenset(
         *(f"rocketmq_brokeruntime_{name}" for name in _RUNTIME),
     }
 )
+
+
+def names_in_source(repository: str = REPOSITORY) -> frozenset[str]:
+    """All names that the exporter registers, by its source, which the first caller fetches from
+    `repository`, an address or a directory. Raises `DownloadFailed`."""
+    home = BUILD / "exporter"
+    tree, done = home / "source", home / COMMIT
+    with only_one(home):
+        if not done.exists():
+            check_out("the exporter's source", repository, COMMIT, tree)
+            done.touch()
+    return frozenset(_REGISTERED.findall((tree / _COLLECTOR).read_text()))
 
 
 class Exporter:
