@@ -52,3 +52,8 @@ def test_every_path_that_a_page_names_is_there(page: Path) -> None:
 def test_every_page_that_a_page_links_to_is_there(page: Path) -> None:
     links = LINK.findall(page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_a_cell_of_the_map_is_read_at_a_glance() -> None:
+    rows = [row for row in PAGES[0].read_text().split("\n") if row.startswith("|")]
+    assert [cell for row in rows for cell in row.split(" | ") if len(cell) > 300] == []
