@@ -25,7 +25,7 @@ from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
 
 #: The physical queues of a topic, as 202 tells of them, and what a group did in them, as 208 does.
 Ends = Mapping[MessageQueue, TopicOffset]
-Offsets = Mapping[MessageQueue, OffsetWrapper]
+GroupProgress = Mapping[MessageQueue, OffsetWrapper]
 #: Routes by topic, for one look at several groups.
 KnownRoutes = dict[str, TopicRouteData | None]
 
@@ -100,7 +100,7 @@ async def offsets_at(
     topic: str,
     *,
     all_may_fail: bool = False,
-) -> Offsets:
+) -> GroupProgress:
     """Returns what brokers at `addresses` say of a group in a topic. Asks as `ask_each` does."""
     offsets: dict[MessageQueue, OffsetWrapper] = {}
     for stats in await told_by_each(
@@ -116,7 +116,7 @@ async def offsets_at(
 async def group_progress(
     servers: Servers,
     group: str,
-    offsets: Offsets,
+    offsets: GroupProgress,
     routes: KnownRoutes | None = None,
     *,
     all_may_fail: bool = False,
@@ -175,7 +175,7 @@ async def _logic_progress(
     return {queue: progress for queue, progress in found.items() if progress is not None}
 
 
-def _progress_in(queue: MessageQueue, items: Items, offsets: Offsets) -> Progress | None:
+def _progress_in(queue: MessageQueue, items: Items, offsets: GroupProgress) -> Progress | None:
     """Returns how far a group is in a logic queue: where it is in the last item in which it has an
     offset, at the beginning where it has none. What lies in items whose broker did not tell is not
     counted; None where it is the leader."""

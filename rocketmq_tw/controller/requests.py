@@ -12,7 +12,7 @@ from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.events import UpdateBrokerAddress
 from rocketmq_tw.controller.core.live_brokers import ReplicaKey
 from rocketmq_tw.controller.core.requests import (
-    Parse,
+    ParseRequest,
     alter,
     read_requests,
     register,
@@ -139,7 +139,7 @@ class ControllerRequests:
             is_write=True,
         )(request, peer)
 
-    def _handler(self, parse: Parse, *, is_write: bool) -> Handler:
+    def _handler(self, parse: ParseRequest, *, is_write: bool) -> Handler:
         def handle(request: RemotingCommand, peer: IPeer) -> Any:
             make = parse(request)
             # Nothing of the body is needed any more, and the answer may take its time.

@@ -27,7 +27,7 @@ from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
-from rocketmq_tw.proxy.messaging.offsets import Offsets
+from rocketmq_tw.proxy.messaging.offsets import OffsetCalls
 from rocketmq_tw.proxy.messaging.orphans import OrphanQuestions
 from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
 from rocketmq_tw.proxy.messaging.popped import PopClient
@@ -105,7 +105,7 @@ class Proxy:
             InvisibleDurations(claims, config),
             DeadLetters(reactor, self.clients, popped, renewal),
             Pulling(brokers, self.clients, unpacking, expressions, reactor, config),
-            Offsets(brokers, self.clients),
+            OffsetCalls(brokers, self.clients),
         )
         #: Path of a gRPC method -> the method.
         self.methods: dict[str, Method] = {}

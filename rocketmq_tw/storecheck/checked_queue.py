@@ -8,7 +8,7 @@ from rocketmq_tw.formats.queue import ADDRESSES_END, FILLER_SIZE
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 from rocketmq_tw.storecheck.layout import Known
 from rocketmq_tw.storecheck.records import LogRecord
-from rocketmq_tw.storecheck.stored_queue import StoredQueue, Unit
+from rocketmq_tw.storecheck.stored_queue import RawUnit, StoredQueue
 
 #: Its units have the time of delivery.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -50,7 +50,7 @@ class CheckedQueue:
             self.next = offset
 
     def put(
-        self, record: LogRecord, offset: int, unit: Unit | None, tags_code: int, *, fits: bool
+        self, record: LogRecord, offset: int, unit: RawUnit | None, tags_code: int, *, fits: bool
     ) -> None:
         """Compares a record with the unit at its queue offset, which leads to it where it
         `fits`."""
@@ -118,7 +118,7 @@ class CheckedQueue:
         )  # fmt: skip
         return False
 
-    def _suspect(self, record: LogRecord, offset: int, unit: Unit | None) -> None:
+    def _suspect(self, record: LogRecord, offset: int, unit: RawUnit | None) -> None:
         doubt = self._doubt
         if doubt is not None:
             self._doubt = doubt._replace(messages=doubt.messages + 1)

@@ -14,7 +14,7 @@ from rocketmq_tw.storecheck.layout import STOCK_QUEUE_SIZE, Known, Sizes
 from rocketmq_tw.storecheck.long_file import directories
 from rocketmq_tw.storecheck.queue_tree import is_queue_id, queue_sizes
 from rocketmq_tw.storecheck.records import LogRecord, is_topic
-from rocketmq_tw.storecheck.stored_queue import StoredQueue, Unit, Windows
+from rocketmq_tw.storecheck.stored_queue import RawUnit, StoredQueue, Windows
 
 #: Looks into queue files for records that say a wrong place: each queue may be wrong as a whole.
 _MOST_LOOKS = 100_000
@@ -121,7 +121,7 @@ class QueueCheck:
         return not record.has_crc and self._looks_left > 0 and len(self._mends) < _MOST_MENDS
 
     def _other_place(
-        self, queue: CheckedQueue, record: LogRecord, unit: Unit | None
+        self, queue: CheckedQueue, record: LogRecord, unit: RawUnit | None
     ) -> Mend | None:
         """Returns where a record is by the units of its topic's queues, where `unit`, at the place
         that it says, does not lead to it; None where it may be right all the same."""
@@ -234,5 +234,5 @@ def _place_of(record: LogRecord) -> tuple[str, int, int]:
     return record.topic, record.queue_id, record.queue_offset
 
 
-def _leads_to(unit: Unit | None, record: LogRecord) -> bool:
+def _leads_to(unit: RawUnit | None, record: LogRecord) -> bool:
     return unit is not None and unit[0] == record.position and unit[1] == record.size

@@ -19,7 +19,7 @@ _WINDOW_UNITS = 256
 _EXTRAS_WINDOW = 8192
 
 #: Log offset of a record, its bytes, and the tags code or the address of an extra.
-Unit = tuple[int, int, int]
+RawUnit = tuple[int, int, int]
 
 
 class Windows:
@@ -97,13 +97,13 @@ class StoredQueue:
         unit = self.unit_at(offset)
         return unit is not None and bool(unit[1])
 
-    def unit_at(self, offset: int) -> Unit | None:
+    def unit_at(self, offset: int) -> RawUnit | None:
         """Returns the unit of a queue offset; None where no file has it."""
         data = self._units.read(_SIZE, offset * _SIZE)
-        unit: Unit | None = _UNIT.unpack(data) if len(data) == _SIZE else None
+        unit: RawUnit | None = _UNIT.unpack(data) if len(data) == _SIZE else None
         return unit
 
-    def next_unit(self, offset: int) -> Unit | None:
+    def next_unit(self, offset: int) -> RawUnit | None:
         """Does the same as `unit_at`, and reads further ones with it, which are asked for next."""
         at = (offset - self._window_first) * _SIZE
         if not 0 <= at <= len(self._window) - _SIZE:
@@ -112,10 +112,10 @@ class StoredQueue:
             self._windows.keep(self)
             if len(self._window) < _SIZE:
                 return None
-        unit: Unit = _UNIT.unpack_from(self._window, at)
+        unit: RawUnit = _UNIT.unpack_from(self._window, at)
         return unit
 
-    def units(self, first: int, end: int) -> Iterator[tuple[int, Unit]]:
+    def units(self, first: int, end: int) -> Iterator[tuple[int, RawUnit]]:
         """Yields queue offsets with the units that files have."""
         while first < end:
             data = self._units.read(min(end - first, 4096) * _SIZE, first * _SIZE)

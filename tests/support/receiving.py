@@ -24,7 +24,7 @@ from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
-from rocketmq_tw.proxy.messaging.offsets import Offsets
+from rocketmq_tw.proxy.messaging.offsets import OffsetCalls
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.pulling import Pulling
 from rocketmq_tw.proxy.messaging.receiving import Receiving
@@ -199,7 +199,7 @@ class ReceivingWorld:
             **Pulling(
                 self.cluster, self.clients, unpacking, expressions, self.clock, self.config
             ).methods(),
-            **Offsets(self.cluster, self.clients).methods(),
+            **OffsetCalls(self.cluster, self.clients).methods(),
         }
 
     def send(self, body: bytes, tag: str = "", **fields: Any) -> None:

@@ -51,7 +51,7 @@ count_option = click.option(
     "--count", type=click.IntRange(1), default=32, show_default=True, help="How many at most."
 )
 
-Row = dict[str, Any]
+DumpedRow = dict[str, Any]
 
 
 @click.group("dump")
@@ -62,9 +62,9 @@ def dump() -> None:
 def _show(
     tool: Tool,
     store: Store,
-    rows: Iterator[Row],
+    rows: Iterator[DumpedRow],
     count: int,
-    line: Callable[[Row], str],
+    line: Callable[[DumpedRow], str],
     status: StatusLine,
 ) -> bool:
     """Shows some rows, and takes `status` away for each; returns whether there was one."""
@@ -77,7 +77,7 @@ def _show(
     return is_there
 
 
-def _readable(store: Store, rows: Iterator[Row]) -> Iterator[Row]:
+def _readable(store: Store, rows: Iterator[DumpedRow]) -> Iterator[DumpedRow]:
     """Yields rows; ends the command where they cannot be read."""
     with reading(store):
         yield from rows
@@ -127,7 +127,7 @@ def dump_log(
 
 def _records(
     store: Store, first: int, topic: str | None, passed_over: Findings, status: StatusLine
-) -> Iterator[Row]:
+) -> Iterator[DumpedRow]:
     total = max(store.data_size, 1)
     done = max(first - store.log_start, 0)
 
@@ -142,7 +142,7 @@ def _records(
                 yield _record(store.read(record.size, record.position))
 
 
-def _record(data: bytes) -> Row:
+def _record(data: bytes) -> DumpedRow:
     fields = RECORD.parse(data)
     try:
         body = {"body": fields.body.decode(), "bodyBase64": None}
@@ -168,7 +168,7 @@ def _record(data: bytes) -> Row:
     }
 
 
-def _record_line(row: Row) -> str:
+def _record_line(row: DumpedRow) -> str:
     body = row["body"] if row["body"] is not None else f"base64 {row['bodyBase64']}"
     return (
         f"{row['physicalOffset']} +{row['size']} {row['topic']}/{row['queueId']}"
@@ -233,7 +233,7 @@ def dump_queue(
         fail(f"{topic}/{queue_id} has no unit from {start} on: it ends at {end}{hint}")
 
 
-def _unit_line(row: Row) -> str:
+def _unit_line(row: DumpedRow) -> str:
     return (
         f"{row['queueOffset']}: {row['physicalOffset']} +{row['size']} tags code {row['tagsCode']}"
     )
@@ -283,7 +283,7 @@ def dump_index(
     fail(f"the index has {what} from {first or 0} on{hint}")
 
 
-def _entries(store: Store, passed_over: Findings, status: StatusLine) -> Iterator[Row]:
+def _entries(store: Store, passed_over: Findings, status: StatusLine) -> Iterator[DumpedRow]:
     names, slots = index_files(store.root), store.sizes.index_slots
     for name, header, descriptor in whole_files(store.root, store.sizes, passed_over):
         place = names.index(name) + 1
@@ -305,7 +305,7 @@ def _entries(store: Store, passed_over: Findings, status: StatusLine) -> Iterato
                 }
 
 
-def _entry_line(row: Row) -> str:
+def _entry_line(row: DumpedRow) -> str:
     return (
         f"{row['file']} {row['number']}: hash {row['keyHash']} at {row['physicalOffset']}"
         f" {local_time(row['storeTimestamp'])}, before it {row['previous']}"

@@ -13,7 +13,7 @@ from rocketmq_tw.broker.acting.pre_online import PreOnline
 from rocketmq_tw.broker.acting.taking_back import TakingBack
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
-from rocketmq_tw.broker.cluster.group_members import Members
+from rocketmq_tw.broker.cluster.group_members import LivingMembers
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -72,7 +72,7 @@ class Absence(Part):
         self._looked_at = now = self._clock.seconds()
         self._listed_at = dict.fromkeys(self._membership.group.name_servers, now)
 
-    def _heard(self, answers: Mapping[str, Members | None]) -> None:
+    def _heard(self, answers: Mapping[str, LivingMembers | None]) -> None:
         now, own = self._clock.seconds(), self._role.state.broker_id
         listed: set[int] = set()
         for name_server, members in answers.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocketmq_tw.broker.cluster.group_members import Members
+from rocketmq_tw.broker.cluster.group_members import LivingMembers
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 
@@ -18,9 +18,9 @@ class LivingGroup:
     """
 
     def __init__(self) -> None:
-        self._said: dict[str, Members] = {}
+        self._said: dict[str, LivingMembers] = {}
 
-    def heard(self, answers: Mapping[str, Members | None]) -> None:
+    def heard(self, answers: Mapping[str, LivingMembers | None]) -> None:
         """Takes in the answers of name servers by address; None stands for no answer."""
         for name_server, members in answers.items():
             if members is None:

@@ -16,7 +16,7 @@ from rocketmq_tw.broker.acting.stepping_down import SteppingDown
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
-from rocketmq_tw.broker.cluster.group_members import Members
+from rocketmq_tw.broker.cluster.group_members import LivingMembers
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
@@ -66,7 +66,7 @@ class Acting(Part):
         #: Whether somebody has said since the last question that the smallest id changed.
         self._is_told = False
         #: Takes over what other slaves, id -> address, have done; fires with whether all told.
-        self.take_over: Callable[[Members], Deferred[bool]] = lambda others: succeed(True)
+        self.take_over: Callable[[LivingMembers], Deferred[bool]] = lambda others: succeed(True)
         self._away = Away(host.config, host.reactor.seconds)
         replicas.returning.before_return = self.end_acting
         self._reactor = host.reactor

@@ -32,7 +32,7 @@ from rocketmq_tw.wire.headers.namesrv import (
 )
 
 #: Broker id -> address.
-Members = Mapping[int, str]
+LivingMembers = Mapping[int, str]
 
 log = Logger()
 
@@ -56,7 +56,9 @@ class GroupMembers:
         self._topics = topics
         self.name_servers = tuple(name_servers)
         #: Told of all answers to each `ask`.
-        self.answered = Listeners[Mapping[str, "Members | None"]]("name servers told the group")
+        self.answered = Listeners[Mapping[str, "LivingMembers | None"]](
+            "name servers told the group"
+        )
 
     def beat(self) -> None:
         """Sends a heartbeat to each name server; nothing waits for it. It is given up where no
@@ -65,11 +67,13 @@ class GroupMembers:
         for address in self.name_servers:
             send_unheard(self._client, self._clock, address, self._heartbeat(), seconds)
 
-    def ask(self) -> Deferred[dict[str, Members | None]]:
+    def ask(self) -> Deferred[dict[str, LivingMembers | None]]:
         """Fires with the answer of each name server, None where there was none within
         `sendHeartbeatTimeoutMillis`; never fails."""
 
-        def answered(results: list[tuple[bool, Members | None]]) -> dict[str, Members | None]:
+        def answered(
+            results: list[tuple[bool, LivingMembers | None]],
+        ) -> dict[str, LivingMembers | None]:
             answers = dict(zip(self.name_servers, (its for _, its in results), strict=True))
             self.answered.tell(answers)
             return answers
@@ -77,7 +81,7 @@ class GroupMembers:
         asked = DeferredList([self._ask(address) for address in self.name_servers])
         return asked.addCallback(answered)
 
-    def _ask(self, address: str) -> Deferred[Members | None]:
+    def _ask(self, address: str) -> Deferred[LivingMembers | None]:
         name = self._config.broker_name
         if self._config.compatible_with_old_name_srv:
             command = route_command(member_sync_topic(name))
@@ -119,7 +123,7 @@ class GroupMembers:
         )
         return RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header, oneway=True)
 
-    def _members_of_route(self, address: str, response: RemotingCommand) -> Members:
+    def _members_of_route(self, address: str, response: RemotingCommand) -> LivingMembers:
         config, route = self._config, read_route(address, response)
         for broker in () if route is None else route.broker_datas:
             if broker.broker_name == config.broker_name and broker.cluster in (
@@ -130,7 +134,7 @@ class GroupMembers:
         return {}
 
 
-def _members_of_group(address: str, response: RemotingCommand) -> Members:
+def _members_of_group(address: str, response: RemotingCommand) -> LivingMembers:
     body = check_success(address, response).body
     group = decode_body(BrokerMemberGroupBody, body).broker_member_group
     return {} if group is None else dict(group.broker_addrs)

@@ -13,7 +13,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.cluster.group_members import GroupMembers, Members
+from rocketmq_tw.broker.cluster.group_members import GroupMembers, LivingMembers
 from rocketmq_tw.broker.cluster.name_server_links import Master, NameServerLink, tell_all
 from rocketmq_tw.broker.cluster.registration import RoleRegistration
 from rocketmq_tw.broker.role.health import Health
@@ -207,7 +207,7 @@ class ClusterMembership:
         if self._registration is not None:
             self._registration.tell_again(link)
 
-    def _group_told(self, answers: Mapping[str, Members | None]) -> None:
+    def _group_told(self, answers: Mapping[str, LivingMembers | None]) -> None:
         """A name server may lose a broker by mistake, and does not tell it."""
         own, registration = self._role.state.broker_id, self._registration
         if registration is None:

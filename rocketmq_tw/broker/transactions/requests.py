@@ -45,7 +45,7 @@ _STATES = {TRANSACTION_COMMIT: State.COMMITTED, TRANSACTION_ROLLBACK: State.ROLL
 _WORDS = {State.COMMITTED: "committed", State.ROLLED_BACK: "rolled back"}
 
 T = TypeVar("T")
-Answer = Generator[Deferred[Any], Any, RemotingCommand]
+AnswerSteps = Generator[Deferred[Any], Any, RemotingCommand]
 
 log = Logger()
 
@@ -204,7 +204,7 @@ class TransactionRequests:
     @inlineCallbacks
     def _decide_again(
         self, request: RemotingCommand, current: int, state: State, settling: Settling
-    ) -> Answer:
+    ) -> AnswerSteps:
         """Answers for a half message that was decided in this role: that decision may still be on
         its way to the disk and the replicas, or fail."""
         known = settling.book.state(current)
@@ -216,7 +216,7 @@ class TransactionRequests:
     @inlineCallbacks
     def _decide_late(
         self, request: RemotingCommand, half: Half, state: State, settling: Settling
-    ) -> Answer:
+    ) -> AnswerSteps:
         """Answers for a settled half message: its decision may be in the log already, or it was
         given up. One that was given up may still be decided, once."""
         end = self._store.end_offset
@@ -228,7 +228,7 @@ class TransactionRequests:
     @inlineCallbacks
     def _look_up(
         self, request: RemotingCommand, half: Half, state: State, settling: Settling
-    ) -> Answer:
+    ) -> AnswerSteps:
         if (yield self._history.was_committed(half)):
             return _decided(request, State.COMMITTED, state)
         if not (yield self._history.was_given_up(half)):
@@ -284,7 +284,7 @@ class TransactionRequests:
     @inlineCallbacks
     def _resume(
         self, request: RemotingCommand, peer: IPeer, half: Half, settling: Settling
-    ) -> Answer:
+    ) -> AnswerSteps:
         if half.names_origin and settling.book.copy_waits(half.origin):
             code = yield settling.safe()
             if code not in SAFE:

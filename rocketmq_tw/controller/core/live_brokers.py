@@ -23,7 +23,7 @@ AT_HOME_MS = 600_000
 
 
 #: A connection.
-Owner = TypeVar("Owner", bound=Hashable)
+_Owner = TypeVar("_Owner", bound=Hashable)
 
 
 class ReplicaKey(NamedTuple):
@@ -37,8 +37,8 @@ class ReplicaKey(NamedTuple):
         return f"broker {self.broker_id} of {self.name} in {self.cluster}"
 
 
-class _Live(msgspec.Struct, Generic[Owner]):
-    owner: Owner
+class _Live(msgspec.Struct, Generic[_Owner]):
+    owner: _Owner
     #: When the owner itself was heard last.
     owner_seen_at: int
     seen_at: int
@@ -60,7 +60,7 @@ class _Gone(NamedTuple):
     at: int
 
 
-class LiveBrokers(Generic[Owner]):
+class LiveBrokers(Generic[_Owner]):
     """Times in milliseconds of one clock. A broker belongs to the connection (`owner`) over which
     its first heartbeat came, until that one is lost or silent for too long: as in stock, a
     heartbeat over another one does not make the broker end with that."""
@@ -81,8 +81,8 @@ class LiveBrokers(Generic[Owner]):
         self._registered_at = registered_at
         #: Registered brokers that were alive.
         self._gone: dict[ReplicaKey, _Gone] = {}
-        self._live: dict[ReplicaKey, _Live[Owner]] = {}
-        self._owned: dict[Owner, set[ReplicaKey]] = {}
+        self._live: dict[ReplicaKey, _Live[_Owner]] = {}
+        self._owned: dict[_Owner, set[ReplicaKey]] = {}
         self._strangers: set[ReplicaKey] = set()
         self._swept_at: int | None = None
 
@@ -113,7 +113,7 @@ class LiveBrokers(Generic[Owner]):
         gone = self._gone.get(key)
         return None if gone is None or self._alive(key) else self._now_ms() - gone.at
 
-    def owner(self, key: ReplicaKey) -> Owner | None:
+    def owner(self, key: ReplicaKey) -> _Owner | None:
         """Returns the connection that a broker belongs to, also once it is silent for too long and
         `expire` has not taken it out yet; None for a broker that is not known to live."""
         live = self._live.get(key)
@@ -122,7 +122,7 @@ class LiveBrokers(Generic[Owner]):
     def heartbeat(
         self,
         key: ReplicaKey,
-        owner: Owner,
+        owner: _Owner,
         standing: CandidateStanding,
         timeout_ms: int | None,
         address: str = "",
@@ -157,7 +157,7 @@ class LiveBrokers(Generic[Owner]):
             live.standing = known._replace(priority=standing.priority)
         return True
 
-    def lose(self, owner: Owner) -> list[ReplicaKey]:
+    def lose(self, owner: _Owner) -> list[ReplicaKey]:
         """Returns the connection is gone, and its brokers with it."""
         keys = sorted(self._owned.pop(owner, ()))
         for key in keys:
@@ -171,7 +171,7 @@ class LiveBrokers(Generic[Owner]):
             self._disown(key, live.owner)
             self._take_out(key)
 
-    def expire(self) -> list[tuple[ReplicaKey, Owner]]:
+    def expire(self) -> list[tuple[ReplicaKey, _Owner]]:
         """Takes out the brokers that were silent for too long; returns each with its connection."""
         now = self._now_ms()
         silent = [key for key, one in self._live.items() if one.seen_at + one.timeout_ms < now]
@@ -184,7 +184,7 @@ class LiveBrokers(Generic[Owner]):
         self._gone = {key: one for key, one in self._gone.items() if self._is_known(key)}
         return gone
 
-    def owns_any(self, owner: Owner) -> bool:
+    def owns_any(self, owner: _Owner) -> bool:
         """Returns whether a broker belongs to this connection."""
         return owner in self._owned
 
@@ -201,7 +201,7 @@ class LiveBrokers(Generic[Owner]):
             is_home = is_home or live.seen_at - live.since >= AT_HOME_MS
             self._gone[key] = _Gone(live.host if is_home else live.home, self._now_ms())
 
-    def _alive(self, key: ReplicaKey) -> _Live[Owner] | None:
+    def _alive(self, key: ReplicaKey) -> _Live[_Owner] | None:
         live = self._live.get(key)
         if live is None or live.seen_at + live.timeout_ms < self._now_ms():
             return None
@@ -221,7 +221,7 @@ class LiveBrokers(Generic[Owner]):
         self._strangers.add(key)
         return True
 
-    def _disown(self, key: ReplicaKey, owner: Owner) -> None:
+    def _disown(self, key: ReplicaKey, owner: _Owner) -> None:
         keys = self._owned.get(owner)
         if keys is not None:
             keys.discard(key)

@@ -35,10 +35,10 @@ MAX_NAMES_BYTES = 1024 * 1024
 
 #: Looks at the state and who is alive; changes nothing.
 Decide: TypeAlias = Callable[[ControllerState, BrokerLife], Decision]
-Parse: TypeAlias = Callable[[RemotingCommand], Decide]
+ParseRequest: TypeAlias = Callable[[RemotingCommand], Decide]
 
 
-def write_requests(config: ControllerConfig) -> dict[int, Parse]:
+def write_requests(config: ControllerConfig) -> dict[int, ParseRequest]:
     """Returns the requests whose decisions may have events, by code."""
 
     def elect(command: RemotingCommand) -> Decide:
@@ -54,7 +54,7 @@ def write_requests(config: ControllerConfig) -> dict[int, Parse]:
     }
 
 
-def read_requests() -> dict[int, Parse]:
+def read_requests() -> dict[int, ParseRequest]:
     """Returns the requests that only look, by code."""
     return {
         RequestCode.CONTROLLER_GET_REPLICA_INFO: _replica_info,

@@ -40,7 +40,7 @@ GOODBYE_SECONDS = 5.0
 log = Logger()
 
 #: The settings of a gRPC client, or the subscriptions of a classic one, as JSON.
-Attribute = Callable[[ConsumerData], str | None]
+ConsumerAttribute = Callable[[ConsumerData], str | None]
 
 
 @attrs.define(eq=False)
@@ -96,7 +96,7 @@ class Telling:
         origin: Origin,
         consumers: Iterable[ConsumerData],
         digest: bytes,
-        attribute: Attribute,
+        attribute: ConsumerAttribute,
     ) -> None:
         """Takes a heartbeat of a client, with all groups that it consumes in; `digest` is another
         one where something in it is."""

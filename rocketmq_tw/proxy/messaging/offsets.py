@@ -45,7 +45,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 _ASK_SECONDS = 3.0
 
 
-class Offsets:
+class OffsetCalls:
     """Answers questions about offsets, and commits those of groups."""
 
     def __init__(self, brokers: IBrokers, clients: ProxyClients) -> None:

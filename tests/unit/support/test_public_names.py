@@ -1,5 +1,5 @@
-"""A public class or function has its name alone in the whole package, so that a reader who meets it
-knows which one is meant (ARCHITECTURE.md)."""
+"""A public class, type or function has its name alone in the whole package, so that a reader who
+meets it knows which one is meant (ARCHITECTURE.md)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,22 @@ def public_names(*kinds: Kind) -> dict[str, list[str]]:
             continue
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, kinds) and not is_command(node):
-                name = getattr(node, "name", "_")
-                if not name.startswith("_"):
-                    places[name].append(str(path.relative_to(PROJECT / "rocketmq_tw")))
+                for name in names_of(node):
+                    if not name.startswith("_"):
+                        places[name].append(str(path.relative_to(PROJECT / "rocketmq_tw")))
     return places
+
+
+def names_of(node: ast.AST) -> list[str]:
+    """Returns the name that a definition makes; of an assignment the names of types, `LikeThis`."""
+    match node:
+        case ast.Assign(targets=targets):
+            named = [target.id for target in targets if isinstance(target, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            named = [name]
+        case _:
+            return [getattr(node, "name", "_")]
+    return [name for name in named if name[0].isupper() and not name.isupper()]
 
 
 def is_command(node: ast.AST) -> bool:
@@ -37,8 +49,8 @@ def is_command(node: ast.AST) -> bool:
     return any("command" in ast.unparse(each) for each in getattr(node, "decorator_list", ()))
 
 
-def test_each_public_class_has_a_name_of_its_own() -> None:
-    names = public_names(ast.ClassDef)
+def test_each_public_class_and_type_has_a_name_of_its_own() -> None:
+    names = public_names(ast.ClassDef, ast.Assign, ast.AnnAssign)
     twice = {name: found for name, found in names.items() if len(found) > 1}
     assert twice.keys() <= OF_PLUGINS, twice
 
