@@ -135,6 +135,9 @@ class ProxyConfig(Config, frozen=True):
     # Ours: stock has no such keys.
     #: `host:port` that routes name for all queues; empty: where the client asked.
     advertised_address: Annotated[str, Format(or_nothing(address))] = ""
+    #: Whether other proxies of this machine listen on the ports too: the kernel gives each
+    #: connection to one of them.
+    share_ports: bool = False
     #: Ports at which clients before 5.0 reach the broker of a name, `name:port` with `;` between:
     #: they know brokers by their addresses only.
     remoting_broker_ports: Annotated[str, Format(named_ports)] = ""

@@ -58,11 +58,13 @@ def room_for_files() -> int:
 
 
 class PatientPort(Port):
-    """Twisted's port, but for one thing: where `accept` fails for want of descriptors or memory, it
-    leaves the waiting connections in the backlog for `ACCEPT_PAUSE` seconds. Twisted closes them
-    with a line each, or asks again in each turn."""
+    """Twisted's port, but for two things. Where `accept` fails for want of descriptors or memory,
+    it leaves the waiting connections in the backlog for `ACCEPT_PAUSE` seconds; Twisted closes them
+    with a line each, or asks again in each turn. And it may be shared with other processes."""
 
     log = Logger()
+    #: Whether other processes of the user may listen on it too, where theirs is shared as well.
+    is_shared = False
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -72,6 +74,8 @@ class PatientPort(Port):
 
     def createInternetSocket(self) -> socket.socket:
         made = super().createInternetSocket()
+        if self.is_shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening = _Listening(made.family, made.type, made.proto, made.detach())
         listening.setblocking(False)
         return listening

@@ -138,10 +138,11 @@ class IListener(Interface):
     def register(code: int, handler: Handler) -> None:
         """Answers requests with `code` by `handler`."""
 
-    def listen(port: int | None = None, *, accepts: bool = True) -> int:
+    def listen(port: int | None = None, *, accepts: bool = True, shared: bool = False) -> int:
         """Listens on `port` of the server's address, on the configured port by default; 0 lets the
         kernel choose. May be called for several ports. Without `accepts` the port is taken, and its
-        connections wait until `accept` is called.
+        connections wait until `accept` is called. A port that is `shared` may be listened on by
+        other processes of the user that share it too.
 
         Returns the port. Raises `twisted.internet.error.CannotListenError`.
         """

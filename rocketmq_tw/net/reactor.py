@@ -71,6 +71,16 @@ class ServerReactor(EPollReactor):
         listening.startListening()
         return listening
 
+    def listen_shared(
+        self, port: int, factory: Any, backlog: int = 50, interface: str = ""
+    ) -> PatientPort:
+        """Listens as `listenTCP` does, where other processes of the user that call this may listen
+        too: each connection comes to one of them."""
+        listening = PatientPort(port, factory, backlog, interface, self)
+        listening.is_shared = True
+        listening.startListening()
+        return listening
+
     def runUntilCurrent(self) -> None:
         """Calls the timers that are due, then the calls for the end of the turn."""
         # Twisted tells nobody what it calls, so only the timer in front can be named.

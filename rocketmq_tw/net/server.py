@@ -223,9 +223,10 @@ class Listener:
     def observe_connections(self, observer: ConnectionEvents) -> None:
         self.factory.connection_events = observer
 
-    def listen(self, port: int | None = None, *, accepts: bool = True) -> int:
+    def listen(self, port: int | None = None, *, accepts: bool = True, shared: bool = False) -> int:
         config = self._resources.config
-        listening = self._reactor.listenTCP(
+        listen = self._reactor.listen_shared if shared else self._reactor.listenTCP
+        listening = listen(
             config.listen_port if port is None else port,
             self.factory,
             backlog=config.server_socket_backlog,

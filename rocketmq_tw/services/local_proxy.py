@@ -14,7 +14,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.heartbeats import check_heartbeats
 from rocketmq_tw.config.load import Derived, Loaded, Notice, load
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import Setting
+from rocketmq_tw.config.properties import ConfigError, Setting
 from rocketmq_tw.config.proxy import LOCAL, OWN_DEFAULTS, ProxyConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services.derived import of_proxy
@@ -121,4 +121,9 @@ def _load_proxy(path: str | None, broker: Loaded, home: str, *, strict: bool) ->
         settings.append(Setting(key, value, "the broker's", follows=f"the broker's {key}"))
     if path is not None:
         settings += read_file(path, strict=strict)
-    return load(_TYPES, settings, home)
+    loaded = load(_TYPES, settings, home)
+    if loaded[ProxyConfig].share_ports:
+        raise ConfigError(
+            "sharePorts is for twistd rmq-proxy: a proxy in a broker's process has ports of its own"
+        )
+    return loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from socket import gethostname
 from typing import Any, ClassVar, NamedTuple
@@ -41,12 +42,14 @@ from rocketmq_tw.proxy.proxy import Proxy
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.derived import of_proxy
-from rocketmq_tw.services.failed_start import PROXY_KEYS, refuse_to_start
+from rocketmq_tw.services.failed_start import PROXY_KEYS, KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import NamesrvAddressOptions, check_tls
 from rocketmq_tw.services.ports import PortUse, ports_of_proxy
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
+
+_KEYS = KeysToChange(port=f"{PROXY_KEYS.port}, or give each proxy at it sharePorts=true")
 
 
 class Options(NamesrvAddressOptions):
@@ -131,12 +134,13 @@ class ProxyServer:
         )
         # The ports are taken first: routes name them.
         listener = self._server.listener(http2=lambda *args: grpc.connection(*args))
-        grpc_port = listener.listen(self.config.grpc_server_port, accepts=False)
+        listen = partial(listener.listen, accepts=False, shared=self.config.share_ports)
+        grpc_port = listen(self.config.grpc_server_port)
         remoting_port = self.config.remoting_listen_port
         if remoting_port != grpc_port or not remoting_port:
-            remoting_port = listener.listen(remoting_port, accepts=False)
+            remoting_port = listen(remoting_port)
         for port in split_named_ports(self.config.remoting_broker_ports).values():
-            listener.listen(port, accepts=False)
+            listen(port)
         self.config = msgspec.structs.replace(
             self.config, grpc_server_port=grpc_port, remoting_listen_port=remoting_port
         )
@@ -220,7 +224,7 @@ class ProxyService(service.Service):
         try:
             self.proxy.start()
         except (CannotListenError, TlsConfigError) as error:
-            refuse_to_start(self._reactor, error, PROXY_KEYS)
+            refuse_to_start(self._reactor, error, _KEYS)
             return
         self._serves = True
         freeze_startup_objects()

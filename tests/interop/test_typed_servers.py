@@ -90,6 +90,13 @@ def test_a_broker_for_each_core(terminal: Terminal) -> None:
     wait_for(terminal, masters[1], masters[3], "broker-02 1 12931", "broker-04 1 12971")
 
 
+def test_proxies_that_share_their_ports(terminal: Terminal) -> None:
+    """That both of them are used: `test_shared_ports.py`."""
+    for start in typed(block("proxy.md", "twistd -n rmq-proxy")):
+        terminal.type(start)
+    wait_until(lambda: terminal.said.count("proxy: gRPC at") == 2, "two proxies to listen")
+
+
 def test_controllers(terminal: Terminal) -> None:
     *starts, shows = typed(block("controller.md", "twistd -n --pidfile= rmq-controller"))
     for start in starts:

@@ -72,6 +72,7 @@ OURS = {
     "processReadEvent",
     "refuseTakenBrokerIds",
     "remotingBrokerPorts",
+    "sharePorts",
 }
 #: Ports that a server sets by itself: its own one, and the one for slaves next to it.
 PORTS = {"listenPort", "haListenPort"}

@@ -46,6 +46,7 @@ RUN = {
     "durability.md": {"python -m tools.": TOOLS},
     "monitoring.md": {"promtool": "interop/test_prometheus.py::test_the_page_with_prometheus"},
     "operating.md": {"python3 -m venv": f"{SERVERS}::test_the_units_of_systemd"},
+    "proxy.md": {"twistd": f"{SERVERS}::test_proxies_that_share_their_ports"},
     "raft.md": {
         ".venv/bin/twistd": f"{SERVERS}::test_members_of_a_dledger_group",
         "from": "crash/test_dledger_docs.py::test_the_program_runs_as_it_is_written",

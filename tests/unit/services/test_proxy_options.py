@@ -69,6 +69,10 @@ def test_a_proxys_file_needs_a_proxy(tmp_path: Path) -> None:
         parsed(broker.Options, "-pc", str(tmp_path))
     with pytest.raises(SystemExit, match="nowhere"):
         parsed(broker.Options, "--enable-proxy", "-pc", "/nowhere")
+    file = tmp_path / "rmq-proxy.json"
+    file.write_text('{"sharePorts": true}')
+    with pytest.raises(SystemExit, match="sharePorts is for twistd rmq-proxy"):
+        parsed(broker.Options, "--enable-proxy", "-pc", str(file))
 
 
 @pytest.mark.parametrize("name", ["rmq-proxy.json", "rmq-proxy.properties"])
