@@ -13,25 +13,12 @@ from rocketmq_tw.proxy.http2.frames import HEADER_LENGTH, PREFACE, FrameType, ma
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from tests.support.cluster import OURS, Cluster
 from tests.support.java_client import JavaClients
-from tests.support.proxies import OurProxy
+from tests.support.proxies import OurProxy, SharingProxy
 from tests.support.wait import wait_until
 
 STOCK = "5.3.3"
 #: That all of them come to one of two processes has a chance of one in 2 ** 31.
 CONNECTIONS = 32
-
-
-class Sharing(OurProxy):
-    """A proxy at the ports of another one."""
-
-    def __init__(self, home: Path, name_server: str, other: OurProxy, **keys: object) -> None:
-        super().__init__(home, name_server, **keys)
-        self.ports.release()
-        self.ports = other.ports
-
-    def ready(self) -> bool:
-        # The port is open before.
-        return "proxy: gRPC at" in self.log_text()
 
 
 class Site:
@@ -41,9 +28,9 @@ class Site:
         names = cluster.name_servers[0].address
         self.cluster = cluster
         self.one = OurProxy(home / "one", names, sharePorts=True)
-        self.other = Sharing(home / "other", names, self.one, sharePorts=True)
+        self.other = SharingProxy(home / "other", names, self.one)
         #: It was not told that the ports are shared.
-        self.stranger = Sharing(home / "stranger", names, self.one)
+        self.stranger = SharingProxy(home / "stranger", names, self.one, shares=False)
 
     @property
     def address(self) -> str:

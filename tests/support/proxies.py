@@ -86,6 +86,22 @@ class OurProxy(ServerProcess):
         self.ports.release()
 
 
+class SharingProxy(OurProxy):
+    """A proxy at the ports of another one."""
+
+    def __init__(
+        self, home: Path, name_server: str, other: OurProxy, *, shares: bool = True
+    ) -> None:
+        """It is told that the ports are shared where it `shares`."""
+        super().__init__(home, name_server, sharePorts=shares)
+        self.ports.release()
+        self.ports = other.ports
+
+    def ready(self) -> bool:
+        # The port may be open by the other one.
+        return "proxy: gRPC at" in self.log_text()
+
+
 class BrokerWithProxy(OurBroker):
     """`twistd -n rmq-broker --enable-proxy`; `proxy_keys` are further ones of the proxy's own."""
 

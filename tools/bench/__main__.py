@@ -34,7 +34,7 @@ from tools.bench.proxies import LocalProxySubject, ProxySubject
 from tools.bench.proxy_cases import PROXY_CASES
 from tools.bench.report import page, text_table, warming_table
 from tools.bench.statistics import Run, summarise
-from tools.bench.subjects import CEILING, OURS, STOCK, STOCK_VERSION, Subject
+from tools.bench.subjects import CEILING, OURS, STOCK, STOCK_VERSION, Subject, cpu_seconds
 from tools.bench.warming import Warming
 
 OUTPUT = Path(__file__).resolve().parents[2] / "bench"
@@ -227,13 +227,12 @@ class Comparison:
 
 def _server_figures(subject: Subject) -> dict[str, float]:
     """Memory after all cases, and CPU while nothing is asked of the broker."""
-    process = psutil.Process(subject.server.pid)
-    memory = process.memory_info().rss / _MIB
-    before = process.cpu_times()
+    servers = subject.servers
+    memory = sum(psutil.Process(each.pid).memory_info().rss for each in servers) / _MIB
+    before = cpu_seconds(servers)
     began = time.monotonic()
     time.sleep(_IDLE_SECONDS)
-    after = process.cpu_times()
-    busy = after.user + after.system - before.user - before.system
+    busy = cpu_seconds(servers) - before
     return {
         "resident_mb": memory,
         "idle_cpu": busy / (time.monotonic() - began) * 100,

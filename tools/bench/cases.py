@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
-
-import psutil
 
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import RegisterBrokerRequestHeader
+from tests.support.processes import ServerProcess
 from tests.support.remoting import Connection, create_topic
 from tools.bench.client import CLASSIC, Generator, LoadClient
 from tools.bench.dledger import GroupSubject
 from tools.bench.pipeline import pipelined_sends
 from tools.bench.replicated import ReplicatedSubject
 from tools.bench.statistics import figures
-from tools.bench.subjects import CEILING, OURS, STOCK, Subject
+from tools.bench.subjects import CEILING, OURS, STOCK, Subject, cpu_seconds
 
 _LOG_FILE = 1 << 30
 
@@ -42,18 +41,19 @@ class Bench:
     def load(self, operation: str, **arguments: object) -> dict[str, float]:
         """Runs an operation against the subject; the figures with the broker's CPU time."""
         return self.timed(
-            self.subject.broker.pid,
+            [self.subject.broker],
             lambda: self.client.run(
                 operation, namesrv=self.subject.name_server.address, **arguments
             ),
         )
 
-    def timed(self, pid: int, work: Callable[[], dict[str, Any]]) -> dict[str, float]:
-        server = psutil.Process(pid)
-        before = server.cpu_times()
+    def timed(
+        self, servers: Sequence[ServerProcess], work: Callable[[], dict[str, Any]]
+    ) -> dict[str, float]:
+        """Runs `work`; the figures with the CPU time that `servers` took for it."""
+        before = cpu_seconds(servers)
         result = work()
-        after = server.cpu_times()
-        return figures(result, after.user + after.system - before.user - before.system)
+        return figures(result, cpu_seconds(servers) - before)
 
     def scaled(self, messages: int) -> int:
         return int(messages * self.scale)
@@ -221,7 +221,7 @@ def _routes(bench: Bench) -> dict[str, float]:
     name_server = bench.subject.name_server
     with _registered_topics(name_server.address, 1_000):
         return bench.timed(
-            name_server.pid,
+            [name_server],
             lambda: bench.client.run(
                 "routes",
                 namesrv=name_server.address,
@@ -263,7 +263,7 @@ def _registered_topics(address: str, count: int) -> Iterator[None]:
 def _pipelined(bench: Bench) -> dict[str, float]:
     address = bench.subject.broker.address
     return bench.timed(
-        bench.subject.broker.pid,
+        [bench.subject.broker],
         lambda: pipelined_sends(
             address, "bench-load", connections=4, window=16, seconds=bench.seconds
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import grpc
 
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from tests.support.processes import ServerProcess
-from tests.support.proxies import BrokerWithProxy, OurProxy, ProxyPorts, StockLocalProxy, StockProxy
+from tests.support.proxies import (
+    BrokerWithProxy,
+    OurProxy,
+    ProxyPorts,
+    SharingProxy,
+    StockLocalProxy,
+    StockProxy,
+)
 from tools.bench.subjects import (
     NAME,
     SETTINGS,
@@ -55,8 +63,8 @@ class ProxySubject(Subject):
         self._make()
 
     @property
-    def server(self) -> ServerProcess:
-        return self.proxy
+    def servers(self) -> Sequence[ServerProcess]:
+        return [self.proxy]
 
     @property
     def endpoint(self) -> str:
@@ -106,6 +114,33 @@ class ProxySubject(Subject):
             except grpc.RpcError:
                 return False
         return True
+
+
+class SharedProxySubject(ProxySubject):
+    """Two proxies of ours at one port, or one of stock's, which has threads."""
+
+    @property
+    def servers(self) -> Sequence[ServerProcess]:
+        return [self.proxy, *self._more]
+
+    def _make(self) -> None:
+        super()._make()
+        self._more: list[ServerProcess] = []
+        if self.kind != STOCK:
+            names = self.name_server.address
+            first = OurProxy(self._home / "proxy", names, sharePorts=True)
+            self._use(first)
+            self._more.append(SharingProxy(self._home / "proxy-2", names, first))
+
+    def _start_proxy(self) -> None:
+        super()._start_proxy()
+        for proxy in self._more:
+            proxy.start(START_LIMIT)
+
+    def close(self) -> None:
+        for proxy in self._more:
+            proxy.close()
+        super().close()
 
 
 class LocalProxySubject(ProxySubject):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.remoting import create_topic
 from tools.bench.cases import Bench, Case, Measure, wait_for_route
 from tools.bench.client import GRPC
-from tools.bench.proxies import LocalProxySubject, ProxySubject
+from tools.bench.proxies import LocalProxySubject, ProxySubject, SharedProxySubject
 from tools.bench.subjects import Subject
 
 _QUEUES = 8
@@ -20,7 +20,7 @@ def _subject(bench: Bench) -> ProxySubject:
 def _load(bench: Bench, operation: str, **arguments: object) -> dict[str, float]:
     subject = _subject(bench)
     return bench.timed(
-        subject.server.pid,
+        subject.servers,
         lambda: bench.client.run(operation, endpoint=subject.endpoint, **arguments),
     )
 
@@ -32,7 +32,7 @@ def _topic(bench: Bench, name: str, message_type: str = "NORMAL") -> str:
     return topic
 
 
-def _send(threads: int, *, fifo: bool = False) -> Measure:
+def _send(threads: int, *, fifo: bool = False, clients: int = 1) -> Measure:
     def measure(bench: Bench) -> dict[str, float]:
         topic = _topic(bench, "bench-send", "FIFO" if fifo else "NORMAL")
         return _load(
@@ -42,6 +42,7 @@ def _send(threads: int, *, fifo: bool = False) -> Measure:
             threads=threads,
             size=_BODY,
             fifo=int(fifo),
+            clients=clients,
             seconds=bench.seconds,
         )
 
@@ -85,7 +86,25 @@ def _cases(mode: str, title: str, make: type[Subject]) -> list[Case]:
     ]
 
 
+#: These clients have 64 threads together, and a connection each: one alone would be served by one
+#: of several processes.
+_CLIENTS = 8
+_SEVERAL = f"sends by 64 threads of {_CLIENTS} clients"
 PROXY_CASES: tuple[Case, ...] = (
     *_cases("proxy", "proxy before a broker", ProxySubject),
+    Case(
+        "proxy-clients",
+        f"proxy before a broker: {_SEVERAL}",
+        _send(64, clients=_CLIENTS),
+        make=ProxySubject,
+        generator=GRPC,
+    ),
+    Case(
+        "shared-proxy-clients",
+        f"two proxies of ours at one port, one of stock's: {_SEVERAL}",
+        _send(64, clients=_CLIENTS),
+        make=SharedProxySubject,
+        generator=GRPC,
+    ),
     *_cases("local-proxy", "proxy in a broker's process", LocalProxySubject),
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import psutil
 
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.jars import SHARED_ARCHIVE, stock_jars
@@ -19,7 +21,7 @@ from tests.support.stock import StockBroker, StockNameServer
 from tools.bench.statistics import CEILING, OURS, STOCK
 
 STOCK_VERSION = "5.3.3"
-__all__ = ("CEILING", "OURS", "STOCK", "STOCK_VERSION", "Subject")
+__all__ = ("CEILING", "OURS", "STOCK", "STOCK_VERSION", "Subject", "cpu_seconds")
 
 START_LIMIT = 120.0
 #: Of brokers.
@@ -125,9 +127,9 @@ class Subject(Running):
         self.broker = make_broker(kind, broker, self.name_server, self._settings)
 
     @property
-    def server(self) -> ServerProcess:
-        """The process whose memory and start are measured."""
-        return self.broker
+    def servers(self) -> Sequence[ServerProcess]:
+        """The processes whose CPU, memory and start are measured."""
+        return [self.broker]
 
     def start(self) -> None:
         if self.name_server is not self.broker:
@@ -155,6 +157,12 @@ class Subject(Running):
         self.broker.close()
         if self.name_server is not self.broker:
             self.name_server.close()
+
+
+def cpu_seconds(servers: Sequence[ServerProcess]) -> float:
+    """Returns the CPU time that processes have taken, user and system."""
+    times = [psutil.Process(server.pid).cpu_times() for server in servers]
+    return sum(each.user + each.system for each in times)
 
 
 def until(condition: Callable[[], bool], what: str, limit: float) -> None:

@@ -37,7 +37,10 @@ public final class GrpcLoad {
             "late", GrpcLoad::late));
     }
 
-    /** Sends for a time, or a number of messages; with `fifo` each thread has message groups of its own. */
+    /**
+     * Sends for a time, or a number of messages, by so many clients in turn, each with a connection; with `fifo`
+     * each thread has message groups of its own.
+     */
     private static String send(Lines.Arguments arguments) throws Exception {
         int threads = arguments.number("threads", 1);
         int size = arguments.number("size", 128);
@@ -49,12 +52,17 @@ public final class GrpcLoad {
         AtomicLong failed = new AtomicLong();
         AtomicInteger number = new AtomicInteger();
         byte[] body = new byte[size];
+        List<Producer> producers = new ArrayList<>();
         double seconds;
-        try (Producer producer = producer(arguments)) {
-            producer.send(message(topic, body, fifo ? "first" : null, 0).build());
+        try {
+            for (int client = 0; client < arguments.number("clients", 1); client++) {
+                producers.add(producer(arguments));
+                producers.get(client).send(message(topic, body, fifo ? "first" : null, 0).build());
+            }
             long began = System.nanoTime();
             long end = began + arguments.number("seconds", 3600) * 1_000_000_000L;
             inThreads(threads, thread -> {
+                Producer producer = producers.get(thread % producers.size());
                 for (int turn = 0; System.nanoTime() < end && number.incrementAndGet() <= most; turn++) {
                     String group = fifo ? thread + "-" + turn % (GROUPS / threads + 1) : null;
                     long start = System.nanoTime();
@@ -68,6 +76,10 @@ public final class GrpcLoad {
                 }
             });
             seconds = (System.nanoTime() - began) / 1e9;
+        } finally {
+            for (Producer producer : producers) {
+                producer.close();
+            }
         }
         return json(sent.get(), failed.get(), seconds, times);
     }
