@@ -14,6 +14,16 @@ from rocketmq_tw.wire.errors import WireError
 DEFAULT_FRAME_LIMIT = 16 * 1024 * 1024
 MAX_HEADER_LENGTH = 0xFFFFFF
 
+#: How other protocols begin that clients speak to a port by mistake, each with what to do about it.
+#: Read as lengths they are beyond every usual limit.
+_OTHER_PROTOCOLS = {
+    b"\x16\x03": "TLS, which this port does not take: let the client speak plaintext, or give the"
+    " server a certificate (a proxy: tlsCertPath, tlsKeyPath) and tls.server.mode permissive",
+    b"PRI ": "HTTP/2, which clients of RocketMQ 5 speak to the port of a proxy",
+    b"GET ": "HTTP",
+    b"POST": "HTTP",
+}
+
 _LENGTHS = Struct(">iI")
 _pack_lengths = _LENGTHS.pack
 
@@ -90,6 +100,9 @@ class FrameDecoder:
             return 4
         length = int.from_bytes(data[position : position + 4], "big", signed=True)
         if not 4 <= length <= self._limit - 4:
+            for first, name in _OTHER_PROTOCOLS.items():
+                if data.startswith(first, position):
+                    raise WireError(f"it looks like {name}")
             raise WireError(f"a frame length of {length} is not within 4..{self._limit - 4}")
         if available < 8:
             return 8

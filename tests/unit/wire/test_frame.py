@@ -38,6 +38,19 @@ def test_bad_length_behind_a_frame_is_refused():
         FrameDecoder().feed(encode_frame(0, b"{}", b"body") + b"\x7f\xff\xff\xff")
 
 
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01", "TLS, which this port does not take"),
+        (b"PRI * HTTP/2.0", "HTTP/2, which clients of RocketMQ 5 speak to the port of a proxy"),
+        (b"GET / HTTP/1.1", "HTTP"),
+    ],
+)
+def test_another_protocol_is_named(first, said):
+    with pytest.raises(WireError, match=said):
+        FrameDecoder().feed(first)
+
+
 @pytest.mark.parametrize("limit", [1024])
 def test_largest_frame_counts_its_length_field(limit):
     data = encode_frame(0, b"", bytes(limit - 8))
