@@ -1,5 +1,5 @@
-"""What the commands of `twistd` share. It is loaded by every `twistd`, also by those of other
-projects, and loads nothing that Twisted does not."""
+"""Shares code among the commands of `twistd`. It is loaded by every `twistd`, also by those of
+other projects, and loads nothing that Twisted does not."""
 
 from __future__ import annotations
 

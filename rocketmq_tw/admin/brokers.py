@@ -1,4 +1,4 @@
-"""Which brokers a command asks or changes."""
+"""Finds the brokers that a command asks or changes."""
 
 from __future__ import annotations
 

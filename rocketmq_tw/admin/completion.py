@@ -1,4 +1,4 @@
-"""What a shell offers behind an option: names that the cluster has."""
+"""Offers a shell the names that the cluster has, behind an option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several servers are asked or told, one after the other, where any of them may be down."""
+"""Asks or tells several servers, one after the other, where any of them may be down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands choose queues, read messages out of them, and show them."""
+"""Chooses queues, reads messages out of them, and shows them, for commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command found, as tables for people or as a line of JSON for programs.
+"""Shows what a command found as tables for people or as a line of JSON for programs.
 
 Texts come from servers and messages, so nothing in them may act on the terminal: whatever is not
 printable is shown escaped.

@@ -1,4 +1,5 @@
-"""What each request that commands send is: for which kind of server, and whether it only looks."""
+"""The table of what each request that commands send is: for which kind of server, and whether it
+only looks."""
 
 from __future__ import annotations
 

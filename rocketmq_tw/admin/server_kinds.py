@@ -1,4 +1,4 @@
-"""Which kind of server is at an address, where it does not know what a command asks."""
+"""Finds out which kind of server is at an address, where it does not know what a command asks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What every call needs: name servers, TLS, credentials, the form of output; and the contexts in
-which they are kept by name, in a file of YAML."""
+"""Reads what every call needs: name servers, TLS, credentials, the form of output; and the contexts
+in which they are kept by name, in a file of YAML."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Access:
 
     #: How TLS is spoken, None without TLS.
     tls: TlsConfig | None = None
-    #: Who asks, None for nobody in particular.
+    #: The account that signs requests, None for none.
     credentials: Credentials | None = None
 
 
@@ -49,10 +49,10 @@ class Settings:
     use_tls: bool | None = None
     #: The file with keys of TLS.
     tls_file: str | None = None
-    #: The file that says who asks.
+    #: The file of the account that signs requests.
     credentials_file: str | None = None
     output: str | None = None
-    #: Who named these files, for errors about them.
+    #: What named these files, for errors about them.
     tls_origin: str = "--tls-config"
     credentials_origin: str = "--credentials"
 
@@ -86,7 +86,7 @@ class Settings:
             raise click.UsageError(f"{self.tls_origin}: {error}") from error
 
     def credentials(self) -> Credentials | None:
-        """Returns who asks; raises `UsageError` for a wrong file."""
+        """Returns the account that signs requests; raises `UsageError` for a wrong file."""
         if self.credentials_file is None:
             return None
         try:

@@ -1,5 +1,5 @@
-"""What all commands share: where the name servers are, how results are shown, one run of the
-reactor, and one clear line for whatever goes wrong."""
+"""Runs the work of a command: finds the name servers, shows results, runs the reactor once, and
+turns whatever goes wrong into one clear line."""
 
 from __future__ import annotations
 

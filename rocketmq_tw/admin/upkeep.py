@@ -1,4 +1,4 @@
-"""What brokers clean and set right: cleanExpiredCQ, cleanUnusedTopic, deleteExpiredCommitLog,
+"""Has brokers clean and set things right: cleanExpiredCQ, cleanUnusedTopic, deleteExpiredCommitLog,
 resetMasterFlushOffset, exportPopRecord, setCommitLogReadAheadMode."""
 
 from __future__ import annotations

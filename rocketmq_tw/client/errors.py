@@ -1,4 +1,4 @@
-"""How a client's call can fail, beside the ways of the connection (`net.errors`)."""
+"""The errors with which a client's call can fail, beside those of the connection (`net.errors`)."""
 
 from rocketmq_tw.wire.command import RemotingCommand
 

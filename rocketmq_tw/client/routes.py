@@ -1,5 +1,5 @@
-"""What a topic's route says to a producer and to a consumer, as stock's clients read it, and how a
-group's members divide its queues."""
+"""Reads what a topic's route says to a producer and to a consumer, as stock's clients do, and
+divides its queues among a group's members."""
 
 import random
 from collections.abc import Callable, Container, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""How a consumer gives messages back: for a later try, or to the dead-letter queue."""
+"""Gives a consumer's messages back: for a later try, or to the dead-letter queue."""
 
 from twisted.logger import Logger
 

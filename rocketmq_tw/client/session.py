@@ -1,4 +1,5 @@
-"""What producers and consumers of one process share: connections, routes, heartbeats, an id."""
+"""Shares what producers and consumers of one process have in common: connections, routes,
+heartbeats, an id."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What an application chooses of a producer and of a push consumer."""
+"""The settings that an application chooses of a producer and of a push consumer."""
 
 from enum import Enum
 

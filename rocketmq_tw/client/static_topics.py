@@ -1,4 +1,4 @@
-"""What a static topic's brokers are to be told so that it has more queues, or lies elsewhere.
+"""Plans what a static topic's brokers are to be told so that it has more queues, or lies elsewhere.
 
 A plan is made from what every broker says of the topic and is carried out broker by broker. Where
 that ends half-way, or a broker's next master had not heard of it, the next move goes on with it. It
@@ -117,7 +117,7 @@ def plan_move(
     plan = _completed(topic, targets, deepcopy(dict(hosted)), unaware, make_anew=make_anew)
     queues = queues_of(plan)
     leaders = Counter(leader_of(items) for items in queues.values())
-    # Who leads most already keeps one more where they cannot all have the same number.
+    # The broker that leads most already keeps one more where they cannot all have the same number.
     ranked = sorted(targets, key=lambda name: (-leaders[name], name))
     share, over = divmod(len(queues), len(targets))
     room = {name: share + (number < over) for number, name in enumerate(ranked)}

@@ -1,4 +1,4 @@
-"""How often a broker says that it lives, and how soon it is taken for gone: both have to fit."""
+"""Checks that how often a broker says that it lives fits to how soon it is taken for gone."""
 
 from __future__ import annotations
 

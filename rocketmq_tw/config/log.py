@@ -1,4 +1,4 @@
-"""What a server writes into its log, and how much of it is kept: keys of ours."""
+"""The keys for what a server writes into its log, and how much of it is kept: keys of ours."""
 
 from typing import Annotated
 

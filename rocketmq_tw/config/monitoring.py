@@ -1,4 +1,5 @@
-"""What a server tells monitoring: stock's metrics keys, which every server has here."""
+"""The keys for what a server tells monitoring: stock's metrics keys, which every server has
+here."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated

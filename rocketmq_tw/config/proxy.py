@@ -42,7 +42,7 @@ def _mode(text: str) -> str:
 class ProxyConfig(Config, frozen=True):
     """What a proxy serves, and how. Times in ms unless the key says seconds, sizes in bytes."""
 
-    # Who it is, and where its cluster is.
+    # Its name, and where its cluster is.
     namesrv_addr: AddressList = ""
     proxy_mode: Annotated[str, Format(_mode)] = CLUSTER
     #: Labels of its metrics; the name is the host's where none is given.

@@ -1,4 +1,4 @@
-"""Which keys there are, and what their values may be.
+"""Knows which keys there are, and what their values may be.
 
 The typed classes have the keys with an effect here; `stock_keys.json` has every key of stock
 4.9.7 and 5.3.3, so that a file written for stock is taken as it is.

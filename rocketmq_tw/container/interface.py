@@ -1,4 +1,4 @@
-"""What a container and the ways in which brokers live in it know of each other."""
+"""The interfaces by which a container and the ways in which brokers live in it know each other."""
 
 from __future__ import annotations
 

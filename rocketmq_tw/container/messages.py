@@ -1,4 +1,4 @@
-"""What a container and a broker's process tell each other: one JSON object in each line.
+"""The messages between a container and a broker's process: one JSON object in each line.
 
 The container writes to the process's standard input, `Orders` with the settings first; the process
 writes to descriptor 3. The end of the container is the end of that input, however it came about.

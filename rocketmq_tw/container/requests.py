@@ -1,4 +1,4 @@
-"""What administrators ask a container: brokers come and go, its own configuration.
+"""Answers what administrators ask a container: brokers come and go, its own configuration.
 
 902 names a file on this machine, so these two requests are for administrators only, whether
 `adminAddresses` is set or not.

@@ -1,5 +1,5 @@
-"""What a controller counts for monitoring, with stock 5.3.3's names and labels: its requests, its
-appends to the log of the group, and elections."""
+"""Counts for monitoring, with stock 5.3.3's names and labels: a controller's requests, its appends
+to the log of the group, and elections."""
 
 from collections.abc import Callable, Iterator
 from enum import Enum

@@ -38,7 +38,7 @@ DECISION_TIMEOUT = 5.0
 #: Decisions that wait for their turn, and as many reads that wait for a majority; and so many of
 #: them that one host may have.
 MAX_WAITING, MAX_OF_A_HOST = 1024, 512
-#: Who asks for a decision that the controller makes by itself: it finds room however many wait.
+#: The asker of a decision that the controller makes by itself: it finds room however many wait.
 ITSELF = ""
 
 _CODES = {

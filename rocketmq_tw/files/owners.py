@@ -1,4 +1,4 @@
-"""Whose the files of a directory are, where another user works in it: root, mostly."""
+"""Gives files to the owner of their directory, where another user works in it: root, mostly."""
 
 from __future__ import annotations
 

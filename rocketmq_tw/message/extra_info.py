@@ -1,5 +1,5 @@
-"""What a client hands back with an acknowledgement, and what an answer to a pop says for it
-(docs/formats/pop.md, "Extra infos")."""
+"""Reads and writes what a client hands back with an acknowledgement, and what an answer to a pop
+says for it (docs/formats/pop.md, "Extra infos")."""
 
 from __future__ import annotations
 

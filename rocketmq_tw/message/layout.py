@@ -1,4 +1,4 @@
-"""Where each field of a stored record stands: the one place that knows it.
+"""The places of the fields of a stored record: the one module that knows them.
 
 Format: docs/formats/commitlog.md. A record is its fixed part, whose length depends on whether its
 two hosts are IPv4 or IPv6, then body, topic and properties. `fields` gives a `struct.Struct` for

@@ -1,4 +1,4 @@
-"""Who has the ids of groups of brokers, who had them, and who may take them."""
+"""Keeps who has the ids of groups of brokers, who had them, and who may take them."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ class FormerHolder(NamedTuple):
 
 
 class FormerHolders:
-    """Who had a name and id last and is gone: for `RETURN_MS` it gets them back from others that
-    took them meanwhile. A stranger that waits for a broker's restart must not keep it out."""
+    """The broker that had a name and id last and is gone: for `RETURN_MS` it gets them back from
+    others that took them meanwhile. A stranger that waits for a broker's restart must not keep it
+    out."""
 
     def __init__(self) -> None:
         #: By name and id; the last that left last.

@@ -1,4 +1,5 @@
-"""What a name server knows of a broker, and the names and addresses that it takes."""
+"""Describes a broker as a name server knows it, and checks the names and addresses that it
+takes."""
 
 from __future__ import annotations
 

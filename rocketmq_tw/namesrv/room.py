@@ -1,5 +1,5 @@
-"""How many brokers and topics a name server has room for, and which broker gives way to another one
-where there is no more."""
+"""Bounds how many brokers and topics a name server has room for, and says which broker gives way to
+another one where there is no more."""
 
 from __future__ import annotations
 

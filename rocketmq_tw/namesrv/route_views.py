@@ -1,4 +1,4 @@
-"""What a name server changes in a route before it shows it: substitutes of masters, and zones.
+"""Changes routes before a name server shows them: substitutes of masters, and zones.
 
 Slave Acting Master is switched on with `supportActingMaster`, for the brokers that registered with
 `enableActingMaster` (Slave Acting Master). Brokers are told of a new smallest id by

@@ -1,4 +1,4 @@
-"""Which topics have queues on which brokers, found by topic and by broker alike."""
+"""Keeps which topics have queues on which brokers, found by topic and by broker alike."""
 
 from __future__ import annotations
 

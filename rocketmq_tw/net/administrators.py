@@ -1,4 +1,5 @@
-"""Who is heard as an administrator, by address: the check of access until there are accounts.
+"""Decides who is heard as an administrator, by address: the check of access until there are
+accounts.
 
 Administrators are peers on this machine, and those in the networks of `adminAddresses`. Only they
 change the keys that are marked `AdminLive` in `config/`. Where `adminAddresses` is set, only they
@@ -24,7 +25,7 @@ from rocketmq_tw.wire.headers.controller import (
     ElectMasterRequestHeader,
 )
 
-#: Who a peer is whose address is an administrator's.
+#: The identity of a peer whose address is an administrator's.
 ADMINISTRATOR = PeerIdentity("administrator", is_administrator=True)
 
 #: Whether a request of some code is one that only administrators may make.
@@ -80,8 +81,9 @@ _GUARDS: Mapping[int, _Guard] = {
 
 
 class Administrators:
-    """Who administrators are, whatever a peer has asked for before: those that a check identified,
-    and those without an account on this machine or in `networks`, as `adminAddresses` names them.
+    """Knows the administrators, whatever a peer has asked for before: those that a check
+    identified, and those without an account on this machine or in `networks`, as `adminAddresses`
+    names them.
     """
 
     def __init__(self, networks: str) -> None:

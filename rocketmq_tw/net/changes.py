@@ -1,4 +1,5 @@
-"""How the log tells what administrators change: who did it, the new value, and what was before."""
+"""Words for what administrators change, as logs tell it: who did it, the new value, and what was
+before."""
 
 from __future__ import annotations
 

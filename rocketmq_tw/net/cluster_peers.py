@@ -1,4 +1,5 @@
-"""Who is heard as a broker of the cluster, by address: a check of access until there are accounts.
+"""Decides who is heard as a broker of the cluster, by address: a check of access until there are
+accounts.
 
 Where `clusterAddresses` is set, what brokers ask of name servers, of controllers and of each other
 is taken from this machine, from those networks, and from administrators; without it from everybody,
@@ -50,7 +51,8 @@ _OF_BROKERS = frozenset(
 
 
 class ClusterPeers:
-    """Who may be a broker of the cluster, as `clusterAddresses` and `adminAddresses` name them."""
+    """The hosts that may have a broker of the cluster, as `clusterAddresses` and `adminAddresses`
+    name them."""
 
     def __init__(self, cluster_addresses: str, admin_addresses: str = "") -> None:
         self._networks = Networks(cluster_addresses)

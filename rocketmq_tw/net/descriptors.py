@@ -1,5 +1,5 @@
-"""How many files and sockets the process may have open, what of it connections may take, and a
-listening port that waits where none is left."""
+"""Bounds how many files and sockets the process may have open and what of it connections may take,
+and has a listening port wait where none is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a request over a connection can fail; each names the address. And wrong keys of TLS."""
+"""The errors with which a request over a connection can fail; each names the address. And wrong
+keys of TLS."""
 
 from twisted.internet import error
 

@@ -1,4 +1,5 @@
-"""How much each host has of what there is limited room for, so that none takes it from all."""
+"""Counts how much each host has of what there is limited room for, so that none takes it from
+all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What handlers and callers of the remoting protocol see of a connection."""
+"""The interfaces by which handlers and callers of the remoting protocol see a connection."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum, auto
@@ -30,7 +30,7 @@ ConnectionCheck = Callable[["IIdentified"], "Deferred[Any] | Awaitable[Any] | No
 
 @attrs.frozen
 class PeerIdentity:
-    """Who a peer is, as a check has found out. Identities are compared by their name."""
+    """The identity of a peer, as a check has found out. Identities are compared by their name."""
 
     #: The name of the account.
     name: str
@@ -38,7 +38,7 @@ class PeerIdentity:
     is_administrator: bool = attrs.field(default=False, eq=False)
 
 
-#: Who a peer is that no check has identified.
+#: The identity of a peer that no check has identified.
 ANONYMOUS = PeerIdentity("")
 
 

@@ -1,4 +1,4 @@
-"""What bounds the connections of a server: their number, their memory, and their share of time.
+"""Bounds the connections of a server: their number, their memory, and their share of time.
 
 Connections that ask much take turns, so that those that ask little need not wait: a round of the
 reactor serves what came on all connections, up to 64 KiB of each, and a thousand that send without

@@ -347,7 +347,7 @@ def _for_no_start(write: WriteChanges, path: str) -> WriteChanges:
 
     def warn(_: str) -> str:
         log.warn("the change is in {path}, which no start reads unless -c names it", path=path)
-        # Who is no administrator of the machine is told no paths.
+        # A peer that is no administrator of the machine is told no paths.
         return "the change is in the file of configStorePath: no start reads it unless -c names it"
 
     return lambda changes: write(changes).addCallback(warn) if changes else succeed("")

@@ -28,7 +28,7 @@ from rocketmq_tw.runtime.threads import InThread
 #: Seconds between two looks at how late the reactor is.
 LOOK_SECONDS = 0.25
 #: Seconds after which the longest delay begins anew; the former one is told for as long once more.
-#: Whoever asks once a minute sees it, whether others ask or not.
+#: A monitor that asks once a minute sees it, whether others ask or not.
 WINDOW_SECONDS = 60.0
 #: Seconds for which an idle connection stays open.
 IDLE_SECONDS = 60

@@ -12,8 +12,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 
 class LatestNotices:
     """Sends notices; one to an address takes the place of the one before that still waits for its
-    connection. At most `most` wait: anybody may have named any number of addresses. Who misses a
-    notice has to ask from time to time."""
+    connection. At most `most` wait: anybody may have named any number of addresses. A peer that
+    misses a notice has to ask from time to time."""
 
     log = Logger()
 

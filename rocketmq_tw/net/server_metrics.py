@@ -1,4 +1,4 @@
-"""What every server measures of its requests, and the line of the log that tells its metrics."""
+"""Measures the requests of every server, and writes the line of the log that tells its metrics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the ends of TLS show and ask for: contexts of OpenSSL from PEM files, made anew when one of
-the files changes, and a certificate made for tests."""
+"""Makes the contexts of OpenSSL for both ends of TLS, from PEM files, anew when one of the files
+changes; and a certificate for tests."""
 
 from __future__ import annotations
 

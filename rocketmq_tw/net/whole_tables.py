@@ -1,9 +1,9 @@
 """Answers that are the whole of a table (21, 43, 201, 402), in parts where they fit no frame.
 
-Stock's servers and clients know such an answer in one piece only. Who knows parts asks with
-`partFrom` (docs/formats/bodies.md): a table that is small comes as ever, of a larger one the first
-part, and the others by what that one said. All are of one moment: the bytes stay here until the
-last was asked for.
+Stock's servers and clients know such an answer in one piece only. A client that knows parts asks
+with `partFrom` (docs/formats/bodies.md): a table that is small comes as ever, of a larger one the
+first part, and the others by what that one said. All are of one moment: the bytes stay here until
+the last was asked for.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class WholeTables:
         self._in_thread = in_thread
         self._shared = SharedResults(in_slices)
         self._part_bytes = min(PART_BYTES, frame_limit // 2)
-        #: By the name that who asks for more gives.
+        #: By the name that a peer gives which asks for more.
         self._kept: dict[str, _Kept] = {}
 
     def answer(

@@ -1,5 +1,4 @@
-"""What a proxy knows of topics and groups: their configurations on brokers, remembered for a
-while."""
+"""Remembers for a while what brokers say of topics and groups: their configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which brokers have the topics of a client: these are told of it, and asked for its group."""
+"""Finds the brokers that have the topics of a client: these are told of it, and asked for its
+group."""
 
 from __future__ import annotations
 

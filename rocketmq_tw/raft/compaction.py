@@ -1,4 +1,4 @@
-"""What lets a member's log begin further on: snapshots of its state, or that its reader is done."""
+"""Lets a member's log begin further on: by snapshots of its state, or once its reader is done."""
 
 from __future__ import annotations
 

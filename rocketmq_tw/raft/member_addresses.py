@@ -1,4 +1,4 @@
-"""Which addresses may speak for a member of a Raft group.
+"""Knows which addresses may speak for a member of a Raft group.
 
 A request of one member to another names its sender, and one with a term far ahead ends a leader's
 reign. So a member's word counts from the address that the group's configuration gives it; stock

@@ -1,4 +1,4 @@
-"""What a group replicates: a state machine that every member feeds with the same entries."""
+"""The interface of a state machine, which every member of a group feeds with the same entries."""
 
 from twisted.logger import Logger
 from zope.interface import Interface

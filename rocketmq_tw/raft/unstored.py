@@ -1,4 +1,5 @@
-"""What a member has to store and finds no room for: its disk is full, or no descriptor is left."""
+"""Keeps what a member has to store and finds no room for: its disk is full, or no descriptor is
+left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What replication asks of the log that it copies, and what a sender asks of replication."""
+"""The interfaces that replication asks of the log that it copies, and that a sender asks of
+replication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the log has said already: a line that would come again and again comes now and then.
+"""Remembers what the log has said already: a line that would come again and again comes now and
+then.
 
 Times are in any unit, of a clock that is never set. Failures in a row: `failures.py`.
 """

@@ -1,4 +1,4 @@
-"""What a server asks of its reactor beyond Twisted's interfaces: the turn and its end."""
+"""The interface that a server asks of its reactor beyond Twisted's: the turn and its end."""
 
 from __future__ import annotations
 

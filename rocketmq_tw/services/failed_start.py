@@ -1,4 +1,4 @@
-"""How a server says that it cannot start."""
+"""Tells that a server cannot start, with the reason and what to change."""
 
 import atexit
 import errno

@@ -1,4 +1,4 @@
-"""Where a server's log goes, and which lines it has."""
+"""Decides where a server's log goes, and which lines it has."""
 
 from __future__ import annotations
 

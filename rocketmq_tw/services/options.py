@@ -156,8 +156,8 @@ class ServerOptions(usage.Options):
                 self.log.info("{text}", text=notice.text)
         if is_open_to_all(self.loaded[NettyServerConfig].bind_address):
             self.log.warn(
-                "bindAddress is {address}, and there is no access control: whoever reaches a port"
-                " of this server may use it; give an address for its users, or use a firewall",
+                "bindAddress is {address}, and there is no access control: anybody who reaches a"
+                " port of this server may use it; give an address for its users, or use a firewall",
                 address=self.loaded[NettyServerConfig].bind_address,
             )
 

@@ -1,5 +1,5 @@
-"""Whether the ports that a configuration names can all be listened on in one process, and are
-free."""
+"""Checks whether the ports that a configuration names can all be listened on in one process, and
+are free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every server does to its process before anything else.
+"""Prepares a server's process before anything else.
 
 It makes the log safe to read, gives memory back, opens as many files as it may, counts time by a
 clock that nobody sets, and stops once however many signals ask for it.

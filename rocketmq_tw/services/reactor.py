@@ -1,4 +1,4 @@
-"""Which reactor a server runs on."""
+"""Chooses the reactor that a server runs on."""
 
 import select
 import sys

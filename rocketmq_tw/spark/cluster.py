@@ -1,4 +1,4 @@
-"""What planning asks the cluster: which queues there are and which offsets they have."""
+"""Asks the cluster for planning: which queues there are and which offsets they have."""
 
 import re
 from collections.abc import Callable, Sequence

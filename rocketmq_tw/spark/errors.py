@@ -1,4 +1,4 @@
-"""What is raised while a query is planned, with what to change."""
+"""The errors that are raised while a query is planned, with what to change."""
 
 
 class SparkSourceError(ValueError):

@@ -92,8 +92,8 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options, streaming=False)
         check_schema(schema, options.damaged)
-        # A reader that takes filters is refused while Spark does not hand them down, which it
-        # only does in a planner of its own. And it is only for who asks: Spark 4.3 keeps what one
+        # A reader that takes filters is refused while Spark does not hand them down, which it only
+        # does in a planner of its own. And it is only for those that ask: Spark 4.3 keeps what one
         # query of a DataFrame pushed for all others of the same load().
         takes = options.push_filters and _PUSH_DOWN_PLANNER in sys.modules
         kind = FilteringBatchReader if takes else BatchReader

@@ -1,4 +1,4 @@
-"""How long to wait for something that ought to answer and does not."""
+"""Computes how long to wait for something that ought to answer and does not."""
 
 import time
 from collections.abc import Callable, Hashable

@@ -1,4 +1,4 @@
-"""What one store has, as the parts of the store share it."""
+"""Holds what one store has, as the parts of the store share it."""
 
 from __future__ import annotations
 

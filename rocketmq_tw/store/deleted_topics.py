@@ -1,4 +1,4 @@
-"""Which topics were deleted when, so that no rebuild of the queues brings them back.
+"""Keeps which topics were deleted when, so that no rebuild of the queues brings them back.
 
 The log keeps the messages of a deleted topic until retention removes them. What stands in front of
 a topic's deletion belongs to no queue any more; what stands behind it, to the topic that was made

@@ -1,4 +1,4 @@
-"""What a record means to consume queues and index (docs/formats/consumequeue.md,
+"""Reads what a record means to consume queues and index (docs/formats/consumequeue.md,
 docs/formats/index.md)."""
 
 from __future__ import annotations

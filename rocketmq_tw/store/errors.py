@@ -1,4 +1,4 @@
-"""What can go wrong in a store; the broker maps the classes to response codes."""
+"""The errors of a store; the broker maps the classes to response codes."""
 
 
 class StoreError(Exception):

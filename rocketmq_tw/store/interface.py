@@ -1,4 +1,5 @@
-"""What a message store is asked, what it answers, and what it asks of its log."""
+"""The interface of a message store: what it is asked, what it answers, and what it asks of its
+log."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum

@@ -1,4 +1,4 @@
-"""What a start does with the files that it finds.
+"""Brings the files that a start finds into a state that agrees.
 
 The log is the truth: it is read from a point in front of which everything is known to be synced,
 cut at the first thing that is no record, and queues and index are built again behind that point.

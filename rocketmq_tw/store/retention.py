@@ -1,5 +1,5 @@
-"""Which of the oldest files are removed, by age and by how full the disk is, and their removal
-together with what points to them in queues and index. What waits is not removed by age."""
+"""Decides which of the oldest files are removed, by age and by how full the disk is, and removes
+them together with what points to them in queues and index. What waits is not removed by age."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Retention:
         warn: Callable[[str], None],
     ) -> None:
         self.is_disk_full = False
-        #: Who keeps messages that wait.
+        #: The keepers of messages that wait.
         self.still_needed = StillNeeded()
         self._config = config
         self._files = files

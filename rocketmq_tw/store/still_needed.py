@@ -1,6 +1,6 @@
-"""What of the log is still needed: messages that wait for their time, for a decision or for an
-acknowledgement. Who keeps them registers here, and retention stops in front of the first of them.
-"""
+"""Keeps what of the log is still needed: messages that wait for their time, for a decision or for
+an acknowledgement. What keeps them registers here, and retention stops in front of the first of
+them."""
 
 from __future__ import annotations
 

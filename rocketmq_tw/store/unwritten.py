@@ -1,4 +1,5 @@
-"""What the books of all consume queues say beside their files: units in memory, and totals."""
+"""Keeps what the books of all consume queues say beside their files: units in memory, and
+totals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a store, and what mends it."""
+"""The findings of a check: what is wrong with a store, and what mends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the files of a store are, and what is known of them before the log is read."""
+"""Finds the files of a store, and what is known of them before the log is read."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class TableCheck:
         }
         #: Place of a queue without a file, of which the log has nothing, and who had read how much.
         gone: dict[tuple[str, int], tuple[int, str]] = {}
-        # Whoever deletes a topic may leave the offsets of its groups.
+        # A topic may be deleted without the offsets of its groups.
         may_be_gone = (self.topics or set()) - set(passed_over) | {SCHEDULE_TOPIC}
         for file, keys, place, offset, reader in self._offsets():
             if place in ends:
@@ -95,7 +95,7 @@ class TableCheck:
 
     def _offsets(self) -> Iterator[tuple[str, tuple[str, ...], tuple[str, int], int, str]]:
         """Yields each offset: its file, its keys as in `OffsetAhead`, the place of its queue, and
-        who goes on there."""
+        a sentence about its reader."""
         for name in ("consumerOffset.json", "lmqConsumerOffset.json"):
             table = self._read(name, ConsumerOffsetTable) or ConsumerOffsetTable()
             for key, queues in table.offset_table.items():

@@ -1,4 +1,4 @@
-"""What fastjson reads and strict JSON is not; see `fastjson.loads`, which comes here for it.
+"""Reads what fastjson takes and strict JSON is not; see `fastjson.loads`, which comes here for it.
 
 Format: docs/formats/bodies.md.
 """

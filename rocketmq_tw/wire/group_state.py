@@ -1,4 +1,5 @@
-"""What a controller tells of a group of brokers in the headers and bodies of 1001 to 1008."""
+"""The state of a group of brokers as a controller tells it in the headers and bodies of 1001 to
+1008."""
 
 from __future__ import annotations
 

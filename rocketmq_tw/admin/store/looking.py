@@ -1,4 +1,4 @@
-"""What a look through a store found, and how it is told."""
+"""Looks through a store for a command, and tells what was found."""
 
 from __future__ import annotations
 

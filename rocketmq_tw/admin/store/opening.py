@@ -1,4 +1,4 @@
-"""How commands get at a store: its directory, its configuration, its lock, and their progress."""
+"""Opens a store for commands: its directory, its configuration, its lock, and their progress."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which log belongs to a store, whose else it may be, and whether what a repair writes is the
-store's alone.
+"""Finds the log that belongs to a store, whose else it may be, and whether what a repair writes is
+the store's alone.
 
 A configuration names the log of the store that it is of. Copies are looked at with the same file,
 so what it names counts only for the store that it names too.
@@ -55,7 +55,7 @@ def place_of_log(
     if not named:
         return LogDirectory()
     if _is_same(named, own):
-        # Whoever names a link may not know where it leads: it may have been copied with the store.
+        # A link may lead where nobody expects: it may have been copied with the store.
         is_named = _is_same(directory, named_root) and not os.path.islink(named)
         return LogDirectory(is_named=is_named)
     if _is_below(named, named_root):

@@ -1,4 +1,4 @@
-"""What a repair refuses: what would lose records, or spoil what it does not know."""
+"""Refuses repairs that would lose records, or spoil what they do not know."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _cut_epochs(files: IFiles, root: str, log_end: int) -> str:
     except EpochFileError as error:
         return f"{EPOCHS}: it is left as it is: {error}"
     before = table.entries
-    # As whoever truncates the log does.
+    # As a broker does that truncates the log.
     table.truncate_suffix_by_offset(log_end + 1)
     gone = ", ".join(f"{each.epoch} from {each.start}" for each in before[len(table.entries) :])
     told = f"{EPOCHS}: epochs are gone that started behind the log's end, {log_end}: {gone}"

@@ -1,5 +1,5 @@
-"""Whether another slave may have acted for the master while this one could not know of it, and has
-to be asked what it did before this one acts. Pure."""
+"""Decides whether another slave may have acted for the master while this one could not know of it,
+and has to be asked what it did before this one acts. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Away:
             # That one has taken over what slaves did, and this one copies it.
             self.is_back()
         elif smallest is None or smallest > own:
-            # Whoever was asked before may have done more since.
+            # Those that were asked before may have done more since.
             self.was_away, self._asked_at = True, None
 
     def is_back(self) -> None:

@@ -1,4 +1,4 @@
-"""Where an acting master puts the messages that it makes: into the log of another master.
+"""Puts the messages that an acting master makes into the log of another master.
 
 Its own log stays a copy of its master's, so due delays and timers, check points of pops, revived
 and settled messages go to a living master of another group of the cluster, as a producer's would.
@@ -239,7 +239,8 @@ class EscapeBridge:
             flag=message.flag,
             properties=join_properties(properties).decode(),
             reconsume_times=message.reconsume_times,
-            # Who gave it back said that it comes again, and may have more tries than others.
+            # The consumer that gave it back said that it comes again, and may have more tries than
+            # others.
             max_reconsume_times=(
                 message.reconsume_times + 1 if message.topic.startswith(RETRY_PREFIX) else None
             ),

@@ -1,4 +1,4 @@
-"""Which brokers of the group live, and what a slave concludes from it. Pure."""
+"""Keeps which brokers of the group live, and says what a slave concludes from it. Pure."""
 
 from __future__ import annotations
 

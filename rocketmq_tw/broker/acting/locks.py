@@ -1,4 +1,4 @@
-"""Which brokers grant locks on queues together, as a part of the broker."""
+"""Knows which brokers grant locks on queues together: a part of the broker."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Acting(Part):
         if not copies or not self._role.copies_log:
             return
         state = self._role.state
-        # Whoever stood still does not know yet who acts by now.
+        # A slave that stood still does not know yet which one acts by now.
         smallest = None if stood_still else self.living.smallest()
         self._away.note(smallest, state.broker_id)
         if smallest == MASTER_ID:

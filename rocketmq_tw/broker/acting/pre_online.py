@@ -1,5 +1,5 @@
-"""What a broker does before it is registered, where slaves act for masters ("Slave Acting Master",
-pre-online).
+"""Brings a broker back before it is registered, where slaves act for masters ("Slave Acting
+Master", pre-online).
 
 A master that was away has older offsets than the slave that acted for it. So it stays isolated: it
 asks name servers which brokers of the group live, tells each that it is about to be back, and is

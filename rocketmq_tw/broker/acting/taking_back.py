@@ -1,4 +1,4 @@
-"""What a broker takes from the slaves that went on without its group's master."""
+"""Takes over what the slaves that went on without its group's master did meanwhile."""
 
 from __future__ import annotations
 

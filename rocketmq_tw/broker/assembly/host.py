@@ -1,4 +1,4 @@
-"""What a broker is given: machine, network and configuration, and the files of its tables."""
+"""Holds what a broker is given: machine, network and configuration, and the files of its tables."""
 
 from __future__ import annotations
 

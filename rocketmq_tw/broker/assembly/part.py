@@ -1,4 +1,4 @@
-"""What a broker is made of: parts, one for each capability.
+"""Defines `Part`: a broker is made of parts, one for each capability.
 
 A part has its books, its requests, its files and its periodic work, and says so through this
 interface. The arguments of its constructor are what it uses: other parts, or what the assembly is

@@ -1,5 +1,5 @@
-"""Which queues each consumer of a group reads, and whether it pulls or pops, as the broker divides
-them for clients that leave it to the broker.
+"""Divides queues among the consumers of a group, which pull or pop them, for clients that leave
+that to the broker.
 
 Public: `Assignment` (`part.py`) and its `modes`, which slaves copy.
 """

@@ -1,4 +1,5 @@
-"""How each group reads each topic: `config/messageRequestMode.json` in stock's form."""
+"""The table of how each group reads each topic: `config/messageRequestMode.json` in stock's
+form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How consumers share queues, as a part of the broker: requests 400, 401 and 402.
+"""Answers requests 400, 401 and 402, about how consumers share queues: a part of the broker.
 
 Asked by a member of a group (400), the broker divides the queues of a topic among the members that
 are connected to it; whether they pull them or pop them an administrator sets for each group (401).

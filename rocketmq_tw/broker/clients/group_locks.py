@@ -38,8 +38,8 @@ def _nobody() -> Mapping[int, str]:
 
 
 class GroupLocks:
-    """Asks the other brokers of the group for locks. Who knows them sets `others`, which returns
-    broker id -> address of those that live."""
+    """Asks the other brokers of the group for locks. The part that knows them sets `others`, which
+    returns broker id -> address of those that live."""
 
     def __init__(self, host: Host) -> None:
         self._config = host.config

@@ -1,4 +1,4 @@
-"""What a broker calls itself where its configuration does not say."""
+"""Finds the name and address of a broker where its configuration does not say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which brokers of this broker's group live, as name servers know it.
+"""Asks name servers which brokers of this broker's group live.
 
 Between two registrations a broker tells them that it is there (904), and asks which others are
 (901). Name servers of 4.9 know neither: with `compatibleWithOldNameSrv` the version of the topics

@@ -70,7 +70,7 @@ class NameServerLink:
         """Notes that it has taken a registration."""
         if not self.has_broker:
             self.has_broker = True
-            # Who waits for it says so, in words of its own.
+            # The caller that waits for it says so, in words of its own.
             say = log.debug if len(self._registered) else log.info
             say(
                 "broker {name} is registered with name server {name_server}",

@@ -1,4 +1,4 @@
-"""How far groups are behind, as figures for monitoring: the names are stock 5.3.3's.
+"""Tells monitoring how far groups are behind: the names are stock 5.3.3's.
 
 A message of a queue is consumed below the group's committed offset, in flight up to where it was
 pulled, and ready behind that.

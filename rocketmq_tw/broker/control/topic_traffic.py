@@ -1,5 +1,5 @@
-"""What came into each topic and went out to each group, as figures for monitoring: the names are
-stock 5.3.3's."""
+"""Tells monitoring what came into each topic and went out to each group: the names are stock
+5.3.3's."""
 
 from __future__ import annotations
 

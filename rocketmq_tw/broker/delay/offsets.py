@@ -1,4 +1,4 @@
-"""How far each delay level is delivered: `config/delayOffset.json` in stock's form
+"""The table of how far each delay level is delivered: `config/delayOffset.json` in stock's form
 (docs/formats/config-files.md), and how that goes back where the end of the log is cut."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a role that delivers does with the delay levels: it finds out what a former master has
-delivered already, and delivers the rest."""
+"""Delivers the delay levels in a role that does so: it finds out what a former master has delivered
+already, and delivers the rest."""
 
 from __future__ import annotations
 

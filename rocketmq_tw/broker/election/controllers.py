@@ -1,4 +1,4 @@
-"""Where this broker's controllers are, and the heartbeats that it sends to all of them."""
+"""Finds this broker's controllers, and sends heartbeats to all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker does when it hears of its group: pure rules."""
+"""Decides what a broker does when it hears of its group: pure rules."""
 
 from __future__ import annotations
 

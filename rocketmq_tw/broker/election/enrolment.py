@@ -1,4 +1,4 @@
-"""How a broker gets its lasting id from the controllers and tells them where it is.
+"""Gets the broker's lasting id from the controllers and tells them where it is.
 
 Next free id (1012), claim on disk, claim at the controller (1013), identity on disk, address
 (1003). What is on disk before each request lets a broker that was killed go on where it was: the

@@ -1,4 +1,5 @@
-"""Which epochs of its group's masters a broker knows, and how far it is in its own ones: pure."""
+"""Keeps which epochs of its group's masters a broker knows, and how far it is in its own ones:
+pure."""
 
 from __future__ import annotations
 

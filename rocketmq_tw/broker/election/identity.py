@@ -1,4 +1,4 @@
-"""Which broker of its group this is, for ever: the identity file.
+"""Reads and writes the identity file, which says for ever which broker of its group this is.
 
 `storePathBrokerIdentity` has `cluster#name#id`. While a controller is asked for the id, a second
 file, with `-temp` behind its name, has `cluster#name#id#code`; the code proves to the controller

@@ -1,4 +1,4 @@
-"""How many slow expressions are compiled, and asked by reads, in one turn of the reactor.
+"""Bounds how many slow expressions are compiled, and asked by reads, in one turn of the reactor.
 
 An expression of 8,192 characters takes some 20 ms to compile, and a read that asks a slow one takes
 some more. Without a budget, many connections that send such expressions at once would hold up all

@@ -1,4 +1,4 @@
-"""Which groups' expressions a message matches, as the bits of a Bloom filter.
+"""Computes which groups' expressions a message matches, as the bits of a Bloom filter.
 
 They are calculated when the message comes into its consume queue, whose extension keeps them
 (docs/formats/consumequeue-ext.md), so that later reads need not ask its properties.

@@ -1,4 +1,4 @@
-"""What groups filter topics by: `config/consumerFilter.json` in stock's form
+"""The table of what groups filter topics by: `config/consumerFilter.json` in stock's form
 (docs/formats/config-files.md).
 
 Heartbeats bring the expressions. They outlive the consumers for a day, so that a group that comes

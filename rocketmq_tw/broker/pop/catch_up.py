@@ -1,5 +1,5 @@
-"""What a new master does before anything is popped of it: it moves groups behind what was popped
-since their offsets were written or copied."""
+"""Moves groups of a new master behind what was popped since their offsets were written or copied,
+before anything is popped of it."""
 
 from __future__ import annotations
 

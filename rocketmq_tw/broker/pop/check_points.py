@@ -31,7 +31,7 @@ from rocketmq_tw.wire.errors import RequestError
 
 CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 _TAGS = props.TAGS.encode() + b"\x01"
-#: Ours: a group was put back. Who revives passes over it.
+#: Ours: a group was put back. The revival passes over it.
 PUT_BACK_TAG = "back"
 #: The group whose offsets say how far the revive topic is dealt with.
 REVIVE_GROUP = SYSTEM_GROUP_PREFIX + "REVIVE_GROUP"

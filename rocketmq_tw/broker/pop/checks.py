@@ -1,4 +1,4 @@
-"""Which topics, queues and messages a group may pop, peek at and acknowledge."""
+"""Checks which topics, queues and messages a group may pop, peek at and acknowledge."""
 
 from __future__ import annotations
 

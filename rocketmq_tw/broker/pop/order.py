@@ -1,5 +1,5 @@
-"""What orderly groups popped last of each queue: `config/consumerOrderInfo.json` in stock's form
-(docs/formats/pop.md, "Orderly groups").
+"""Keeps what orderly groups popped last of each queue: `config/consumerOrderInfo.json` in stock's
+form (docs/formats/pop.md, "Orderly groups").
 
 An orderly pop has no check point. The group's offset stays where it is until the first message is
 acknowledged; until then, or until the messages are visible again, nobody else gets any of that

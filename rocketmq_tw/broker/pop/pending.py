@@ -1,4 +1,5 @@
-"""What was popped and not yet acknowledged, by revive queue: books without a clock or a store.
+"""Keeps what was popped and not yet acknowledged, by revive queue: books without a clock or a
+store.
 
 They are made again from the revive queue whenever a role begins; how far that queue is dealt with
 is the offset in front of the oldest check point that still waits.

@@ -1,4 +1,4 @@
-"""Where the next pop of a queue begins, ahead of what is committed.
+"""Keeps where the next pop of a queue begins, ahead of what is committed.
 
 A pop moves the position at once, so that no other one gets the same messages; the group's offset
 follows only once the check points up to it are stored. Where a check point cannot be stored, the

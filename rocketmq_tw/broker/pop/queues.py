@@ -1,4 +1,4 @@
-"""Which queues a pop, a peek or a notification looks at, and in which order."""
+"""Chooses the queues that a pop, a peek or a notification looks at, and their order."""
 
 from __future__ import annotations
 

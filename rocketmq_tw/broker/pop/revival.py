@@ -1,4 +1,5 @@
-"""What a master does with due check points; an acting master does what is in `escaping.py`.
+"""Puts the messages of due check points into retry topics, on a master; an acting master does what
+is in `escaping.py`.
 
 Messages that were popped and not acknowledged in time are stored again in their group's retry topic
 (docs/formats/pop.md, "Revival"). They are made in `retry_messages.py`.

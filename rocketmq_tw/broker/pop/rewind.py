@@ -1,4 +1,5 @@
-"""How far popped messages are dealt with, and groups have popped, once the log's end is cut off.
+"""Takes back how far popped messages are dealt with, and groups have popped, before the log's end
+is cut off.
 
 A check point is dealt with by acknowledgements, by messages of retry topics, or by check points
 for a later time. Where those are cut off it is open again, and the revive group goes back to it;

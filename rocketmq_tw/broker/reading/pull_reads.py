@@ -1,4 +1,4 @@
-"""What a pull finds in a physical queue of this broker, as a master or a slave answers it."""
+"""Reads what a pull finds in a physical queue of this broker, as a master or a slave answers it."""
 
 from __future__ import annotations
 

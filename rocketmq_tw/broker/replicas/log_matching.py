@@ -1,4 +1,4 @@
-"""Whether a slave's log is a stretch of its master's; checked before each link.
+"""Checks, before each link, whether a slave's log is a stretch of its master's.
 
 The classic HA protocol carries offsets only (docs/formats/ha.md): a slave that was a master, or
 whose master lost its log's end, would append behind bytes that its master does not have, and

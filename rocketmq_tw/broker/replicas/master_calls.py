@@ -1,4 +1,4 @@
-"""What a slave asks its master over the remoting protocol."""
+"""Asks a slave's master over the remoting protocol."""
 
 from __future__ import annotations
 

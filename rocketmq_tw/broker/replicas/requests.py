@@ -1,5 +1,5 @@
-"""What a replica tells of its links (907) and its epochs (1007), where slaves connect (906), and
-what it is told of its master's log (908)."""
+"""Answers requests about links (907) and epochs (1007), and hears where slaves connect (906) and of
+the master's log (908)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which role the broker has now, and how it may change.
+"""The role that the broker has now, and how it may change.
 
 Public: `RoleHolder` (`holder.py`); `Role`, `RoleState`, `TRANSITIONS` and `configured_role`
 (`state.py`).

@@ -1,4 +1,5 @@
-"""Whether a broker stands for election: in a group with controllers, or in one of DLedger."""
+"""Decides whether a broker stands for election: in a group with controllers, or in one of
+DLedger."""
 
 from __future__ import annotations
 

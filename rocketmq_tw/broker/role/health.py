@@ -1,4 +1,5 @@
-"""Whether a broker can store messages, and whether it could as a master: books without a clock."""
+"""Keeps whether a broker can store messages, and whether it could as a master: books without a
+clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumers give back to a slave in a container: a master of the container takes it.
+"""Gives what consumers give back to a slave in a container to a master of the container.
 
 The slave's log takes nothing, so the message goes to the group's retry topic at that master, as a
 consumer sends it that could not give it back. The master knows the group's limit, and buries the

@@ -1,4 +1,4 @@
-"""What is checked of every message that a client sends, replies too."""
+"""Checks every message that a client sends, replies too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large sent messages are, as stock 5.3.3's histogram `rocketmq_message_size`."""
+"""Counts how large sent messages are, as stock 5.3.3's histogram `rocketmq_message_size`."""
 
 from __future__ import annotations
 

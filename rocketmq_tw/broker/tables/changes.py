@@ -1,4 +1,4 @@
-"""What requests that change topics and groups have in common: codes, refusal, limits."""
+"""Codes, refusal and limits that requests which change topics and groups have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long it took to make or change topics and groups, as stock 5.3.3's histograms."""
+"""Measures how long it took to make or change topics and groups, as stock 5.3.3's histograms."""
 
 from __future__ import annotations
 

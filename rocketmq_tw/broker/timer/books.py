@@ -1,6 +1,5 @@
-"""What the timer knows: which messages wait for which slot of time, and how far it is
-(docs/formats/timers.md).
-"""
+"""Keeps which messages wait for which slot of time, and how far the timer is
+(docs/formats/timers.md)."""
 
 from __future__ import annotations
 
@@ -55,8 +54,8 @@ class TimerBooks:
     and the timer's place in time (`read_ms`) and in its topic (`queue_offset`).
 
     An entry that comes too late for its own slot goes into the first slot that is not delivered.
-    `entered_until` then stays in front of its message until that slot is over: who goes on at a
-    `read_ms` takes all messages before it for delivered whose own slot is over.
+    `entered_until` then stays in front of its message until that slot is over: a timer that goes on
+    at a `read_ms` takes all messages before it for delivered whose own slot is over.
     """
 
     def __init__(self, host: Host, store: MessageStore) -> None:

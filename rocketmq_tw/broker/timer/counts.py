@@ -1,6 +1,5 @@
-"""How many timed messages of each topic wait: stock 5.x's `config/timermetrics`
-(docs/formats/timers.md).
-"""
+"""Counts how many timed messages of each topic wait: stock 5.x's `config/timermetrics`
+(docs/formats/timers.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands for the timer on a broker that has none."""
+"""Stands for the timer on a broker that has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the commit log the first timed message stands that still waits, for retention."""
+"""Finds where in the commit log the first timed message stands that still waits, for retention."""
 
 from __future__ import annotations
 

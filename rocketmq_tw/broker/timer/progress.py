@@ -1,4 +1,4 @@
-"""How far the timer is: stock 5.x's `config/timercheck` (docs/formats/timers.md).
+"""Keeps how far the timer is: stock 5.x's `config/timercheck` (docs/formats/timers.md).
 
 A master writes its own. A slave follows its master's, so that a broker that takes over its store
 delivers no timed message twice.

@@ -1,6 +1,6 @@
-"""Which messages of the timer's topic have rolled: the topic has a copy of each behind it.
+"""Tells which messages of the timer's topic have rolled: the topic has a copy of each behind it.
 
-Whoever takes a message in that was in the wheel before has to know: one that has rolled waits as
+The intake has to know that of a message that was in the wheel before: one that has rolled waits as
 its copy (docs/formats/timers.md, "What becomes of a message").
 """
 

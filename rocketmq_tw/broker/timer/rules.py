@@ -1,6 +1,5 @@
-"""When a message is due, and for which slot it waits: stock's arithmetic (docs/formats/timers.md,
-"What becomes of a message").
-"""
+"""Computes when a message is due, and for which slot it waits: stock's arithmetic
+(docs/formats/timers.md, "What becomes of a message")."""
 
 from __future__ import annotations
 

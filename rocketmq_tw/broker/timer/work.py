@@ -1,6 +1,5 @@
-"""What the timer does in a role: it lets messages into the wheel, and delivers them where the role
-does that; a slave follows its master's checkpoint instead.
-"""
+"""Does the timer's work in a role: it lets messages into the wheel, and delivers them where the
+role does that; a slave follows its master's checkpoint instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which half messages wait for a decision: a byte for each, from the first pending one on."""
+"""Keeps which half messages wait for a decision: a byte for each, from the first pending one on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""When each half message is due to be asked about, as docs/formats/transactions.md says under
-"When producers are asked".
+"""Orders half messages by when each is due to be asked about, as docs/formats/transactions.md says
+under "When producers are asked".
 
 All half messages with the same interval stand in one line, so that only the first of each line is
 looked at. A half message that names an interval of its own stands in the line of that.

@@ -1,6 +1,5 @@
-"""How many half messages of each topic wait: stock 5.x's `config/transactionMetrics`
-(docs/formats/transactions.md). A broker that becomes the master counts anew.
-"""
+"""Counts how many half messages of each topic wait: stock 5.x's `config/transactionMetrics`
+(docs/formats/transactions.md). A broker that becomes the master counts anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of half messages that are settled, as far as index and op messages know."""
+"""Tells what became of half messages that are settled, as far as index and op messages know."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""How far half and op messages are settled: consumer offsets of stock's group for them
-(docs/formats/transactions.md, "Progress").
-"""
+"""Keeps how far half and op messages are settled: consumer offsets of stock's group for them
+(docs/formats/transactions.md, "Progress")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every role that delivers does first: find out which half messages wait."""
+"""Finds out which half messages wait, as every role that delivers does first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How half messages are settled: committed, rolled back, put back for another check, or given up.
+"""Settles half messages: they are committed, rolled back, put back for another check, or given up.
 
 The message that a half message becomes is stored first; the op message that says that it is settled
 is the last record of the same turn, so both are written with one call. A crash can only tear the

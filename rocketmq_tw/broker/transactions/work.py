@@ -1,6 +1,5 @@
-"""What a master does about half messages: from the takeover on they are noted as they come, asked
-about, and settled.
-"""
+"""Notes half messages on a master as they come, from the takeover on, asks about them, and settles
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How long appends take, from the turn that brought them to their answer, by stock's measures."""
+"""Measures how long appends take, from the turn that brought them to their answer, by stock's
+measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When appended messages are written, and when their senders are answered.
+"""Writes appended messages at the end of a turn, and answers their senders when that is safe.
 
 All appends of one reactor turn are written with one call at its end. Then their answers leave
 together and they are dispatched, before the next requests are read: a client that has its answer

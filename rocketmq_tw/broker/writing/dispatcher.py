@@ -1,4 +1,4 @@
-"""When the queues and the index get what is in the log."""
+"""Decides when the queues and the index get what is in the log."""
 
 from __future__ import annotations
 

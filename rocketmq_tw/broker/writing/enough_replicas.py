@@ -1,4 +1,4 @@
-"""Whether messages that wait for replicas find as many as they are to wait for."""
+"""Tells whether messages that wait for replicas find as many as they are to wait for."""
 
 from __future__ import annotations
 

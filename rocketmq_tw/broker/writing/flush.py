@@ -1,4 +1,4 @@
-"""When the log is made durable: group commit, the periodic flush, checkpoints.
+"""Makes the log durable: group commit, the periodic flush, checkpoints.
 
 Syncing blocks, so it runs in a thread, one round at a time: a round answers all callers that wait
 when it starts, the next round those that came meanwhile. A checkpoint syncs queues and index beside

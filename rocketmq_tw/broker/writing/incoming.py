@@ -1,4 +1,4 @@
-"""How many messages came into each topic, and of which type, as stock 5.3.3's
+"""Counts how many messages came into each topic, and of which type, as stock 5.3.3's
 `rocketmq_messages_in_total` and `rocketmq_throughput_in_total`.
 
 Counted is what is stored here for producers, and what the broker delivers itself: delayed and timed

@@ -1,6 +1,5 @@
-"""What a broker adds to each message that it takes from a producer: its region, whether traces are
-wanted, and its cluster (docs/formats/message.md). Its answers to sends tell the first two as well.
-"""
+"""Adds to each message that comes from a producer the broker's region, whether traces are wanted,
+and its cluster (docs/formats/message.md). Answers to sends tell the first two as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a message special: a table of redirects that features register.
+"""The table of redirects, which features register for what makes a message special.
 
 A message on its way into the log is a `Draft`: the message, and beside it its properties, parsed
 once. A redirect changes in place where the message goes and what its properties say. Sends,

@@ -1,4 +1,4 @@
-"""Where the broker puts the messages that it makes itself.
+"""Puts the messages that the broker makes itself where they belong.
 
 Delay levels, timers, transactions, pops and messages that consumers send back all store messages
 that no producer sent to this broker just now. They put them into the broker's only sink and do not

@@ -1,4 +1,4 @@
-"""What name servers are asked, and told."""
+"""Asks name servers, and tells them, as administrators do."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What the requests of all families are made of."""
+"""Makes and sends the requests of all families."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""What the controller tells without changing anything."""
+"""Answers from the state of the controller, without changing anything."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,5 +1,5 @@
-"""What all controllers of a group agree on: the replicas of each group of brokers, its master and
-its SyncStateSet.
+"""The state on which all controllers of a group agree: the replicas of each group of brokers, its
+master and its SyncStateSet.
 
 The state follows from the events alone, and from each of them as in stock, since one log may feed
 stock's controllers and ours.

@@ -1,5 +1,5 @@
-"""What an expression consists of, as the parser makes it and the compiler takes it, its limits, and
-the errors of one that is none.
+"""The pieces of an expression, as the parser makes and the compiler takes them, its limits, and the
+errors of one that is none.
 
 Grammar: docs/filters.md.
 """

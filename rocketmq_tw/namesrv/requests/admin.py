@@ -1,4 +1,5 @@
-"""What an administrator changes: 205, 327 permissions; 216, 217 topics; 318, 319 configuration."""
+"""Answers what administrators change: 205, 327 permissions; 216, 217 topics; 318, 319
+configuration."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,5 @@
-"""Whether a living broker has to make room for another member of its group that asks for its id.
+"""Finds out whether a living broker has to make room for another member of its group that asks for
+its id.
 
 In a DLedger group the new master takes the id 0, and name servers know nothing of elections. The
 former one gives the id up by itself where it can, a moment earlier or later. So the other one waits

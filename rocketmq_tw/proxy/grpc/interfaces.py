@@ -1,4 +1,4 @@
-"""What a gRPC service sees of one call, and how it declares its methods.
+"""The interface by which a gRPC service sees one call, and the ways to declare its methods.
 
 Statuses, metadata and deadlines: the gRPC project's "gRPC over HTTP2".
 """

@@ -1,7 +1,7 @@
 """The consumers that other proxies tell of.
 
-Whoever may write into the topic says what it likes, so that all of it is bounded, and no client of
-this proxy is among them.
+A server that may write into the topic says what it likes, so that all of it is bounded, and no
+client of this proxy is among them.
 """
 
 from __future__ import annotations

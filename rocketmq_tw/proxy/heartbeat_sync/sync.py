@@ -1,4 +1,4 @@
-"""What this proxy tells others of its consumers, and what it hears of theirs."""
+"""Tells other proxies of this one's consumers, and hears of theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes over a connection: frames are carried out in the connection's turns.
+"""Carries out the frames that come over a connection, in the connection's turns.
 
 Each may be answered, so that none is carried out while the client does not take what it is sent.
 What is left at the end of a turn waits, is counted in the server's budget, and nothing more is read

@@ -1,4 +1,4 @@
-"""What a protocol over HTTP/2 sees of a connection: its streams."""
+"""The interfaces by which a protocol over HTTP/2 sees a connection: its streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one HTTP/2 connection may cost."""
+"""Bounds what one HTTP/2 connection may cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a group waits before a message is delivered once more, by its retry policy."""
+"""Computes how long a group waits before a message is delivered once more, by its retry policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What time it is at the brokers, which alone judge when a message comes back."""
+"""Estimates what time it is at the brokers, which alone judge when a message comes back."""
 
 from __future__ import annotations
 

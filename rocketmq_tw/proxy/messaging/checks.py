@@ -1,5 +1,5 @@
-"""What a client may ask: its id, names of topics, groups and brokers, the limits of a message that
-it sends, and what its topic takes.
+"""Checks what a client may ask: its id, names of topics, groups and brokers, the limits of a
+message that it sends, and what its topic takes.
 
 Limits and codes are those of stock's proxies; a refusal is a `StatusError`.
 """

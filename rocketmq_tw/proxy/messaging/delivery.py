@@ -31,7 +31,7 @@ _log = Logger()
 
 
 class Receiver(NamedTuple):
-    """Who receives, and what; names as brokers have them."""
+    """The client that receives, and what; names as brokers have them."""
 
     client_id: str
     client: IProxyClient | None

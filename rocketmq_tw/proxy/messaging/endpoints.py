@@ -1,4 +1,4 @@
-"""Where clients reach a proxy, as routes tell them."""
+"""Finds the addresses at which clients reach a proxy, as routes tell them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: an expression over tags, or SQL92."""
+"""Reads what a consumer wants of a topic: an expression over tags, or SQL92."""
 
 from __future__ import annotations
 

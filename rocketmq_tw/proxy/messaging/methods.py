@@ -1,4 +1,4 @@
-"""How the services of MessagingService declare their methods."""
+"""Declares the methods of MessagingService for its services."""
 
 from __future__ import annotations
 

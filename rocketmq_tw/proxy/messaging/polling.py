@@ -1,4 +1,4 @@
-"""How long a receive waits for messages, and how long they are hidden then."""
+"""Computes how long a receive waits for messages, and how long they are hidden then."""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ class Renewal:
         return len(self._messages) + len(self._returns)
 
     def has_room(self) -> bool:
-        """Returns whether the messages of one more receive can be renewed, whoever has the others.
+        """Returns whether the messages of one more receive can be renewed, whichever clients
+        have the others.
         Where not, messages are received without it, as from stock's proxies, and come again after
         their time; the log says so."""
         self._left.forget_over(self._now())

@@ -1,4 +1,4 @@
-"""What became of a request, as clients of the proxy are told it: a code and a sentence.
+"""Tells clients of the proxy what became of a request: a code and a sentence.
 
 A response has its status inside; the call itself succeeds, as stock's proxies answer.
 """

@@ -1,4 +1,4 @@
-"""What a gRPC client is to brokers: the heartbeat (34) that they get for it."""
+"""Describes a gRPC client to brokers: the heartbeat (34) that they get for it."""
 
 from __future__ import annotations
 

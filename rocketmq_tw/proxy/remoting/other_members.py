@@ -1,5 +1,5 @@
-"""What brokers say of a group, with the members that they do not know: those at proxies that do not
-register their clients."""
+"""Adds the members that brokers do not know to what they say of a group: those at proxies that do
+not register their clients."""
 
 from __future__ import annotations
 

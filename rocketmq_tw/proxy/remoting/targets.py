@@ -1,4 +1,4 @@
-"""Which broker a classic client means.
+"""Finds the broker that a classic client means.
 
 Clients of 5.x name it in each request. Older ones knew it by its address, which is the proxy's
 here, so that their requests tell the topic and queue only.

@@ -1,4 +1,5 @@
-"""What one member knows of itself: role, term, vote, leader, log. The other modules act on it."""
+"""The state that one member has of its own: role, term, vote, leader, log. The other modules act on
+it."""
 
 from collections.abc import Callable
 from random import Random
@@ -108,8 +109,8 @@ class MemberState:
         self._become(RaftRole.CANDIDATE, None)
 
     def become_follower(self, leader_id: str) -> None:
-        # Who follows it again knows what it knew: a leader only appends, and stock's asks for no
-        # comparison where it has nothing to append.
+        # A member that follows it again knows what it knew: a leader only appends, and stock's asks
+        # for no comparison where it has nothing to append.
         if self._matched_with != (leader_id, self.term):
             self._matched_with = (leader_id, self.term)
             # Entries of the present term came from its only leader; what is committed is in the

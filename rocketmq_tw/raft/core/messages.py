@@ -1,4 +1,4 @@
-"""What members say to each other, as values; `raft/bodies.py` has their JSON
+"""The messages between members, as values; `raft/bodies.py` has their JSON
 (docs/formats/dledger.md).
 
 A request carries an `rpc` number; its answer carries the same one. The transport may lose, repeat

@@ -1,4 +1,5 @@
-"""How far one follower is, as its leader knows: what matches, what was sent, what comes next."""
+"""Keeps how far one follower is, as its leader knows: what matches, what was sent, what comes
+next."""
 
 from enum import Enum
 

@@ -1,4 +1,4 @@
-"""What a data file really holds: the scan that finds the end of the log after any kind of stop."""
+"""Finds what a data file really holds, by a scan to the end of the log after any kind of stop."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Which master wrote which stretch of the log: pure (docs/formats/auto-switch-ha.md).
+"""The table of which master wrote which stretch of the log: pure (docs/formats/auto-switch-ha.md).
 
 Each master of a group has an epoch, a number that only grows, and begins it where its log ends. An
 epoch ends where the next one starts. Two logs that have an epoch with one start are the same up to

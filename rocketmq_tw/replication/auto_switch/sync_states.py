@@ -1,4 +1,5 @@
-"""Which replicas are in sync with the master: pure book-keeping (docs/formats/auto-switch-ha.md).
+"""Keeps which replicas are in sync with the master: pure book-keeping
+(docs/formats/auto-switch-ha.md).
 
 The SyncStateSet names the replicas of which one is elected when the master is gone. The controller
 keeps it; the master proposes changes, and waits for the old members and the new ones until it knows

@@ -1,4 +1,4 @@
-"""Which connections of slaves are let in, and which are replicas of the group: those of its
+"""Decides which connections of slaves are let in, and which are replicas of the group: those of its
 registered brokers.
 
 HA says nothing of who connects but, in groups with a controller, an id that anybody may claim. So a

@@ -367,7 +367,7 @@ class HAService(Factory, Generic[L]):
             self._answer(answered, ResponseCode.SUCCESS)
         self._finish_stop()
 
-    # Who is a replica
+    # Which links are replicas
 
     def id_of(self, link: L) -> int | None:
         """Returns the id that the slave of a link says it has; None in protocols without ids."""

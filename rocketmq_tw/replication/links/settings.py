@@ -1,4 +1,4 @@
-"""What a configuration says of HA links."""
+"""Reads the settings of HA links from a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a job tells a receiver service what it is done with: one JSON object in a line, each way.
+"""The messages by which a job tells a receiver service what it is done with: one JSON object in a
+line, each way.
 
 Request `{"secret": text, "confirm": [[topic, broker, queue, start, end], ...]}`, answer
 `{"confirmed": count, "open": count}` or `{"error": text}`.

@@ -1,4 +1,4 @@
-"""What all jobs share: a Spark session, and a failure told in one line."""
+"""Runs a job: what all jobs share, a Spark session, and a failure told in one line."""
 
 import logging
 import os
@@ -29,7 +29,7 @@ _OURS = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Failed)): (.+)$", re.MULTILINE)
 _JAVAS = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 #: Columns of a terminal that no table needs.
 _WIDEST = 10_000
-#: Spark's own lines are for authors of jobs, except errors. Who has a Spark of his own has
+#: Spark's own lines are for authors of jobs, except errors. A user with a Spark of his own has
 #: settings for it, which are left alone.
 _OWN_CONFIGURATION = {"SPARK_CONF_DIR", "SPARK_HOME"}
 _QUIET = Path(__file__).with_name("log4j2.properties")

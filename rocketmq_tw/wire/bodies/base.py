@@ -1,4 +1,4 @@
-"""How a typed body is read from and written to the bytes of a command.
+"""Reads typed bodies from the bytes of a command, and writes them to these.
 
 A body is a `msgspec.Struct` with snake_case attributes; `rename="camel"` gives stock's names, and
 `msgspec.field(name=...)` the ones that do not follow. Stock's sets are lists here, in the order of
@@ -39,8 +39,8 @@ class DataVersion(Body):
 
 V = TypeVar("V")
 
-# A number is its own hash, so whoever chooses the keys of a `dict[int, …]` can have all of them
-# meet, and its making take the square of their count. Text has a hash that nobody can foresee.
+# A number is its own hash, so a peer that chooses the keys of a `dict[int, …]` can have all of
+# them meet, and its making take the square of their count. Text has a hash that nobody can foresee.
 if TYPE_CHECKING:
     ByQueue = dict[int, V]
 else:

@@ -1,4 +1,5 @@
-"""What pop consumption stores and sends: check points, acknowledgements, orders in consumption.
+"""The bodies that pop consumption stores and sends: check points, acknowledgements, orders in
+consumption.
 
 Format: docs/formats/pop.md.
 """

@@ -1,4 +1,5 @@
-"""What a broker counts and reports of itself: rates, replication, messages that wait.
+"""The bodies in which a broker counts and reports of itself: rates, replication, messages that
+wait.
 
 Format: docs/formats/bodies.md.
 """

@@ -1,4 +1,4 @@
-"""How a typed header is read from and written to the strings of `extFields`.
+"""Reads typed headers from the strings of `extFields`, and writes them to these.
 
 A header is a `msgspec.Struct` with snake_case attributes; `rename="camel"` gives stock's names on
 the wire, `msgspec.field(name=...)` the ones that do not follow (the short names of code 310). The

@@ -1,4 +1,4 @@
-"""What brokers and administrators ask of a controller, and what it tells brokers.
+"""The headers of what brokers and administrators ask of a controller, and of what it tells brokers.
 
 Format: docs/formats/controller.md.
 """

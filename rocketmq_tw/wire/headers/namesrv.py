@@ -1,4 +1,4 @@
-"""What brokers and clients ask of a name server.
+"""The headers of what brokers and clients ask of a name server.
 
 Format: docs/formats/remoting.md.
 """

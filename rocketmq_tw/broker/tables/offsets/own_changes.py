@@ -1,5 +1,5 @@
-"""Which consumer offsets were changed on a slave that acts for its master, since a master's were
-followed last."""
+"""Notes which consumer offsets were changed on a slave that acts for its master, since a master's
+were followed last."""
 
 from __future__ import annotations
 

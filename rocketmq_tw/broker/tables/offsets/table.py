@@ -1,5 +1,5 @@
-"""How far each consumer group has consumed each queue, in `config/consumerOffset.json` in stock's
-form (docs/formats/config-files.md).
+"""The table of how far each consumer group has consumed each queue: `config/consumerOffset.json` in
+stock's form (docs/formats/config-files.md).
 
 The file is written at intervals, not at each commit: after a crash a group may see messages again
 that it had consumed since, and never misses any. An offset changes only by a client's commit or an

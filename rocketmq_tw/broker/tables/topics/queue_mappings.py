@@ -1,6 +1,5 @@
-"""How this broker hosts static topics: `config/topicQueueMapping.json` in stock's form
-(docs/formats/config-files.md).
-"""
+"""The table of how this broker hosts static topics: `config/topicQueueMapping.json` in stock's form
+(docs/formats/config-files.md)."""
 
 from __future__ import annotations
 
