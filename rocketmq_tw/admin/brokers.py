@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
+from rocketmq_tw.admin.each_server import masters_of
 from rocketmq_tw.admin.known_names import no_broker, topic_hint
-from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.tool import Servers, fail
 from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of

@@ -1,4 +1,5 @@
-"""Asks or tells several servers, one after the other, where any of them may be down."""
+"""Asks or tells several servers, one after the other, where any of them may be down; or brokers of
+which some have no master."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from rocketmq_tw.admin.tool import Servers, explain, explain_at, fail, warn
 from rocketmq_tw.client.each import at_each
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData
 from rocketmq_tw.wire.errors import WireError
 
 T = TypeVar("T")
@@ -99,3 +101,20 @@ def unfinished(error: Exception, done: Iterable[str]) -> str:
     """Makes the text for a change that was made on some brokers only, before it failed."""
     before = ", ".join(done)
     return f"{explain(error)}; done before that: {before}" if before else explain(error)
+
+
+def masters_of(servers: Servers, brokers: Iterable[BrokerData]) -> dict[str, str]:
+    """Returns broker name to master's address. A name of which only slaves are registered is
+    `missing`: they do not say what topics and groups they have, and take no changes."""
+    found = {}
+    for data in brokers:
+        if MASTER_ID in data.broker_addrs:
+            found[data.broker_name] = data.broker_addrs[MASTER_ID]
+        else:
+            servers.miss(data.broker_name, no_master(data.broker_name))
+    return found
+
+
+def no_master(broker_name: str) -> ClientError:
+    """Makes the error for a broker name of which only slaves are registered."""
+    return ClientError(f"{broker_name} has no master now, only slaves are registered")

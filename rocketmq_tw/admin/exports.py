@@ -10,8 +10,8 @@ import msgspec
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, master_addresses
+from rocketmq_tw.admin.each_server import masters_of
 from rocketmq_tw.admin.known_names import is_of_users
-from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.members import members_at
 from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster
 from rocketmq_tw.admin.output import Report

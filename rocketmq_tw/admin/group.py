@@ -8,9 +8,8 @@ import msgspec
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, owner_addresses
-from rocketmq_tw.admin.each_server import ask_each, on_each, unfinished
+from rocketmq_tw.admin.each_server import ask_each, masters_of, on_each, unfinished
 from rocketmq_tw.admin.known_names import group_hint, groups_of_masters
-from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rocketmq_tw.admin.each_server import ask_each
-from rocketmq_tw.admin.masters import masters_of
+from rocketmq_tw.admin.each_server import ask_each, masters_of
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.tool import Servers
 from rocketmq_tw.client.errors import ClientError, NoRouteError

@@ -8,9 +8,8 @@ from typing import Any, BinaryIO
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster
-from rocketmq_tw.admin.each_server import unfinished
+from rocketmq_tw.admin.each_server import no_master, unfinished
 from rocketmq_tw.admin.known_names import topic_hint
-from rocketmq_tw.admin.masters import no_master
 from rocketmq_tw.admin.output import Column, Listing, Report, Row
 from rocketmq_tw.admin.tool import Servers, Tool, explain, fail
 from rocketmq_tw.admin.topic import topic_option

@@ -8,9 +8,8 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import known_route
-from rocketmq_tw.admin.each_server import told_by_each
+from rocketmq_tw.admin.each_server import masters_of, told_by_each
 from rocketmq_tw.admin.logic_offsets import group_progress, offsets_at
-from rocketmq_tw.admin.masters import masters_of
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError

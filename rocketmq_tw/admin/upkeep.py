@@ -10,8 +10,7 @@ import rich_click as click
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.brokers import all_addresses, in_cluster
-from rocketmq_tw.admin.each_server import on_each
-from rocketmq_tw.admin.masters import masters_of
+from rocketmq_tw.admin.each_server import masters_of, on_each
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,

@@ -20,8 +20,8 @@ from twisted.logger import (
 from twisted.python.logfile import LogFile
 
 from rocketmq_tw.config.log import DEBUG, LogConfig
-from rocketmq_tw.services.interpreter import python_version
 from rocketmq_tw.services.pid_file import name_of_server
+from rocketmq_tw.services.process import python_version
 from twisted import __version__ as twisted_version
 
 log = Logger()

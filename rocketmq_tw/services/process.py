@@ -1,15 +1,18 @@
 """Prepares a server's process before anything else.
 
 It makes the log safe to read, gives memory back, opens as many files as it may, counts time by a
-clock that nobody sets, and stops once however many signals ask for it.
+clock that nobody sets, and stops once however many signals ask for it. And it names the Python that
+the server runs on.
 """
 
 import ctypes
 import gc
 import os
+import platform
 import re
 import signal
 import sys
+import sysconfig
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +62,8 @@ def _escaped(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()
 
 
+#: What distributions install here is built with profiles, though not by this option of configure.
+_OF_DISTRIBUTION = "/usr"
 #: Parameters of glibc's mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 #: Bytes from which a block is mapped by itself and goes back to the kernel when it is freed. Each
@@ -238,3 +243,16 @@ class _Signals:
 
     def _stop(self, *_: object) -> None:
         self._reactor.callFromThread(self._reactor.stop)
+
+
+def python_version() -> str:
+    """Returns the version, and says where the build lacks optimizations: servers take some sixth
+    more CPU with it (docs/performance.md)."""
+    text = platform.python_version()
+    return text if is_optimized() else f"{text} (built without --enable-optimizations)"
+
+
+def is_optimized() -> bool:
+    """Returns whether this Python was built with profiles, as far as it says so."""
+    options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
+    return sys.base_prefix == _OF_DISTRIBUTION or "--enable-optimizations" in options
