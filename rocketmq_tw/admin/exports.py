@@ -13,7 +13,7 @@ from rocketmq_tw.admin.brokers import in_cluster, master_addresses
 from rocketmq_tw.admin.each_server import masters_of
 from rocketmq_tw.admin.known_names import is_of_users
 from rocketmq_tw.admin.members import members_at
-from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster
+from rocketmq_tw.admin.options import PathType, broker_option, check_broker_or_cluster
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.traffic import PUT, counted
@@ -40,7 +40,7 @@ _KEYS = (
 
 _directory_option = click.option(
     "-f", "--filePath", "directory", metavar="DIR", default=".", show_default=True,
-    type=click.Path(file_okay=False), help="The directory of the file, which is made.",
+    type=PathType(file_okay=False), help="The directory of the file, which is made.",
 )  # fmt: skip
 _cluster_option = click.option(
     "-c", "--clusterName", "cluster", metavar="NAME", required=True, help="The cluster."

@@ -10,7 +10,12 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.brokers import owner_addresses
 from rocketmq_tw.admin.each_server import on_each
-from rocketmq_tw.admin.options import broker_option, check_broker_or_cluster, cluster_option
+from rocketmq_tw.admin.options import (
+    PathType,
+    broker_option,
+    check_broker_or_cluster,
+    cluster_option,
+)
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.admin.yaml_files import read_yaml
@@ -24,7 +29,7 @@ T = TypeVar("T", TopicConfig, SubscriptionGroupConfig)
 
 _file_option = click.option(
     "-f", "--filename", "path", required=True, metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
+    type=PathType(exists=True, dir_okay=False),
     help="A list in JSON or YAML, with the keys that exportMetadata writes.",
 )  # fmt: skip
 

@@ -33,6 +33,16 @@ yes_option = click.option(
 )
 
 
+class PathType(click.Path):
+    """A path. An empty one is refused: it would be the current directory, in place of what a
+    variable of a script was to say."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not value.strip():
+            self.fail("it is empty: give a path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def check_broker_or_cluster(broker: str | None, cluster: str | None) -> None:
     """Checks that exactly one of them is given, and that the broker is an address."""
     if (broker is None) == (cluster is None):

@@ -13,7 +13,7 @@ import attrs
 import rich_click as click
 
 from rocketmq_tw.admin.message_reading import choose
-from rocketmq_tw.admin.options import SWITCH
+from rocketmq_tw.admin.options import SWITCH, PathType
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, number_of, plain
 from rocketmq_tw.admin.tool import Servers, Tool, explain, fail, warn
 from rocketmq_tw.admin.topic import topic_option
@@ -107,7 +107,7 @@ def _properties(
 @click.option("-p", "--body", metavar="TEXT", help="The body; sent as UTF-8.")
 @click.option(
     "--body-file", "path", metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    type=PathType(exists=True, dir_okay=False, allow_dash=True),
     help="The body is in this file; - is what is typed or piped in.",
 )  # fmt: skip
 @click.option("--lines", "by_line", is_flag=True, help="Send a message for each line of the file.")

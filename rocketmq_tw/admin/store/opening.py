@@ -13,6 +13,7 @@ import attrs
 import msgspec
 import rich_click as click
 
+from rocketmq_tw.admin.options import PathType
 from rocketmq_tw.admin.output import is_terminal
 from rocketmq_tw.admin.store.places import LogDirectory, owners_of_log, place_of_log
 from rocketmq_tw.admin.tool import fail
@@ -21,13 +22,13 @@ from rocketmq_tw.config.properties import ConfigError, read_config_file, read_pr
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.storecheck.layout import NoStoreError, Sizes, Store
 
-directory_argument = click.argument("directory", metavar="DIR", type=click.Path())
+directory_argument = click.argument("directory", metavar="DIR", type=PathType())
 config_option = click.option(
-    "-c", "--configFile", "config_file", metavar="FILE", type=click.Path(),
+    "-c", "--configFile", "config_file", metavar="FILE", type=PathType(),
     help="The broker's .properties file. Without it files have stock's sizes, or show theirs.",
 )  # fmt: skip
 log_option = click.option(
-    "--log", "log", metavar="DIR", type=click.Path(),
+    "--log", "log", metavar="DIR", type=PathType(),
     help="Where the log is, if it is not in the store and -c does not say so.",
 )  # fmt: skip
 

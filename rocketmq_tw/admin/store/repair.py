@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import attrs
 import rich_click as click
 
-from rocketmq_tw.admin.options import ask_first, yes_option
+from rocketmq_tw.admin.options import PathType, ask_first, yes_option
 from rocketmq_tw.admin.output import Report, number_of
 from rocketmq_tw.admin.store.looking import Checked, look_through
 from rocketmq_tw.admin.store.opening import (
@@ -48,7 +48,7 @@ _MOST_LINES = 20
 @directory_argument
 @config_option
 @log_option
-@click.option("--to", "target", metavar="DIR", type=click.Path(), help="Repair a copy there.")
+@click.option("--to", "target", metavar="DIR", type=PathType(), help="Repair a copy there.")
 @click.option("--cut", is_flag=True, help="End the log at its first damage, whatever follows.")
 @yes_option
 @click.pass_obj

@@ -61,6 +61,8 @@ def page_option(command: Command) -> Command:
 def _in_a_directory(
     context: click.Context, parameter: click.Parameter, path: Path | None
 ) -> Path | None:
+    if path is not None and not path.name:
+        raise click.BadParameter("it is empty: give a file", context, parameter)
     if path is not None and not path.parent.is_dir():
         raise click.BadParameter(f"there is no directory {path.parent}", context, parameter)
     return path

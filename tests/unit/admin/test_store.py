@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -113,6 +113,30 @@ def test_check_of_a_damaged_store_has_status_1_and_a_line_for_each(root: Path, r
 @pytest.mark.parametrize("words", [("check",), ("check", "/nowhere"), ("repair", "/nowhere")])
 def test_a_wrong_call_has_status_2(words: tuple[str, ...], run: Run) -> None:
     assert run(*words).status == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", ""),
+        ("stats", " "),
+        ("dump", "log", ""),
+        ("repair", ".", "--to", ""),
+        ("check", ".", "--log", ""),
+        ("check", ".", "-c", ""),
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(
+    words: tuple[str, ...], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where a script's variable is not set."""
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    before = content_of(root)
+    with chdir(root), pytest.raises(SystemExit) as ended:
+        main(["store", *words, *("-y",) * ("repair" in words)], Tool())
+    assert ended.value.code == 2
+    assert "it is empty: give a path" in capsys.readouterr().err
+    assert content_of(root) == before
 
 
 def test_a_wrong_configuration_is_said(root: Path, tmp_path: Path, run: Run) -> None:
