@@ -245,7 +245,7 @@ class Session:
                 raise BrokerError(address, response.code, response.remark)
         except (RemotingError, BrokerError) as error:
             self._greeted.discard(address)
-            self.log.warn("heartbeat: {error}", error=error)
+            self.log.warn("a heartbeat to {address} failed: {why}", address=address, why=error)
         else:
             self._greeted.add(address)
 

@@ -29,7 +29,9 @@ class RoleNotifier:
 
     def __init__(self, client: IRemotingClient, life: BrokerLife) -> None:
         self._life = life
-        self._notices = LatestNotices(client, MAX_ON_THEIR_WAY)
+        self._notices = LatestNotices(
+            client, MAX_ON_THEIR_WAY, "which broker of its group is the master"
+        )
 
     def elected(self, decision: Decision) -> None:
         """Tells of an election that has a new master; nothing of any other decision."""

@@ -28,7 +28,9 @@ class MinIdNotifier:
 
     def __init__(self, config: NamesrvConfig, client: IRemotingClient) -> None:
         self._config = config
-        self._notices = LatestNotices(client, MAX_ON_THEIR_WAY)
+        self._notices = LatestNotices(
+            client, MAX_ON_THEIR_WAY, "which broker of its group has the smallest id"
+        )
 
     def changed(self, change: MinIdChange) -> None:
         """Tells the group; not the broker that came, which learns it in other ways."""

@@ -17,8 +17,10 @@ class LatestNotices:
 
     log = Logger()
 
-    def __init__(self, client: IRemotingClient, most: int) -> None:
+    def __init__(self, client: IRemotingClient, most: int, news: str) -> None:
+        """`news` names what is told, in the log."""
         self._client = client
+        self._news = news
         self._most = most
         self._on_their_way: dict[str, Deferred[None]] = {}
 
@@ -29,8 +31,9 @@ class LatestNotices:
             old.cancel()
         if len(self._on_their_way) >= self._most:
             self.log.warn(
-                "{address} is not told: {count} others are not reached yet",
+                "{address} is not told {news}: {count} others are not reached yet",
                 address=address,
+                news=self._news,
                 count=self._most,
             )
             return
@@ -41,8 +44,9 @@ class LatestNotices:
     def _not_told(self, failure: Failure, address: str) -> None:
         if failure.check(CancelledError) is None:
             self.log.warn(
-                "{address} is not told: {reason}",
+                "{address} is not told {news}: {reason}",
                 address=address,
+                news=self._news,
                 reason=failure.getErrorMessage(),
             )
 

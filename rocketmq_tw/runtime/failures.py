@@ -32,6 +32,6 @@ class FailuresInARow:
     def succeeded(self) -> None:
         if self._count:
             self._log.info(
-                "it works again after this {n} times: {text}", text=self._text, n=self._count
+                "it works again; failed {n} times in a row: {text}", text=self._text, n=self._count
             )
             self._count, self._next = 0, 10

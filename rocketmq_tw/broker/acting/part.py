@@ -194,7 +194,7 @@ class Acting(Part):
     def _end_acting(self) -> Generator[Deferred[Any], Any, None]:
         state = self._role.state
         if state.role is Role.ACTING_MASTER:
-            log.info("this broker acts for the master no more: that is about to be back")
+            log.info("this broker acts for the master no more, which is about to be back")
             yield self._changes.change(attrs.evolve(state, role=Role.SLAVE))
 
     def _may_act(self, smallest: int | None) -> bool:

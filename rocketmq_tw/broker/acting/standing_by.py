@@ -58,10 +58,15 @@ class StandingBy(Part):
             return
         if not MASTER_ID < smallest < self._role.state.broker_id:
             return
+        address = living.members()[smallest]
         try:
-            yield self._keep_up(living.members()[smallest])
+            yield self._keep_up(address)
         except (RemotingError, RequestError, WireError) as why:
-            log.warn("nothing is copied from the acting master: {why}", why=why)
+            log.warn(
+                "nothing is copied from {address}, which acts for the master: {why}",
+                address=address,
+                why=why,
+            )
 
     @inlineCallbacks
     def _take_over(self, others: Mapping[int, str]) -> Generator[Deferred[Any], Any, bool]:
@@ -70,7 +75,11 @@ class StandingBy(Part):
             try:
                 yield self._keep_up(address)
             except (RemotingError, RequestError, WireError) as why:
-                log.warn("what a slave did that may have acted is not known: {why}", why=why)
+                log.warn(
+                    "what the slave at {address} did, which may have acted, is not known: {why}",
+                    address=address,
+                    why=why,
+                )
                 return False
         return True
 

@@ -118,7 +118,11 @@ class RoleOfGroup:
             yield deferLater(self._clock, SETTLE_SECONDS)
 
     def _cannot_take(self, failure: Any) -> None:
-        log.failure("the role that the group gave could not be taken", failure)
+        log.failure(
+            "the broker could not become {role}, as its DLedger group wants",
+            failure,
+            role=self._wanted.role.words,
+        )
         self._steering = False
         if self._running:
             self._retry.set(RETRY_USUAL)

@@ -68,7 +68,8 @@ class UnfitMaster:
         former, self._with_room = self._with_room, (epoch, others)
         if former is not None and former[0] == epoch and former[1] & others:
             log.warn(
-                "another member of the group has room: this broker leaves it the master's role"
+                "another member of the group has room on its disk, and gets the master's role of"
+                " this broker"
             )
             self._with_room = None
             self._candidacy.another_leads()

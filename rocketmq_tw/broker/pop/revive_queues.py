@@ -187,7 +187,9 @@ class ReviveQueues:
         before, self._began_ms = self._began_ms, now
         if is_ahead(before, now):
             log.warn(
-                "the clock was set back; messages that were popped are hidden no longer for it"
+                "the clock was set back by {seconds:.0f} s: what was popped before counts as popped"
+                " now",
+                seconds=(before - now) / 1000,
             )
             for books in self._all_books():
                 yield from books.count_from(now)

@@ -160,10 +160,11 @@ class MappingCleaner:
             gone = (items or {}).get(logic_id)
             hosted[logic_id] = [item for item in kept if item != gone or item is kept[-1]]
         log.info(
-            "static topic {topic}: forgotten as empty {items}, as moved on {queues}",
+            "static topic {topic} forgets stretches without messages, by logic queue: {items};"
+            " logic queues that other brokers have now: {queues}",
             topic=topic,
-            items=items or {},
-            queues=list(queues),
+            items=items or "none",
+            queues=list(queues) or "none",
         )
         self._mappings.replace_queues(topic, hosted)
 

@@ -43,7 +43,7 @@ def _tell(flushed: Flushed, *, durable: bool) -> None:
     try:
         flushed(durable)
     except Exception:
-        log.failure("telling one who waited that the log was synced, or could not be, failed")
+        log.failure("a caller that waited for a sync of the log failed as it was told")
 
 
 class Flusher:
