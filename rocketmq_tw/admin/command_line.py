@@ -74,6 +74,9 @@ def run(arguments: Sequence[str] | None, tool: Tool | None) -> NoReturn:
         status = INTERRUPTED if interrupted else 1
     except OSError as error:
         # A full disk behind the output, as a rule.
-        _complain(f"{error.filename or 'the output'}: {error.strerror or error}")
+        reason = error.strerror or str(error)
+        if error.filename is None:
+            reason += "; what the command does may be done all the same"
+        _complain(f"{error.filename or 'the output'}: {reason}")
         status = 1
     sys.exit(status)

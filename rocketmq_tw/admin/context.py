@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -107,9 +108,12 @@ def add_context(
         settings.check(made)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    contexts = settings.read()
-    entries = {**contexts.entries, name: made.to_file()}
-    _write(tool, attrs.evolve(contexts, entries=entries, current=contexts.current or name))
+
+    def add(contexts: Contexts) -> Contexts:
+        entries = {**contexts.entries, name: made.to_file()}
+        return attrs.evolve(contexts, entries=entries, current=contexts.current or name)
+
+    _change(tool, add)
 
 
 @context.command("use")
@@ -117,9 +121,12 @@ def add_context(
 @click.pass_obj
 def use_context(tool: Tool, name: str) -> None:
     """Makes a context the current one, which every call takes its settings from."""
-    contexts = settings.read()
-    contexts.named(name)
-    _write(tool, attrs.evolve(contexts, current=name))
+
+    def use(contexts: Contexts) -> Contexts:
+        contexts.named(name)
+        return attrs.evolve(contexts, current=name)
+
+    _change(tool, use)
 
 
 @context.command("remove")
@@ -128,12 +135,15 @@ def use_context(tool: Tool, name: str) -> None:
 @click.pass_obj
 def remove_context(tool: Tool, name: str, yes: bool) -> None:
     """Removes a context."""
-    contexts = settings.read()
-    contexts.check_name(name)
+    settings.read().check_name(name)
     ask_first(yes, f"Remove the context {name}?")
-    entries = {each: entry for each, entry in contexts.entries.items() if each != name}
-    current = None if contexts.current == name else contexts.current
-    _write(tool, Contexts(entries, current))
+
+    def remove(contexts: Contexts) -> Contexts:
+        contexts.check_name(name)
+        entries = {each: entry for each, entry in contexts.entries.items() if each != name}
+        return Contexts(entries, None if contexts.current == name else contexts.current)
+
+    _change(tool, remove)
 
 
 def _anywhere(file: str | None) -> str | None:
@@ -141,9 +151,10 @@ def _anywhere(file: str | None) -> str | None:
     return None if file is None else os.path.abspath(file)
 
 
-def _write(tool: Tool, contexts: Contexts) -> None:
-    """Writes all contexts; with `--dry-run` shows what would be written."""
-    found = {"current": contexts.current, "contexts": sorted(contexts.entries)}
+def _change(tool: Tool, change: Callable[[Contexts], Contexts]) -> None:
+    """Changes the contexts; with `--dry-run` shows what would be written."""
+    contexts = change(settings.read()) if tool.dry_run else settings.change_contexts(change)
+    found: dict[str, Any] = {"current": contexts.current, "contexts": sorted(contexts.entries)}
     current = contexts.current or "none"
     if tool.dry_run:
         names = ", ".join(sorted(contexts.entries)) or "no contexts"
@@ -151,7 +162,7 @@ def _write(tool: Tool, contexts: Contexts) -> None:
             f"nothing is changed; {settings.path()} would have {names}, and as the current one"
             f" {current}"
         ]
-        tool.show(Report({"dryRun": True, **found}, lines=lines))
-        return
-    settings.write(contexts)
-    tool.show(Report(found, lines=[f"the current context is {current}"]))
+        found = {"dryRun": True, **found}
+    else:
+        lines = [f"the current context is {current}"]
+    tool.show(Report(found, lines=lines))

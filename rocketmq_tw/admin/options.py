@@ -80,6 +80,8 @@ def ask_first(yes: bool, question: str) -> None:
     the answer is no, or where there is no terminal."""
     context = click.get_current_context(silent=True)
     tool = None if context is None else context.find_object(Tool)
+    if tool is not None:
+        tool.only_once("changes what there is")
     if yes or (tool is not None and tool.dry_run):
         return
     if not is_terminal(sys.stdin):

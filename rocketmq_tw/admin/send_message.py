@@ -164,15 +164,21 @@ def send_message(
         bodies = _bodies(path or _STDIN, by_line)
 
     async def work(servers: Servers) -> None:
-        number = 0
+        number = sent = 0
         producer = servers.producer(f"rmqadmin-{wall_clock_ms()}")
         for number, each in enumerate(bodies, 1):
+            if by_line and not each.content:
+                # Brokers take no message without a body.
+                continue
             try:
                 row = await _send(producer, common.message(each.content), broker, qid)
             except (ClientError, RemotingError, click.ClickException) as error:
                 if not by_line:
                     raise
-                fail(f"line {number}: {explain(error)}; those before it are sent", error)
+                before = f"{number_of(sent, 'line')} before it" if sent else "no line"
+                verb = "is" if sent <= 1 else "are"
+                fail(f"line {number}: {explain(error)}; {before} {verb} sent", error)
+            sent += 1
             line = "  ".join(plain(row[column.key]) for column in _SENT)
             servers.status.clear()
             tool.show(
@@ -183,7 +189,10 @@ def send_message(
                 fail(f"the message is stored, but {reason} ({row['sendStatus']})")
             if by_line:
                 part = "" if each.percent is None else f", {each.percent} %"
-                servers.status.show(f"{number_of(number, 'message')} sent{part}")
+                servers.status.show(f"{number_of(sent, 'message')} sent{part}")
+        if by_line and number > sent:
+            servers.status.clear()
+            warn(f"{number_of(number - sent, 'empty line')} of {number} not sent")
         if not number:
             warn(f"{'what is piped in' if path == _STDIN else path} has no line: nothing is sent")
 

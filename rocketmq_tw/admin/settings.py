@@ -3,8 +3,9 @@ in which they are kept by name, in a file of YAML."""
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -189,24 +190,39 @@ def read() -> Contexts:
     )
 
 
-def write(contexts: Contexts) -> None:
-    """Writes the file, which only its owner may read; raises `ClickException` where that fails."""
+def change_contexts(change_them: Callable[[Contexts], Contexts]) -> Contexts:
+    """Has the contexts of the file be what `change_them` makes of them, while no other call changes
+    it; returns them. Only its owner may read the file. Raises what `change_them` raises, and
+    `ClickException` where the file cannot be written."""
+    # A link stays one: the file behind it may be one of several machines.
+    where = os.path.realpath(path())
+    directory = os.path.dirname(where)
+    try:
+        os.makedirs(directory, exist_ok=True)
+        lock = os.open(directory, os.O_RDONLY)
+        try:
+            # Closing it gives it back.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            changed = change_them(read())
+            _write(changed, where)
+        finally:
+            os.close(lock)
+    except OSError as error:
+        raise click.ClickException(f"{where}: {error.strerror}") from error
+    return changed
+
+
+def _write(contexts: Contexts, where: str) -> None:
     import yaml
 
     value = {
         _CURRENT: contexts.current,
         _CONTEXTS: dict(sorted(contexts.entries.items())),
     }
-    # A link stays one: the file behind it may be one of several machines.
-    where = os.path.realpath(path())
-    try:
-        os.makedirs(os.path.dirname(where) or ".", exist_ok=True)
-        new = f"{where}.new"
-        with open(new, "w", encoding="utf-8", opener=_private) as file:
-            yaml.safe_dump(value, file, sort_keys=False)
-        os.replace(new, where)
-    except OSError as error:
-        raise click.ClickException(f"{where}: {error.strerror}") from error
+    new = f"{where}.new"
+    with open(new, "w", encoding="utf-8", opener=_private) as file:
+        yaml.safe_dump(value, file, sort_keys=False)
+    os.replace(new, where)
 
 
 def _private(name: str, flags: int) -> int:

@@ -160,6 +160,8 @@ def _check_without_effect(types: Sequence[type[Config]], name: str, text: str) -
         )
     if name in all_stock_names():
         raise NotChangeable(f"{name} has no effect here and cannot be changed")
+    if not name:
+        raise NotChangeable("a value has no key in front of it: give key=value")
     similar = nearest(name, all_stock_names().union(*map(keys_of, types)))
     hint = f": did you mean {similar}?" if similar else ""
     raise NotChangeable(f"{_quoted(name)} is no known key{hint}")

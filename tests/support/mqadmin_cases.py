@@ -156,7 +156,7 @@ def _stricter(broker: str) -> Iterator[Case]:
     yield Case(
         f"updateTopic -b {broker} -t minus -r -1 -w -1",
         unlike=no_use,
-        prints="CODE: 29  DESC: -1 queues: give 0 to",
+        prints="CODE: 29  DESC: -1 queues of minus: give 0 to",
     )
     yield Case(
         f"updateTopic -b {broker} -t compacted -a +cleanup.policy=COMPACTION",

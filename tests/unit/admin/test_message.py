@@ -9,12 +9,16 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.admin.message_reading import Moment
 from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.message import Message
+from rocketmq_tw.client.preparing import MAX_MESSAGE_SIZE
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode
 from tests.unit.admin.conftest import World
+
+#: More than a message takes.
+TOO_LONG = b"x" * (MAX_MESSAGE_SIZE + 1)
 
 
 def send(world, *arguments: str):
@@ -227,7 +231,7 @@ def test_a_terminal_shows_how_many_lines_are_sent(world, tmp_path, stderr_termin
 def test_a_terminal_shows_how_many_lines_of_a_pipe_are_sent(
     world, monkeypatch, stderr_terminal
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n\n")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n" + TOO_LONG)))
     stream = stderr_terminal()
     assert world.rmqadmin("sendMessage -t T --body-file - --lines").status == 1
     # It is gone before the failure is told.
@@ -257,11 +261,23 @@ def test_a_time_and_a_message_group_are_properties_of_senders(world) -> None:
 
 def test_a_line_that_cannot_be_sent_is_told_by_its_number(world, tmp_path) -> None:
     file = tmp_path / "lines"
-    file.write_bytes(b"one\ntwo\n\nfour\n")
+    file.write_bytes(b"one\ntwo\n" + TOO_LONG + b"\nfour\n")
     outcome = world.rmqadmin(f"sendMessage -t T --body-file {file} --lines")
     assert outcome.status == 1
     assert outcome.err.startswith("rmqadmin: line 3: ")
-    assert outcome.err.endswith("; those before it are sent\n")
+    assert outcome.err.endswith("; 2 lines before it are sent\n")
+    assert sorted(bodies(world)) == ["one", "two"]
+    file.write_bytes(TOO_LONG)
+    outcome = world.rmqadmin(f"sendMessage -t T --body-file {file} --lines")
+    assert outcome.err.endswith("; no line is sent\n")
+
+
+def test_empty_lines_are_passed_over_and_told(world, tmp_path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"\none\n\r\ntwo\n")
+    outcome = world.rmqadmin(f"sendMessage -t T --body-file {file} --lines")
+    assert outcome.status == 0
+    assert outcome.err == "rmqadmin: 2 empty lines of 4 not sent\n"
     assert sorted(bodies(world)) == ["one", "two"]
 
 

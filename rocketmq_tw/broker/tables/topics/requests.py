@@ -287,7 +287,8 @@ class TopicChangeRequests:
         for queues in (config.read_queue_nums, config.write_queue_nums):
             if not 0 <= queues <= MAX_QUEUES:
                 raise RequestError(
-                    ResponseCode.INVALID_PARAMETER, f"{queues} queues: give 0 to {MAX_QUEUES}"
+                    ResponseCode.INVALID_PARAMETER,
+                    f"{queues} queues of {config.topic_name}: give 0 to {MAX_QUEUES}",
                 )
         if (
             not self._config.enable_mixed_message_type
