@@ -59,6 +59,8 @@ class SharedMachine:
     other_configs: Sequence[Config] = ()
     in_thread: InThread
     describe: Describe
+    #: Raises `CannotListenError` where a broker's port is taken, before its store is read.
+    check_ports: Callable[[BrokerSetup], object] = lambda setup: None
 
 
 @implementer(IRemotingServer)
@@ -115,6 +117,7 @@ class BrokersTogether:
     def start(self, setup: BrokerSetup) -> Generator[Any, Any, IHostedBroker]:
         broker = None
         try:
+            self._machine.check_ports(setup)
             broker = self._make(setup)
             yield broker.start()
         except Exception as error:

@@ -53,6 +53,7 @@ from rocketmq_tw.services.failed_start import (
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import shown_beside
+from rocketmq_tw.services.ports import PortUse, check_free, ports_of_broker, ports_of_proxy
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -125,6 +126,7 @@ class BrokerService(service.Service):
         self.started: Deferred[None] = succeed(None)
         self._reactor = reactor
         self._supervision = supervision
+        self._proxy_config = proxy
         self._make_proxy = None if proxy is None else _proxy_maker(reactor, proxy)
         self._start_file = start_file
         self._proxy: ProxyServer | None = None
@@ -134,8 +136,19 @@ class BrokerService(service.Service):
         self._is_monitored = loaded[MonitoringConfig].is_enabled
         self._shown_beside = shown_beside(loaded)
 
+    def ports(self) -> list[PortUse]:
+        """Returns what it listens on from its start."""
+        net = self._net
+        found = ports_of_broker(net.bind_address, net.listen_port, self.store_config, at_start=True)
+        return found if self._proxy_config is None else found + ports_of_proxy(self._proxy_config)
+
     def startService(self) -> None:
         super().startService()
+        try:
+            check_free(self.ports())
+        except CannotListenError as error:
+            self._refuse_to_start(error, KeysToChange())
+            return
         if not self.config.namesrv_addr:
             self.log.warn("no name server is named (-n or namesrvAddr): clients cannot find topics")
         try:

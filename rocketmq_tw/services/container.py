@@ -38,11 +38,16 @@ from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.access import request_checks
 from rocketmq_tw.services.background import with_start_report
-from rocketmq_tw.services.container_brokers import check_brokers, file_refusal
+from rocketmq_tw.services.container_brokers import (
+    check_brokers,
+    file_refusal,
+    ports_at_start,
+    ports_of_hosted,
+)
 from rocketmq_tw.services.derived import of_container
 from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start, refuse_to_start
 from rocketmq_tw.services.options import NamesrvAddressOptions, shown_beside
-from rocketmq_tw.services.ports import PortUse, own_port
+from rocketmq_tw.services.ports import PortUse, check_free, own_port
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
@@ -65,9 +70,7 @@ class Options(NamesrvAddressOptions):
         return of_container(self.loaded)
 
     def ports(self) -> list[PortUse]:
-        net = self.loaded[NettyServerConfig]
-        vip = own_port(f"the VIP channel (listenPort - {VIP_DISTANCE})", net, net.listen_port)
-        return super().ports() + [use._replace(port=use.port - VIP_DISTANCE) for use in vip]
+        return _own_ports(self.loaded[NettyServerConfig])
 
     def check_start(self) -> None:
         super().check_start()
@@ -80,6 +83,12 @@ class Options(NamesrvAddressOptions):
         if self["brokerConfigFiles"] is not None:
             settings.append(Setting("brokerConfigPaths", self["brokerConfigFiles"], "-b"))
         return settings
+
+
+def _own_ports(net: NettyServerConfig) -> list[PortUse]:
+    own = own_port("listenPort", net, net.listen_port)
+    vip = f"the VIP channel (listenPort - {VIP_DISTANCE})"
+    return own + [each._replace(what=vip, port=each.port - VIP_DISTANCE) for each in own]
 
 
 class ContainerService(service.Service):
@@ -102,9 +111,16 @@ class ContainerService(service.Service):
         self._client_config = loaded[NettyClientConfig]
         self._tls = loaded[TlsConfig]
 
+    def ports(self) -> list[PortUse]:
+        """Returns what it and the brokers of its file listen on from the start. Reads their
+        files; what looks like a mistake in one is told as its broker is added."""
+        files = broker_files(self._loaded, lambda text: None)
+        return _own_ports(self._net) + ports_at_start(files, broker_paths(self.config))
+
     def startService(self) -> None:
         super().startService()
         try:
+            check_free(self.ports())
             self._client = RemotingClient(
                 self._reactor,
                 self._client_config,
@@ -115,7 +131,7 @@ class ContainerService(service.Service):
             self._server = RemotingServer(
                 self._reactor, self._net, tls=ServerTls(self._tls), access=access
             )
-        except TlsConfigError as error:
+        except (CannotListenError, TlsConfigError) as error:
             refuse_to_start(self._reactor, error, KeysToChange())
             return
         files = broker_files(self._loaded)
@@ -172,6 +188,9 @@ class ContainerService(service.Service):
                 other_configs=shown_beside(self._loaded),
                 in_thread=in_pool(self._reactor),
                 describe=describe_failed_broker,
+                check_ports=lambda setup: check_free(
+                    ports_of_hosted(self._net.bind_address, setup)
+                ),
             )
         )
 

@@ -41,10 +41,28 @@ def check_brokers(files: BrokerFiles, paths: Sequence[str], own: Sequence[PortUs
         ports += ports_of_broker(
             files.bind_address,
             setup.listen_port,
-            setup.store_config.ha_listen_port,
+            setup.store_config,
             f" of {path}",
         )
         check_ports(ports)
+
+
+def ports_at_start(files: BrokerFiles, paths: Sequence[str]) -> list[PortUse]:
+    """Returns what these brokers listen on from their start; nothing of one whose file is refused,
+    as its own start says. Reads the files."""
+    ports: list[PortUse] = []
+    for path in paths:
+        try:
+            ports += ports_of_hosted(files.bind_address, files.read(path))
+        except FileRefused:
+            continue
+    return ports
+
+
+def ports_of_hosted(host: str, setup: BrokerSetup) -> list[PortUse]:
+    """Returns what a broker of a container listens on, at `host`, from its start."""
+    of = f" of {setup.path}"
+    return ports_of_broker(host, setup.listen_port, setup.store_config, of, at_start=True)
 
 
 def file_refusal(path: str, error: BaseException) -> str:

@@ -35,7 +35,7 @@ from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import ServerOptions, shown_beside, with_client_tls
-from rocketmq_tw.services.ports import PortUse
+from rocketmq_tw.services.ports import PortUse, check_free, own_port
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -113,13 +113,27 @@ class ControllerService(service.Service):
         self._config = loaded[ControllerConfig]
         self._start_file = start_file
         self._on_failure = on_failure or self._cannot_go_on
+        self._keys = KeysToChange(
+            "the port in controllerDLegerPeers",
+            paths={"controllerStorePath": self._config.controller_store_path},
+        )
         self._server: RemotingServer | None = None
         self._client: RemotingClient | None = None
         self._controller: Controller | None = None
 
+    def ports(self) -> list[PortUse]:
+        """Returns what it listens on; nothing where its keys are wrong, as a start says."""
+        try:
+            config = node_config(self._config)
+        except ControllerConfigError:
+            return []
+        _, port = split_address(config.peers[config.raft.self_id])
+        return own_port("controllerDLegerPeers", self._loaded[NettyServerConfig], port, self._keys)
+
     def startService(self) -> None:
         loaded, store = self._loaded, None
         try:
+            check_free(self.ports())
             config = node_config(self._config)
             member = config.raft.self_id
             _, port = split_address(config.peers[member])
@@ -198,12 +212,7 @@ class ControllerService(service.Service):
         self._on_failure(failure.value)
 
     def _cannot_go_on(self, error: BaseException | None) -> None:
-        keys = KeysToChange(
-            "the port in controllerDLegerPeers",
-            "bindAddress",
-            {"controllerStorePath": self._config.controller_store_path},
-        )
-        refuse_to_start(self._reactor, error, keys)
+        refuse_to_start(self._reactor, error, self._keys)
 
     def stopService(self) -> "Deferred[None]":
         super().stopService()

@@ -28,6 +28,7 @@ from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.options import read_tls_option, settle_twistd, whole_number
+from rocketmq_tw.services.ports import check_free, own_port
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -136,6 +137,7 @@ class DLedgerService(service.Service):
         self.setName("rmq-dledger")
         self._reactor = reactor
         self._options = options
+        self._keys = KeysToChange("the port in --peers", "--bind", {"--store": options["store"]})
         self._node: RaftNode | None = None
 
     def startService(self) -> None:
@@ -145,6 +147,7 @@ class DLedgerService(service.Service):
         net = NettyServerConfig(bind_address=options["bind"] or host, listen_port=port)
         tls = options.server_tls
         try:
+            check_free(own_port("--peers", net, port, self._keys))
             self._client = RemotingClient(self._reactor, tls=options.client_tls)
             self._server = RemotingServer(
                 self._reactor, net, tls=None if tls is None else ServerTls(tls)
@@ -180,8 +183,7 @@ class DLedgerService(service.Service):
         self._cannot_go_on(failure.value)
 
     def _cannot_go_on(self, error: BaseException | None) -> None:
-        keys = KeysToChange("the port in --peers", "--bind", {"--store": self._options["store"]})
-        refuse_to_start(self._reactor, error, keys)
+        refuse_to_start(self._reactor, error, self._keys)
 
     def stopService(self) -> "Deferred[None] | None":
         if not self.running:

@@ -46,6 +46,14 @@ PROXY_KEYS = KeysToChange(
 )
 
 
+class CannotListenAt(CannotListenError):
+    """A port that cannot be listened on, with the `keys` for another one."""
+
+    def __init__(self, host: str, port: int, error: OSError, keys: KeysToChange) -> None:
+        super().__init__(host, port, error)
+        self.keys = keys
+
+
 def refuse_to_start(reactor: Any, error: BaseException | None, keys: KeysToChange) -> None:
     """Logs one line that says why and what to change, stops what has started, and ends with
     status 1.
@@ -61,7 +69,10 @@ def refuse_to_start(reactor: Any, error: BaseException | None, keys: KeysToChang
 
 
 def describe_failed_start(error: BaseException | None, keys: KeysToChange) -> str:
-    """Says what went wrong and, where an address or a path cannot be used, which key to change."""
+    """Says what went wrong and, where an address or a path cannot be used, which key to change: of
+    `keys`, or of those that the error names."""
+    if isinstance(error, CannotListenAt):
+        keys = error.keys
     if isinstance(error, CannotListenError):
         where = f"{error.interface or '*'}:{error.port}"
         key = keys.port if error.socketError.errno in _OF_THE_PORT else keys.address

@@ -55,7 +55,7 @@ class LocalProxyOptions(NamesrvAddressOptions):
 
     def ports(self) -> list[PortUse]:
         net, store = self.loaded[NettyServerConfig], self.loaded[MessageStoreConfig]
-        found = ports_of_broker(net.bind_address, net.listen_port, store.ha_listen_port)
+        found = ports_of_broker(net.bind_address, net.listen_port, store)
         if self.proxy is not None:
             found += ports_of_proxy(self.proxy)
         return found + self.monitoring_port()

@@ -33,6 +33,7 @@ from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerServi
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.options import ServerOptions, shown_beside, with_client_tls
+from rocketmq_tw.services.ports import PortUse, check_free, own_port
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -117,13 +118,19 @@ class NamesrvService(service.Service):
         self._controller: ControllerService | None = None
         #: Why the controller had to stop while the name server stays; empty where it had not.
         self._controller_failure = ""
+        self._ports = own_port(self._keys.port, self._net, self._net.listen_port, self._keys)
         if config.enable_controller_in_namesrv:
             self._controller = ControllerService(
                 reactor, loaded, on_failure=self._controller_failed, start_file=start_file
             )
 
+    def ports(self) -> list[PortUse]:
+        """Returns what it listens on, with its controller."""
+        return self._ports + ([] if self._controller is None else self._controller.ports())
+
     def startService(self) -> None:
         try:
+            check_free(self.ports())
             self._server = RemotingServer(
                 self._reactor,
                 self._net,

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from twisted.internet.defer import inlineCallbacks
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.broker import VIP_DISTANCE, Broker
+from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig
@@ -22,13 +22,12 @@ from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import Setting, StartFile
-from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.broker import BrokerService
 from rocketmq_tw.services.derived import of_broker
-from rocketmq_tw.services.failed_start import PROXY_KEYS, KeysToChange, refuse_to_start
+from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.local_proxy import LocalProxyOptions
 from rocketmq_tw.services.monitoring import with_monitoring
 from rocketmq_tw.services.namesrv import NamesrvService, kinds_of_name_server, reached_at
@@ -93,16 +92,6 @@ def _with_own(own: str, config: BrokerConfig) -> str:
     return ";".join(dict.fromkeys(f"{own};{config.namesrv_addr}".rstrip(";").split(";")))
 
 
-def _ports_of_broker(loaded: Loaded) -> Iterator[tuple[list[int], KeysToChange]]:
-    """Yields what the broker listens on, with the key for another port."""
-    net, store = loaded[NettyServerConfig], loaded[MessageStoreConfig]
-    if net.listen_port:
-        yield [net.listen_port, net.listen_port - VIP_DISTANCE], KeysToChange()
-    serves_slaves = not store.enable_dledger_commit_log and store.broker_role != "SLAVE"
-    if serves_slaves and (net.listen_port or store.ha_listen_port):
-        yield [store.ha_listen_port or net.listen_port + 1], KeysToChange("haListenPort")
-
-
 class StandaloneService(service.Service):
     """A name server and a broker in one process. The name server starts first, then the broker,
     which registers with it; they are stopped in reverse."""
@@ -126,29 +115,18 @@ class StandaloneService(service.Service):
             start_file=start_file,
         )
         self._reactor = reactor
-        self._host = loaded[NettyServerConfig].bind_address
-        #: All that is listened on there, with the keys for another port: one that is taken is told
-        #: before a server has said that it listens.
-        self._ports = [
-            ([loaded[StandaloneConfig].namesrv_listen_port], KeysToChange("namesrvListenPort")),
-            *_ports_of_broker(loaded),
-        ]
-        if proxy is not None:
-            of_proxy = proxy[ProxyConfig]
-            ports = [of_proxy.grpc_server_port, of_proxy.remoting_listen_port]
-            self._ports.append((ports, PROXY_KEYS))
         enforcing = loaded[TlsConfig].server_mode == "enforcing"
         self._tls_option = " --tls" if enforcing else ""
         self.broker = BrokerService(reactor, loaded, proxy=proxy, start_file=start_file)
 
     def startService(self) -> None:
         super().startService()
-        for ports, keys in self._ports:
-            try:
-                check_free(self._host, ports)
-            except CannotListenError as error:
-                refuse_to_start(self._reactor, error, keys)
-                return
+        try:
+            # Those of the broker too: the name server says at once that it listens.
+            check_free([*self.name_server.ports(), *self.broker.ports()])
+        except CannotListenError as error:
+            refuse_to_start(self._reactor, error, KeysToChange())
+            return
         self.name_server.startService()
         if not self.name_server.running:
             return

@@ -148,7 +148,8 @@ KEYS_OF_PORTS = {
     "broker in a group of DLedger": "listenPort",
     "standalone": "namesrvListenPort",
     "container": "listenPort",
-    "proxy": "the proxy's grpcServerPort, remotingListenPort or remotingBrokerPorts",
+    "proxy": "the proxy's grpcServerPort, remotingListenPort or remotingBrokerPorts, or give each"
+    " proxy at it sharePorts=true",
     "controller": "the port in controllerDLegerPeers",
     "member of a group of DLedger": "the port in --peers",
 }
@@ -179,6 +180,7 @@ def test_the_command_tells_of_a_port_that_is_taken(
         f" change {KEYS_OF_PORTS[server]}"
     )
     assert why in said(background)[0], "before anything else"
+    assert not (background.home / "store").exists(), "before it looks what is there"
 
 
 @pytest.mark.parametrize("server", ["name server", "proxy"])

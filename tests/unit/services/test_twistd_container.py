@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,25 @@ def processes_of(container: Any) -> list[psutil.Process]:
     return psutil.Process(container.process.pid).children()
 
 
+def test_a_taken_port_is_told_before_any_broker_begins(twistd: Start, place: Place) -> None:
+    first, second = place.file("a"), place.file("b")
+    ha = place.ports["b"].ha.number
+    local = ("-o", "bindAddress=127.0.0.1", "-o", "listenPort=0")
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", ha))
+        taken.listen()
+        container = twistd("--pidfile=", "rmq-container", *local, "-b", f"{first}:{second}")
+        status, output = container.finish()
+    assert status == 1, output
+    _, line = output.splitlines()
+    assert line.endswith(
+        f"cannot start: 127.0.0.1:{ha} cannot be listened on (Address already in use): change"
+        f" listenPort of {second}"
+    )
+    assert not place.store("a").exists() and not place.store("b").exists()
+
+
 @pytest.mark.parametrize("how", ["together", "separate"])
 def test_brokers_come_and_go(twistd: Start, place: Place, how: str) -> None:
     container, address = start(twistd, how, place.file("a"))
@@ -118,6 +138,7 @@ def test_brokers_come_and_go(twistd: Start, place: Place, how: str) -> None:
     answer = add(address, taken)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert re.search(f"start broker failed, .*{port} cannot be listened on", answer.remark or "")
+    assert not place.store("c").exists(), "it is told before the store is read"
     locked = place.file("d", f"storePathRootDir={place.store('a')}\n")
     answer = add(address, locked)
     assert answer.code == ResponseCode.SYSTEM_ERROR
