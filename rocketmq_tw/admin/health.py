@@ -86,7 +86,7 @@ def health(tool: Tool, cluster: str | None) -> None:
 
     async def work(servers: Servers) -> Report:
         nonlocal found
-        found = await _look(servers, cluster)
+        found = await _find_trouble(servers, cluster)
         return found.report()
 
     tool.report(work)
@@ -94,7 +94,7 @@ def health(tool: Tool, cluster: str | None) -> None:
         raise Exit(1)
 
 
-async def _look(servers: Servers, cluster: str | None) -> ClusterFindings:
+async def _find_trouble(servers: Servers, cluster: str | None) -> ClusterFindings:
     found = ClusterFindings()
     problems = found.problems
     told: dict[str, ClusterInfo] = {}

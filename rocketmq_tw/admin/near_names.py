@@ -1,4 +1,4 @@
-"""Which name was meant by one that is not there."""
+"""Guesses the name that was meant by one that is not there."""
 
 from __future__ import annotations
 

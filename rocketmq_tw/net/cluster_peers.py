@@ -17,7 +17,7 @@ from rocketmq_tw.net.administrators import Administrators
 from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import IIdentified, IPeer
 from rocketmq_tw.net.networks import Networks, host_of, is_loopback
-from rocketmq_tw.runtime.said import SaidOfEach
+from rocketmq_tw.runtime.log_throttle import LogThrottleByKey
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -79,7 +79,7 @@ class ClusterCheck:
         """`seconds` is the clock's time."""
         self._peers = ClusterPeers(config.cluster_addresses, config.admin_addresses)
         self._seconds = seconds
-        self._said = SaidOfEach[str](SAY_AGAIN_SECONDS, MAX_HOSTS)
+        self._said = LogThrottleByKey[str](SAY_AGAIN_SECONDS, MAX_HOSTS)
 
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
         if request.code not in _OF_BROKERS or self._peers.has(peer):

@@ -7,6 +7,6 @@ Public: `PeriodicCall` (`periodic.py`), `Alarm` (`alarm.py`), `Slices` (`slices.
 (`shared_results.py`), `Listeners` (`listeners.py`), `Waiters` (`waiters.py`), `Scope` (`scope.py`),
 `IReactorTurns` and `turns_of` (`turns.py`), `InThread` and `in_pool` (`threads.py`), `WakingTime`
 (`waking_time.py`), `wall_clock_ms` (`clock.py`), `use_monotonic_time` and `go_on_steadily`
-(`steady_time.py`), `SaidLast` and `SaidOfEach` (`said.py`), `GrowingPause` and the pauses of
-`retries.py`.
+(`steady_time.py`), `LogThrottle` and `LogThrottleByKey` (`log_throttle.py`), `GrowingPause` and the
+pauses of `retries.py`.
 """

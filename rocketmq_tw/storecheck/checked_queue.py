@@ -14,7 +14,7 @@ from rocketmq_tw.storecheck.stored_queue import RawUnit, StoredQueue
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
-class _Doubt(NamedTuple):
+class _Mismatch(NamedTuple):
     """Messages, from queue offset `offset` on, of which the queue says something else. It is right
     if the topic was deleted and the log has the messages of the new one further on."""
 
@@ -35,7 +35,7 @@ class CheckedQueue:
         #: Queue offsets of the first record in the log, and of the one to come next.
         self.first: int | None = None
         self.next = 0
-        self._doubt: _Doubt | None = None
+        self._mismatch: _Mismatch | None = None
         #: A record further on than `next`, until it is known whether the queue goes on there.
         self._leap: LogRecord | None = None
 
@@ -71,7 +71,7 @@ class CheckedQueue:
         self.next = offset + 1
         if fits:
             assert unit is not None
-            if self._doubt is not None:
+            if self._mismatch is not None:
                 self._settle_doubt()
             if unit[2] != tags_code:
                 self._check_code(record, offset, unit[2], tags_code)
@@ -108,7 +108,7 @@ class CheckedQueue:
     def _begins_anew(self, record: LogRecord, offset: int, fits: bool) -> bool:
         """Returns whether the queue's topic may have been deleted and created again."""
         if fits or offset == 0:
-            self._doubt = None
+            self._mismatch = None
             self.first = offset
             return True
         self._tell(
@@ -119,9 +119,9 @@ class CheckedQueue:
         return False
 
     def _suspect(self, record: LogRecord, offset: int, unit: RawUnit | None) -> None:
-        doubt = self._doubt
-        if doubt is not None:
-            self._doubt = doubt._replace(messages=doubt.messages + 1)
+        mismatch = self._mismatch
+        if mismatch is not None:
+            self._mismatch = mismatch._replace(messages=mismatch.messages + 1)
             return
         place = f"the record at {record.position} of {record.size} bytes"
         is_missing = unit is None or not unit[1]
@@ -131,17 +131,17 @@ class CheckedQueue:
             text = f"unit {offset} stands for no message, and the log has {place}"
         else:
             text = f"unit {offset} leads to {unit[0]} and {unit[1]} bytes in place of {place}"
-        self._doubt = _Doubt(offset, text, is_missing, 1)
+        self._mismatch = _Mismatch(offset, text, is_missing, 1)
 
     def _settle_doubt(self, *, at_end: bool = False) -> None:
         """Reports what no later record made good."""
-        doubt, self._doubt = self._doubt, None
-        if doubt is None:
+        mismatch, self._mismatch = self._mismatch, None
+        if mismatch is None:
             return
-        more = f"; {doubt.messages - 1} more follow" if doubt.messages > 1 else ""
-        kind = "unit-missing" if doubt.is_missing else "unit-wrong"
-        remedy = self._known.tail_remedy if doubt.is_missing and at_end else Remedy.REPAIR
-        self._tell(kind, doubt.offset, doubt.text + more, remedy)
+        more = f"; {mismatch.messages - 1} more follow" if mismatch.messages > 1 else ""
+        kind = "unit-missing" if mismatch.is_missing else "unit-wrong"
+        remedy = self._known.tail_remedy if mismatch.is_missing and at_end else Remedy.REPAIR
+        self._tell(kind, mismatch.offset, mismatch.text + more, remedy)
 
     def _check_code(self, record: LogRecord, offset: int, code: int, expected: int) -> None:
         if code < ADDRESSES_END:

@@ -18,7 +18,7 @@ from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
-from rocketmq_tw.runtime.said import SaidLast
+from rocketmq_tw.runtime.log_throttle import LogThrottle
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.errors import RequestError, WireError
 
@@ -58,7 +58,7 @@ class Absence(Part):
         self._is_asking = False
         self._slaves = pre_online.slaves
         #: Of these, the missing ones that the log names.
-        self._said_missing = SaidLast[Set[int]]()
+        self._said_missing = LogThrottle[Set[int]]()
         self._membership.group.answered.add(self._heard)
 
     def periodic(self) -> Iterable[Periodic]:

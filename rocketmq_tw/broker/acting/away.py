@@ -1,5 +1,8 @@
 """Decides whether another slave may have acted for the master while this one could not know of it,
-and has to be asked what it did before this one acts. Pure."""
+and has to be asked what it did before this one acts. Pure.
+
+Rules: docs/acting.md, "When a slave acts".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Keeps which brokers of the group live, and says what a slave concludes from it. Pure."""
+"""Keeps which brokers of the group live, and says what a slave concludes from it. Pure.
+
+Rules: docs/acting.md, "When a slave acts".
+"""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.net.networks import Networks
+from rocketmq_tw.runtime.log_throttle import LogThrottle
 from rocketmq_tw.runtime.periodic import PeriodicCall
-from rocketmq_tw.runtime.said import SaidLast
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -109,7 +109,7 @@ class PreOnline(Part):
         #: When they are asked again to follow.
         self._open_from = 0.0
         #: Why it waits, and since when the log says so.
-        self._said = SaidLast[str](SAY_SECONDS)
+        self._said = LogThrottle[str](SAY_SECONDS)
         changes.begin = self.begin
 
     @property

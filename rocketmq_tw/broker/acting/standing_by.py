@@ -1,4 +1,7 @@
-"""A slave beside another one that acts for their master, or did, keeps up with its progress."""
+"""A slave beside another one that acts for their master, or did, keeps up with its progress.
+
+Rules: docs/acting.md, "What happens to what waits".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A master that cannot write leaves its group to a slave that acts for it."""
+"""A master that cannot write leaves its group to a slave that acts for it.
+
+Rules: docs/durability.md, "A broker that cannot write".
+"""
 
 from __future__ import annotations
 

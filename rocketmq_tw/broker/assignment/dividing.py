@@ -1,4 +1,7 @@
-"""Divides the queues of a topic among the members of a group."""
+"""Divides the queues of a topic among the members of a group.
+
+Rules: stock's `AllocateMessageQueueStrategy`.
+"""
 
 from __future__ import annotations
 

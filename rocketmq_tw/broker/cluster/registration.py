@@ -1,7 +1,7 @@
 """The registration of this broker with all name servers while it has one role.
 
 In full every registerNameServerPeriod (request 103), and at once with what changed when a topic
-does. Request and body: docs/formats/bodies.md, "103".
+does. Request and body: docs/formats/bodies.md, "Registration (103)".
 """
 
 from __future__ import annotations

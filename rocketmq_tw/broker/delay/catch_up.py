@@ -6,7 +6,8 @@ passes over the first messages of a level that stand there. What cannot be told 
 delivered again, as after a crash.
 
 The place is where the master's log ended before it told the offsets, so what was delivered in
-between stands behind it and is counted in the offsets already.
+between stands behind it and is counted in the offsets already. Rules: docs/controller.md, "Delayed
+messages after a change of master".
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 Nothing polls: a level sleeps until its first message is due, or, when it has none, until one
 arrives. A message is delivered by putting it into the broker's sink; the level's offset moves
 behind it once that is written, and reaches the file only after what it stands for is durable. So a
-crash may deliver again what was delivered since the file was written, and loses nothing. A
-message that is refused is tried again beside those behind it, since another broker may refuse one
-of many; the offset stays in front of it.
+crash may deliver again what was delivered since the file was written, and loses nothing. A message
+that is refused is tried again beside those behind it, since another broker may refuse one of many;
+the offset stays in front of it. Stock's `ScheduleMessageService`; the offsets are
+`config/delayOffset.json` (docs/formats/config-files.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Sends that wait until a quorum of the DLedger group has their messages."""
+"""Sends that wait until a quorum of the DLedger group has their messages.
+
+Promises: docs/replication.md, "A log in a DLedger group".
+"""
 
 from __future__ import annotations
 

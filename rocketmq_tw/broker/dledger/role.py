@@ -1,4 +1,7 @@
-"""The broker's role as the group's elections give it: the leader is master, all others slaves."""
+"""The broker's role as the group's elections give it: the leader is master, all others slaves.
+
+Rules: docs/replication.md, "A log in a DLedger group".
+"""
 
 from __future__ import annotations
 

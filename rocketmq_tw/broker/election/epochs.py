@@ -1,5 +1,9 @@
 """Keeps which epochs of its group's masters a broker knows, and how far it is in its own ones:
-pure."""
+pure.
+
+Rules: docs/controller.md, "How decisions are made"; format: docs/formats/auto-switch-ha.md, "The
+epoch file".
+"""
 
 from __future__ import annotations
 

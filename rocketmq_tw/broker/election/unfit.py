@@ -1,7 +1,7 @@
 """A master that cannot lead: its disk refuses, it is too full, or it could not enter the role.
 
 It leaves the role to another member, unless it is the only one in sync: then nobody could be
-elected, and no other one put in sync.
+elected, and no other one put in sync. Rules: docs/durability.md, "A broker that cannot write".
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Moves groups of a new master behind what was popped since their offsets were written or copied,
-before anything is popped of it."""
+before anything is popped of it.
+
+Rules: docs/formats/pop.md, "After a kill".
+"""
 
 from __future__ import annotations
 

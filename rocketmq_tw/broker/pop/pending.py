@@ -2,7 +2,8 @@
 store.
 
 They are made again from the revive queue whenever a role begins; how far that queue is dealt with
-is the offset in front of the oldest check point that still waits.
+is the offset in front of the oldest check point that still waits. Rules: docs/formats/pop.md,
+"Revival".
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A pop moves the position at once, so that no other one gets the same messages; the group's offset
 follows only once the check points up to it are stored. Where a check point cannot be stored, the
-position goes back to it: its messages were given to no consumer.
+position goes back to it: its messages were given to no consumer. Rules: docs/formats/pop.md, "The
+order of things".
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 That is in `revival.py` for a master, in `escaping.py` for an acting master. Each queue is read in
 order: check points and acknowledgements meet in the books (`pending.py`). Where the queue is read
 to its end, what is left of due check points is put into a log; once it is in there, the offset
-moves on. A crash in between puts it twice at most, and loses none.
+moves on. A crash in between puts it twice at most, and loses none. Rules: docs/formats/pop.md,
+"Revival".
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Takes back how far popped messages are dealt with, and groups have popped, before the log's end
 is cut off.
 
-A check point is dealt with by acknowledgements, by messages of retry topics, or by check points
-for a later time. Where those are cut off it is open again, and the revive group goes back to it;
+A check point is dealt with by acknowledgements, by messages of retry topics, or by check points for
+a later time. Where those are cut off it is open again, and the revive group goes back to it;
 acknowledgements in front of the cut still count. A message whose check point is cut off is popped
-again.
+again. Rules: docs/formats/pop.md, "Revival".
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 pulls, pops and notifications have in common.
 
 One message may wake any number of requests, and each of them reads again. So quick ones are resumed
-at once while they are not many, all others a few in each turn of the reactor.
+at once while they are not many, all others a few in each turn of the reactor. Stock's
+`PullRequestHoldService` and `PopLongPollingService`.
 """
 
 from __future__ import annotations

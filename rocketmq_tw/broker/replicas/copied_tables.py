@@ -8,7 +8,8 @@ goes where it had it at the last copy and was not started in between. And offset
 log has what they stand for: a delay level must not be past a message whose delivery the log lacks.
 
 Nor does a master that lost its files take anything from its slave: a topic stays while the master
-still has messages of it, and groups stay where the master's version is behind the slave's.
+still has messages of it, and groups stay where the master's version is behind the slave's. Rules:
+docs/replication.md, "What is promised"; stock's `SlaveSynchronize` (requests 21, 43, 45, 201).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The registered members of this master's group, as its HA links need them."""
+"""The registered members of this master's group, as its HA links need them.
+
+Rules: docs/operating.md, "Who may be a broker".
+"""
 
 from __future__ import annotations
 

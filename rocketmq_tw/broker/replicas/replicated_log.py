@@ -1,4 +1,7 @@
-"""The message store as HA links see it."""
+"""The message store as HA links see it.
+
+Rules: docs/formats/auto-switch-ha.md, "How far two logs are equal".
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Decides whether a broker stands for election: in a group with controllers, or in one of
-DLedger."""
+DLedger.
+
+Rules: docs/durability.md, "A broker that cannot write".
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Keeps whether a broker can store messages, and whether it could as a master: books without a
-clock."""
+clock.
+
+Rules: docs/durability.md, "A broker that cannot write".
+"""
 
 from __future__ import annotations
 

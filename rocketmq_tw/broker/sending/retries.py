@@ -1,5 +1,7 @@
 """The retry topics and dead-letter queues of groups: a message that was tried too often goes to the
 latter, whether a consumer gives it back or sends it to the retry topic by itself.
+
+Stock's `SendMessageProcessor.handleRetryAndDLQ`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Delivers what is due: slot after slot, within a slot each message at its own millisecond.
 
-A slot's entries are read from the timer log in a thread, its messages from the commit log some at
-a time. A slot is over once all of it is stored in the topics meant and its time is over; only then
+A slot's entries are read from the timer log in a thread, its messages from the commit log some at a
+time. A slot is over once all of it is stored in the topics meant and its time is over; only then
 `TimerBooks.read_ms` moves behind it. So a crash may deliver the last slots again, and loses
-nothing.
+nothing. Rules: docs/formats/timers.md, "What becomes of a message" and "The order of things".
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 The commit log is made durable first, so that it has what the files say waits or is delivered.
 Nothing of the timer's files is written before that: a kill leaves them behind the log, never ahead.
+Rules: docs/formats/timers.md, "The order of things".
 """
 
 from __future__ import annotations

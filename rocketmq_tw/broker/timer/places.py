@@ -1,4 +1,7 @@
-"""Finds where in the commit log the first timed message stands that still waits, for retention."""
+"""Finds where in the commit log the first timed message stands that still waits, for retention.
+
+Rules: docs/formats/timers.md, "The order of things".
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Does the timer's work in a role: it lets messages into the wheel, and delivers them where the
-role does that; a slave follows its master's checkpoint instead."""
+role does that; a slave follows its master's checkpoint instead.
+
+Rules: docs/formats/timers.md, "What becomes of a message".
+"""
 
 from __future__ import annotations
 

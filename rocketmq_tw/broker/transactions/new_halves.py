@@ -1,4 +1,7 @@
-"""Half messages that a master keeps in memory for a while, as it has just stored them."""
+"""Half messages that a master keeps in memory for a while, as it has just stored them.
+
+Format: docs/formats/transactions.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Finds out which half messages wait, as every role that delivers does first."""
+"""Finds out which half messages wait, as every role that delivers does first.
+
+Rules: docs/formats/transactions.md, "What is promised".
+"""
 
 from __future__ import annotations
 

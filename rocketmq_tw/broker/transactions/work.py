@@ -1,5 +1,8 @@
 """Notes half messages on a master as they come, from the takeover on, asks about them, and settles
-them."""
+them.
+
+Rules: docs/formats/transactions.md, "What is promised".
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ finds its message, unless thousands of keys would keep others waiting.
 
 When `done` is called, what flushDiskType and brokerRole promise holds: with ASYNC_FLUSH the
 operating system has the bytes, with SYNC_FLUSH they are on stable storage; and where there is a
-replicator, so many replicas have them as it waits for.
+replicator, so many replicas have them as it waits for. Promises: docs/durability.md, "Answers that
+wait for disk and replicas".
 """
 
 from __future__ import annotations

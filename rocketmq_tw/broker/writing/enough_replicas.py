@@ -1,4 +1,7 @@
-"""Tells whether messages that wait for replicas find as many as they are to wait for."""
+"""Tells whether messages that wait for replicas find as many as they are to wait for.
+
+Rules: docs/replication.md, "What is promised".
+"""
 
 from __future__ import annotations
 

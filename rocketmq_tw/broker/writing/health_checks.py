@@ -1,4 +1,7 @@
-"""Looks now and then whether the store can be written, by what failed last and by a small file."""
+"""Looks now and then whether the store can be written, by what failed last and by a small file.
+
+Rules: docs/durability.md, "A broker that cannot write".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The end of the log: where its last whole record ends, and how it is cut with its queues."""
+"""The end of the log: where its last whole record ends, and how it is cut with its queues.
+
+Rules: docs/durability.md, "Errors of the disk".
+"""
 
 from __future__ import annotations
 

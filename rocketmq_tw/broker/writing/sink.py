@@ -3,7 +3,8 @@
 Delay levels, timers, transactions, pops and messages that consumers send back all store messages
 that no producer sent to this broker just now. They put them into the broker's only sink and do not
 ask whose log takes them: a master stores them itself, a slave that acts for its master ("Slave
-Acting Master") sends them to another broker of the cluster.
+Acting Master") sends them to another broker of the cluster. Rules for acting masters:
+docs/acting.md, "What happens to what waits".
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rocketmq_tw.namesrv.brokers import (
 )
 from rocketmq_tw.namesrv.kv_config import ORDER_TOPIC_NAMESPACE, KvConfig
 from rocketmq_tw.namesrv.liveness import Liveness
-from rocketmq_tw.namesrv.requests.contests import Contests
+from rocketmq_tw.namesrv.requests.id_conflicts import IdConflicts
 from rocketmq_tw.namesrv.requests.waiting import WaitingRegistrations
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.route_views import ZONE_NAME
@@ -75,7 +75,7 @@ class RegistrationRequests:
         #: What a broker says later is not taken in before what it said first.
         self._turns = SerialQueue[IPeer]()
         self._waiting = WaitingRegistrations()
-        self._contests = Contests(clock, table.silence)
+        self._id_conflicts = IdConflicts(clock, table.silence)
         self._config = config
         self._table = table
         self._kv = kv
@@ -145,7 +145,9 @@ class RegistrationRequests:
     ) -> Generator[Deferred[Any], Any, RemotingCommand]:
         """Takes a registration as `_take_slowly`, once it is settled whether it gets the id that a
         living broker of its group has."""
-        yield self._contests.settle(peer, header.broker_addr, lambda: self._contested(header, peer))
+        yield self._id_conflicts.settle(
+            peer, header.broker_addr, lambda: self._contested(header, peer)
+        )
         answer: RemotingCommand = yield self._waiting.alone(
             lambda: self._take_slowly(request, peer, header, compressed)
         )

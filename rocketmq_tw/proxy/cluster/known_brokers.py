@@ -43,11 +43,11 @@ class KnownBrokers:
         #: Name of a known broker -> since when name servers do not have it.
         self._gone: dict[str, float] = {}
         self._brokers: dict[str, BrokerData] = {}
-        self._look = Coalesced(lambda: Deferred.fromCoroutine(self._ask()))
+        self._refresh = Coalesced(lambda: Deferred.fromCoroutine(self._ask()))
         self._looked_at = -inf
-        self._next_look = Alarm(clock, self._look.request)
+        self._next_refresh = Alarm(clock, self._refresh.request)
         self._periodic = PeriodicCall(
-            clock, "asking for brokers", SECONDS, self._look.request, may_hang=True
+            clock, "asking for brokers", SECONDS, self._refresh.request, may_hang=True
         )
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class KnownBrokers:
     def stop(self) -> None:
         """Asks no more."""
         self._periodic.stop()
-        self._next_look.cancel()
+        self._next_refresh.cancel()
 
     def refresh(self) -> None:
         """Asks anew, as where a broker could not be reached: now, or when the last look is
@@ -66,9 +66,9 @@ class KnownBrokers:
             return
         wait = self._looked_at + _BETWEEN_LOOKS - self._clock.seconds()
         if wait > 0:
-            self._next_look.set_if_unset(wait)
+            self._next_refresh.set_if_unset(wait)
         else:
-            self._look.request()
+            self._refresh.request()
 
     def names(self) -> Sequence[str]:
         """Returns the names of all brokers."""
@@ -94,7 +94,7 @@ class KnownBrokers:
         self._brokers = {**self._brokers, **found}
 
     async def _ask(self) -> None:
-        self._next_look.cancel()
+        self._next_refresh.cancel()
         self._looked_at = self._clock.seconds()
         try:
             info = await self._cluster_info()

@@ -14,8 +14,8 @@ from rocketmq_tw.proxy.heartbeat_sync.reading import TopicReader
 from rocketmq_tw.proxy.heartbeat_sync.records import ProxyIdentity, decode_consumer
 from rocketmq_tw.proxy.heartbeat_sync.telling import Telling
 from rocketmq_tw.proxy.heartbeat_sync.topic import HeartbeatSyncTopic
+from rocketmq_tw.runtime.log_throttle import LogThrottle
 from rocketmq_tw.runtime.periodic import PeriodicCall
-from rocketmq_tw.runtime.said import SaidLast
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.errors import BodyError
 
@@ -46,7 +46,7 @@ class HeartbeatSync:
         self._silence = silence
         self._now_ms = now_ms
         self._is_used = bool(topic)
-        self._warned = SaidLast[None](_WARN_SECONDS)
+        self._warned = LogThrottle[None](_WARN_SECONDS)
         in_slices = Slices(clock)
         place = HeartbeatSyncTopic(clock, brokers, topic, cluster, now_ms)
         self.members = Members(silence)

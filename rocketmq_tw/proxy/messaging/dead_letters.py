@@ -8,9 +8,9 @@ from twisted.logger import Logger
 
 from rocketmq_tw.proxy.clients import ProxyClients
 from rocketmq_tw.proxy.grpc.interfaces import ICall, Methods
-from rocketmq_tw.proxy.messaging.burials import Burials, GivenUp
 from rocketmq_tw.proxy.messaging.checks import client_group, client_id_of, client_topic
 from rocketmq_tw.proxy.messaging.claims import Claim, handle_of
+from rocketmq_tw.proxy.messaging.dead_letter_forwarding import DeadLetterForwarding, GivenUp
 from rocketmq_tw.proxy.messaging.hiding import is_for_good
 from rocketmq_tw.proxy.messaging.methods import path, seconds_left, unary
 from rocketmq_tw.proxy.messaging.popped import PopClient
@@ -45,7 +45,7 @@ class DeadLetters:
         self._clients = clients
         self._popped = popped
         self._renewal = renewal
-        self._burials = Burials(popped)
+        self._forwarding = DeadLetterForwarding(popped)
 
     def methods(self) -> Methods:
         """Returns the methods by path."""
@@ -65,24 +65,24 @@ class DeadLetters:
         renewed = await self._renewal.claim(group, topic, given_up.handle)
         if renewed is None:
             # Also one that others may have by now: its consumer asks until it is told of success.
-            await self._bury(given_up, given_up.handle, request.message_id, call)
+            await self._store_and_acknowledge(given_up, given_up.handle, request.message_id, call)
         else:
             claim = Claim(self._renewal, renewed)
             try:
                 await claim.make_sure()
-                await self._bury(given_up, claim.handle, request.message_id, call)
+                await self._store_and_acknowledge(given_up, claim.handle, request.message_id, call)
             except BaseException as error:
                 claim.failed(error)
                 raise
             claim.done()
         return ForwardMessageToDeadLetterQueueResponse(status=ok())
 
-    async def _bury(
+    async def _store_and_acknowledge(
         self, given_up: GivenUp, handle: ReceiptHandle, message_id: str, call: ICall
     ) -> None:
         client = self._clients.get(client_id_of(call))
         seconds = seconds_left(call, self._clock, FORWARD_SECONDS)
-        stored = self._burials.bury(given_up, handle, message_id, client)
+        stored = self._forwarding.forward(given_up, handle, message_id, client)
         try:
             await stored.addTimeout(seconds, self._clock)
         except TimeoutError:

@@ -37,7 +37,7 @@ from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.lazy_heap import LazyHeap
-from rocketmq_tw.runtime.said import SaidLast
+from rocketmq_tw.runtime.log_throttle import LogThrottle
 from rocketmq_tw.runtime.slices import Slices, every
 
 _log = Logger()
@@ -92,7 +92,7 @@ class Renewal:
         self._returns = Returns(clock, self._hiding, self._work, config, wake)
         self._in_slices = Slices(clock)
         self._is_stopped = False
-        self._said_full = SaidLast[int](_SAY_AGAIN_MS)
+        self._said_full = LogThrottle[int](_SAY_AGAIN_MS)
         #: Fires once all have come back after the stop; there is none until all were left.
         self._all_back: Deferred[None] | None = None
         clients.gone.add(self._client_gone)

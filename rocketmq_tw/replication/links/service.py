@@ -28,8 +28,8 @@ from rocketmq_tw.replication.links.ends import LinkError, MasterLink
 from rocketmq_tw.replication.links.group_transfer import GroupTransfer
 from rocketmq_tw.replication.links.members import RegisteredReplicas
 from rocketmq_tw.replication.links.settings import HASettings
+from rocketmq_tw.runtime.log_throttle import LogThrottle
 from rocketmq_tw.runtime.periodic import PeriodicCall
-from rocketmq_tw.runtime.said import SaidLast
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -68,7 +68,7 @@ class SlaveConnection(Protocol, Generic[L]):
     def __init__(self, service: HAService[L]) -> None:
         self._service = service
         #: What the log says of it: that it is no replica.
-        self.said = SaidLast[None](WARN_AGAIN_MS)
+        self.said = LogThrottle[None](WARN_AGAIN_MS)
         self._writable = True
         #: What a check of the connection waits for; nothing is read or written meanwhile.
         self._check: Deferred[None] | None = None

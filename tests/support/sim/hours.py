@@ -53,8 +53,10 @@ STAYS: Mapping[str, Stays] = {
     "Log._tail": Stays("entries of the Raft log that members may ask for", 3 * RECENT_BYTES // 64),
     "WriteQueues._known": Stays("the routes used last", 10_000),
     "_Remembered._entries": Stays("the topics and groups used last", 2 * 20_000),
-    "Burials._is_stored": Stays("the dead letters that were stored last", 2 * 10_000),
-    "Burials._is_stored[]": Stays("the dead letters that were stored last", 3 * 10_000),
+    "DeadLetterForwarding._is_stored": Stays("the dead letters that were stored last", 2 * 10_000),
+    "DeadLetterForwarding._is_stored[]": Stays(
+        "the dead letters that were stored last", 3 * 10_000
+    ),
     "Positions._passed": Stays("what pops of all queues passed over last", 2 * 10_000),
     "Positions._passed[]": Stays("what pops of all queues passed over last", 5 * 10_000),
     "TopicQueues._came": Stays("topics to be sorted when somebody asks for all", 6_000),

@@ -1,5 +1,8 @@
 """Notes which consumer offsets were changed on a slave that acts for its master, since a master's
-were followed last."""
+were followed last.
+
+Rules: docs/acting.md, "What may come twice, and why".
+"""
 
 from __future__ import annotations
 

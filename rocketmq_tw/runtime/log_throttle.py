@@ -14,7 +14,7 @@ T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
 
-class SaidLast(Generic[T]):
+class LogThrottle(Generic[T]):
     """Has a line said where it differs from the last one, or that one was said `pause` ago."""
 
     __slots__ = ("_at", "_pause", "last")
@@ -38,7 +38,7 @@ class SaidLast(Generic[T]):
         self.last = self._at = None
 
 
-class SaidOfEach(Generic[H]):
+class LogThrottleByKey(Generic[H]):
     """Has a line said of each key where none was said of it for `pause`. Peers choose the keys:
     `most` of them are remembered, and nothing is said of further ones meanwhile."""
 

@@ -28,7 +28,7 @@ PATIENCE_SECONDS = 10.0
 PAUSE_SECONDS = 1.0
 
 
-class Contests:
+class IdConflicts:
     """Settles who gets an id of a group, by asking the one that has it."""
 
     log = Logger()

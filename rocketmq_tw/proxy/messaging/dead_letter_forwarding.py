@@ -36,7 +36,7 @@ class GivenUp(NamedTuple):
     handle: ReceiptHandle
 
 
-class Burials:
+class DeadLetterForwarding:
     """Has brokers store dead letters, and remembers which they have stored."""
 
     def __init__(self, popped: PopClient) -> None:
@@ -46,7 +46,7 @@ class Burials:
         #: ago is first.
         self._is_stored: dict[GivenUp, bool] = {}
 
-    def bury(
+    def forward(
         self, given_up: GivenUp, handle: ReceiptHandle, message_id: str, client: IProxyClient | None
     ) -> Deferred[None]:
         """Fires once a message is stored as a dead letter, by now or before; fails as
