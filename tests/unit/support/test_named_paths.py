@@ -57,3 +57,10 @@ def test_every_page_that_a_page_links_to_is_there(page: Path) -> None:
 def test_a_cell_of_the_map_is_read_at_a_glance() -> None:
     rows = [row for row in PAGES[0].read_text().split("\n") if row.startswith("|")]
     assert [cell for row in rows for cell in row.split(" | ") if len(cell) > 300] == []
+
+
+def test_each_module_of_support_has_its_line_in_the_page_on_tests() -> None:
+    support, page = PROJECT / "tests/support", (PROJECT / "tests/README.md").read_text()
+    modules = (str(each.relative_to(support)) for each in support.rglob("*.py"))
+    unnamed = [name for name in modules if not re.search(rf"[`/]{re.escape(name)}[`\]]", page)]
+    assert [name for name in unnamed if not name.endswith("__init__.py")] == []
