@@ -141,9 +141,9 @@ class WaitingConnection(Hashable, Protocol):
         """Carries out some of them, and waits again where there are more."""
 
 
-class RequestTurns:
-    """The turns of one server's connections; only on a reactor that knows its turns does a
-    connection ever wait. `gather` carries out what writes to many peers."""
+class RequestScheduler:
+    """Schedules the requests of one server's connections; only on a reactor that knows its turns
+    does a connection ever wait. `gather` carries out what writes to many peers."""
 
     def __init__(self, clock: Any, gather: Callable[..., None]) -> None:
         self._clock = clock
@@ -182,5 +182,5 @@ class ServerResources:
         self.connections = ConnectionTable(clock, config)
         self.budget = Budget(config.max_bytes_in_flight, self.connections)
         self.outboxes = Outboxes(clock)
-        self.turns = RequestTurns(clock, self.outboxes.gather)
+        self.turns = RequestScheduler(clock, self.outboxes.gather)
         self.stalls = StallLog(clock.seconds)

@@ -1,18 +1,18 @@
 """Queues of work from many sources: fair to all of them, or in the order of each.
 
-================= ====================== =========================================================
-class             under way at a time    order
-================= ====================== =========================================================
-`FairQueue`       a share of each turn   one piece of each source after the other; nothing may wait
-`SomeAtOnce`      `limit`                as it came
-`Serial`          one                    as it came
-`Coalesced`       one                    one call for all requests that came before it
-`SerialQueue`     one of each source     as it came from that source
-`SerialTurns`     one                    one piece of each source after the other
-`FairSerialQueue` one for each thing     one piece of each source after the other, for each thing
-`FewAtOnce`       `limit`, each of       as things became due; new work for a thing replaces what
-                  another thing          waits
-================= ====================== =========================================================
+================== ====================== =========================================================
+class              under way at a time    order
+================== ====================== =========================================================
+`FairQueue`        a share of each turn   one piece of each source after the other; nothing may wait
+`SomeAtOnce`       `limit`                as it came
+`Serial`           one                    as it came
+`Coalesced`        one                    one call for all requests that came before it
+`SerialQueue`      one of each source     as it came from that source
+`SerialRoundRobin` one                    one piece of each source after the other
+`FairSerialQueue`  one for each thing     one piece of each source after the other, for each thing
+`FewAtOnce`        `limit`, each of       as things became due; new work for a thing replaces what
+                   another thing          waits
+================== ====================== =========================================================
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class SerialQueue(Generic[K]):
         return serial.run(work).addBoth(over)
 
 
-class SerialTurns(Generic[K]):
+class SerialRoundRobin(Generic[K]):
     """Does one piece of work at a time, one of each source after the other. `idle` is called when
     nothing is under way or waits any more."""
 
@@ -322,11 +322,11 @@ class FairSerialQueue(Generic[K, S]):
     behind all that another one has asked for. Things do not wait for each other."""
 
     def __init__(self) -> None:
-        self._busy: dict[K, SerialTurns[S]] = {}
+        self._busy: dict[K, SerialRoundRobin[S]] = {}
 
     def run(self, thing: K, source: S, work: Callable[[], Any]) -> Deferred[Any]:
-        """Fires as `SerialTurns.run` does."""
+        """Fires as `SerialRoundRobin.run` does."""
         turns = self._busy.get(thing)
         if turns is None:
-            turns = self._busy[thing] = SerialTurns(lambda: self._busy.pop(thing))
+            turns = self._busy[thing] = SerialRoundRobin(lambda: self._busy.pop(thing))
         return turns.run(source, work)

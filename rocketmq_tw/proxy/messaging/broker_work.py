@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.proxy.messaging.broker_turns import BrokerTurns
+from rocketmq_tw.proxy.messaging.broker_round_robin import BrokerRoundRobin
 
 #: What is begun in one turn of the reactor.
 _MOST_IN_TURN = 500
@@ -23,7 +23,7 @@ class BrokerWork:
     """Makes so many requests to each broker at a time. `wake` has `go_on` called soon."""
 
     def __init__(self, most: int, wake: Callable[[], None]) -> None:
-        self._turns = BrokerTurns[tuple[str, MakeRequest]](most)
+        self._turns = BrokerRoundRobin[tuple[str, MakeRequest]](most)
         self._wake = wake
 
     def __len__(self) -> int:

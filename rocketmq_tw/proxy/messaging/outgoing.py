@@ -32,7 +32,7 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     SendMessageRequest,
     SystemProperties,
 )
-from rocketmq_tw.runtime.fairness import SerialTurns
+from rocketmq_tw.runtime.fairness import SerialRoundRobin
 from rocketmq_tw.runtime.threads import InThread
 
 _GZIP = Encoding.GZIP
@@ -73,7 +73,7 @@ class OutgoingMessages:
         self._in_thread = in_thread
         self._checks = MessageChecks(config, now_ms)
         self._delays = delay_levels_ms(config.message_delay_level)
-        self._unpacking = SerialTurns[str]()
+        self._unpacking = SerialRoundRobin[str]()
         most = config.max_message_size
         largest = max(_LEAST_LARGEST, 2 * most) if most else config.grpc_max_inbound_message_size
         #: Of a request: brokers take a batch as one message, so that twice its size is too much.

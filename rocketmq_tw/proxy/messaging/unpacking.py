@@ -15,7 +15,7 @@ from rocketmq_tw.message.compression import (
 from rocketmq_tw.message.model import COMPRESSED, StoredMessage
 from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.messaging.messages import MOST_UNPACKED, READ_BY_CLIENTS
-from rocketmq_tw.runtime.fairness import SerialTurns
+from rocketmq_tw.runtime.fairness import SerialRoundRobin
 from rocketmq_tw.runtime.threads import InThread
 
 
@@ -25,7 +25,7 @@ class Unpacking:
 
     def __init__(self, config: ProxyConfig, in_thread: InThread) -> None:
         self._in_thread = in_thread
-        self._turns = SerialTurns[str]()
+        self._turns = SerialRoundRobin[str]()
         # Producers check what they pack, and their limit may be larger than the proxy's.
         most = 2 * config.max_message_size or DEFAULT_BODY_LIMIT
         self._most = max(min(most, DEFAULT_BODY_LIMIT), MOST_UNPACKED)

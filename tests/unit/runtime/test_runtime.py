@@ -22,7 +22,7 @@ from rocketmq_tw.runtime.fairness import (
     FewAtOnce,
     Serial,
     SerialQueue,
-    SerialTurns,
+    SerialRoundRobin,
     SomeAtOnce,
 )
 from rocketmq_tw.runtime.listeners import Listeners
@@ -364,7 +364,7 @@ def test_a_turn_does_one_piece_though_it_has_no_room_and_goes_on_after_a_failure
 
 
 def test_sources_of_long_work_take_turns() -> None:
-    turns, begun, ended = SerialTurns[str](), list[str](), list[object]()
+    turns, begun, ended = SerialRoundRobin[str](), list[str](), list[object]()
     under_way: list[Deferred[str]] = []
 
     def work(name: str) -> Deferred[str]:
@@ -382,7 +382,7 @@ def test_sources_of_long_work_take_turns() -> None:
 
 
 def test_work_that_fails_in_its_turn_holds_nobody_up() -> None:
-    turns, ended = SerialTurns[str](), list[object]()
+    turns, ended = SerialRoundRobin[str](), list[object]()
     for number in range(2000):
         turns.run("a", lambda: 1 // 0).addErrback(lambda failure: failure.type).addCallback(
             ended.append

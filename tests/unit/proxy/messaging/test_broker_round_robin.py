@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from rocketmq_tw.proxy.messaging.broker_turns import BrokerTurns
+from rocketmq_tw.proxy.messaging.broker_round_robin import BrokerRoundRobin
 
 
 def test_a_broker_has_so_much_at_a_time_and_what_is_urgent_first() -> None:
-    turns = BrokerTurns[str](2)
+    turns = BrokerRoundRobin[str](2)
     for name in ("l1", "l2"):
         turns.add("a", name, urgent=False)
     for name in ("u1", "u2", "u3"):
@@ -30,7 +30,7 @@ def test_everything_gets_its_turn() -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
     chance = random.Random(seed)
-    turns = BrokerTurns[tuple[str, int]](3)
+    turns = BrokerRoundRobin[tuple[str, int]](3)
     under_way: list[tuple[str, int]] = []
     added, done = set(), set()
     for number in range(2000):

@@ -1,4 +1,5 @@
-"""Work at brokers in turns, so that a broker that does not answer holds up its own work only."""
+"""Divides work among brokers, one after the other, so that one that does not answer holds up its
+own work only."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class _Lane(Generic[T]):
+class _BrokerWork(Generic[T]):
     """What is to be done at one broker."""
 
     __slots__ = ("later", "under_way", "urgent")
@@ -19,13 +20,13 @@ class _Lane(Generic[T]):
         self.under_way = 0
 
 
-class BrokerTurns(Generic[T]):
+class BrokerRoundRobin(Generic[T]):
     """Gives out work, so much for each broker at a time; brokers take turns."""
 
     def __init__(self, most: int) -> None:
         """`most`: items of one broker that may be under way."""
         self._most = most
-        self._lanes: dict[str, _Lane[T]] = {}
+        self._brokers: dict[str, _BrokerWork[T]] = {}
         #: Brokers that have both work and room for it.
         self._ready: deque[str] = deque()
         self._size = 0
@@ -36,12 +37,12 @@ class BrokerTurns(Generic[T]):
 
     def add(self, broker: str, item: T, *, urgent: bool) -> None:
         """Adds work; what is urgent goes before what is not."""
-        lane = self._lanes.get(broker)
-        if lane is None:
-            lane = self._lanes[broker] = _Lane()
-        (lane.urgent if urgent else lane.later).append(item)
+        work = self._brokers.get(broker)
+        if work is None:
+            work = self._brokers[broker] = _BrokerWork()
+        (work.urgent if urgent else work.later).append(item)
         self._size += 1
-        if len(lane.urgent) + len(lane.later) == 1 and lane.under_way < self._most:
+        if len(work.urgent) + len(work.later) == 1 and work.under_way < self._most:
             self._ready.append(broker)
 
     def next(self) -> T | None:
@@ -50,28 +51,28 @@ class BrokerTurns(Generic[T]):
         if not self._ready:
             return None
         broker = self._ready.popleft()
-        lane = self._lanes[broker]
-        item = (lane.urgent or lane.later).popleft()
-        lane.under_way += 1
-        if (lane.urgent or lane.later) and lane.under_way < self._most:
+        work = self._brokers[broker]
+        item = (work.urgent or work.later).popleft()
+        work.under_way += 1
+        if (work.urgent or work.later) and work.under_way < self._most:
             self._ready.append(broker)
         return item
 
     def over(self, broker: str) -> None:
         """Notes that an item of a broker is done."""
-        lane = self._lanes[broker]
+        work = self._brokers[broker]
         self._size -= 1
-        lane.under_way -= 1
-        if lane.urgent or lane.later:
-            if lane.under_way == self._most - 1:
+        work.under_way -= 1
+        if work.urgent or work.later:
+            if work.under_way == self._most - 1:
                 self._ready.append(broker)
-        elif not lane.under_way:
-            del self._lanes[broker]
+        elif not work.under_way:
+            del self._brokers[broker]
 
     def clear(self) -> None:
         """Drops what waits."""
         self._ready.clear()
-        for lane in self._lanes.values():
-            self._size -= len(lane.urgent) + len(lane.later)
-            lane.urgent.clear()
-            lane.later.clear()
+        for work in self._brokers.values():
+            self._size -= len(work.urgent) + len(work.later)
+            work.urgent.clear()
+            work.later.clear()
