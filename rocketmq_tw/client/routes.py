@@ -121,8 +121,8 @@ def queue_leaders(route: TopicRouteData) -> dict[int, str]:
 
 
 class QueueLeaders:
-    """Which broker serves a queue, by the routes that are known: a logic queue of a static topic is
-    served by the broker that leads it."""
+    """Finds the broker that serves a queue, by the routes that are known: a logic queue of a static
+    topic is served by the broker that leads it."""
 
     def __init__(self) -> None:
         self._leaders: dict[str, dict[int, str]] = {}

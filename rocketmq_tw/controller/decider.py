@@ -96,7 +96,7 @@ def _state_of(data: bytes) -> ControllerState:
 
 
 class _Waiting:
-    """How many requests wait for `what`, of each host."""
+    """Counts the requests that wait for `what`, of each host."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -33,8 +33,9 @@ class _File(Body):
 
 
 class KvConfig:
-    """What was put is on stable storage when `put` fires, and in memory only then. Changes are made
-    one after the other, each in a thread: a disk may be slow, and values many."""
+    """Keeps values by namespace and key. What was put is on stable storage when `put` fires, and in
+    memory only then. Changes are made one after the other, each in a thread: a disk may be slow,
+    and values many."""
 
     def __init__(self, files: IFiles, path: str, in_thread: InThread = at_once) -> None:
         self._files = files

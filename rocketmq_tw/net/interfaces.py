@@ -70,7 +70,7 @@ class IIdentified(Interface):
 
 
 class IPeer(IIdentified):
-    """What a handler sees of the other end of one connection."""
+    """The other end of one connection, as a handler sees it."""
 
     local_address: str = Attribute("`host:port` of this end.")
     connected: bool = Attribute("False once the connection is lost.")

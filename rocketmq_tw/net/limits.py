@@ -174,7 +174,8 @@ class RequestScheduler:
 
 
 class ServerResources:
-    """What a server gives to each of its connections: configuration, limits, outboxes, turns."""
+    """Holds what a server gives to each of its connections: configuration, limits, outboxes,
+    turns."""
 
     def __init__(self, clock: Any, config: NettyServerConfig) -> None:
         self.clock = clock

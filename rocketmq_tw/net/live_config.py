@@ -71,7 +71,7 @@ def only_until_stop(changes: Mapping[str, str]) -> Deferred[str]:
 
 @attrs.frozen
 class ConfigRules:
-    """How a kind of server shows and changes its configuration."""
+    """The rules by which a kind of server shows and changes its configuration."""
 
     #: Keys that stock refuses to change whatever `configBlackList` says.
     always_blocked: frozenset[str]

@@ -136,7 +136,8 @@ class Monitoring:
 
 
 class LongestDelay:
-    """How late the reactor came, at most, to a call that was due; its clients waited as long."""
+    """Measures how late the reactor came, at most, to a call that was due; its clients waited as
+    long."""
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock

@@ -51,7 +51,7 @@ from rocketmq_tw.runtime.threads import InThread
 
 
 class Proxy:
-    """What clients of a proxy ask, by gRPC (`methods`) and by remoting (`handlers`)."""
+    """Answers what clients of a proxy ask, by gRPC (`methods`) and by remoting (`handlers`)."""
 
     def __init__(
         self,

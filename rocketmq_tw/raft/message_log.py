@@ -28,7 +28,7 @@ from rocketmq_tw.store.segments import Segments
 
 
 class LogGroup(Protocol):
-    """What the log needs of the group's member, see `RaftNode`."""
+    """The group's member, as the log needs it, see `RaftNode`."""
 
     @property
     def trouble(self) -> str: ...

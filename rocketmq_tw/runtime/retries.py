@@ -12,8 +12,8 @@ RETRY_SLOW = 10.0
 
 
 class GrowingPause:
-    """How long what failed is left alone: `first` behind the first failure in a row, twice as long
-    behind each further one, and `longest` at most, which may be set; in any unit."""
+    """Computes how long what failed is left alone: `first` behind the first failure in a row, twice
+    as long behind each further one, and `longest` at most, which may be set; in any unit."""
 
     __slots__ = ("_first", "failures", "longest")
 

@@ -31,7 +31,8 @@ class Bounds(NamedTuple):
 
 
 class SourceCluster:
-    """What the driver asks brokers and name servers for a read: queues, their bounds, offsets.
+    """Asks brokers and name servers what the driver needs for a read: queues, their bounds,
+    offsets.
 
     A broker that could not be reached is asked again only after a `refresh`: until then each
     question about one of its queues fails at once, as one that hangs would take a timeout for each.

@@ -37,7 +37,7 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
 
 
 class QueueFilter:
-    """What a conjunction of filters leaves to read.
+    """Narrows a read to what a conjunction of filters leaves.
 
     Filters on topic, broker, queue and offset are carried out wholly. Those on the store time
     narrow the offsets, and Spark looks again at each row, since the times within a queue may

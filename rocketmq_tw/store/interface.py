@@ -64,11 +64,11 @@ ExtraMatch = Callable[[UnitExtra, int], bool]
 
 
 class MessageFilter(NamedTuple):
-    """Which messages of a queue a reader wants: `by_unit` rules out by what the queue itself has of
-    a message, and `by_extra` by what its extension has, if it has one; `by_properties` decides by
-    the message's properties; None leaves nothing out. Pulls, held reads and pops ask in the same
-    way. Where `by_properties` takes `weight` times as long as a usual one, one read looks at so
-    many times fewer messages."""
+    """Tells which messages of a queue a reader wants: `by_unit` rules out by what the queue itself
+    has of a message, and `by_extra` by what its extension has, if it has one; `by_properties`
+    decides by the message's properties; None leaves nothing out. Pulls, held reads and pops ask in
+    the same way. Where `by_properties` takes `weight` times as long as a usual one, one read looks
+    at so many times fewer messages."""
 
     by_unit: TagMatch | None = None
     by_properties: PropertiesMatch | None = None
@@ -142,7 +142,7 @@ class IRecoveryReport(Protocol):
 
 
 class ILog(Interface):
-    """What a message store asks of its log: a run of records, each whole in one of its files, that
+    """The log, as a message store asks it: a run of records, each whole in one of its files, that
     is appended to at its end and loses files at its front.
 
     Appends are buffered until `write`. One thread uses the log; only `fsync` may run in another

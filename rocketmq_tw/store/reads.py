@@ -29,7 +29,7 @@ class ShownUnit(NamedTuple):
 
 
 class StoreReads:
-    """What `IMessageStore` has for readers, on a log, its queues and its index; `memory_bytes` is
+    """Reads for `IMessageStore`, on a log, its queues and its index; `memory_bytes` is
     the machine's memory, `is_copy` as `MessageStore` has it."""
 
     def __init__(

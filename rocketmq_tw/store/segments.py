@@ -20,7 +20,8 @@ NAME_DIGITS = 20
 
 
 class ShortFiles(Enum):
-    """What `Segments.load` does with files that are too short; one that is extended gets zeros."""
+    """The ways in which `Segments.load` takes files that are too short; one that is extended gets
+    zeros."""
 
     REFUSE = "refuse"
     EXTEND = "extend"

@@ -25,7 +25,7 @@ class _Mismatch(NamedTuple):
 
 
 class CheckedQueue:
-    """What is known of one queue while the log is read."""
+    """Keeps what is known of one queue while the log is read."""
 
     def __init__(self, topic: str, files: StoredQueue, findings: Findings, known: Known) -> None:
         self.topic = topic

@@ -26,7 +26,7 @@ _UNITS = 1024
 
 
 class EntryLog(PlainLog):
-    """How the entries of a member follow each other. Index units are compared with them."""
+    """Tells how the entries of a member follow each other. Index units are compared with them."""
 
     front = 4 + _HEAD.size
 

@@ -21,7 +21,8 @@ Begun = int | str
 
 
 class PlainLog:
-    """How the records of a commit log follow each other: without anything in front of them."""
+    """Tells how the records of a commit log follow each other: without anything in front of
+    them."""
 
     #: Bytes in front of a record's magic.
     front = 4

@@ -12,7 +12,7 @@ from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 
 class LivingGroup:
-    """What each name server said last of the brokers of the group.
+    """Keeps what each name server said last of the brokers of the group.
 
     A broker lives where one name server says so: one that lost its connection to a broker is no
     reason for a second broker to do that one's work. A name server that does not answer says

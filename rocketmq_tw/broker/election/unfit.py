@@ -22,7 +22,7 @@ log = Logger()
 
 
 class UnfitMaster:
-    """What the broker does while the controllers take it for the master and it may not lead.
+    """Looks after a broker that the controllers take for the master while it may not lead.
     `beat` sends them a heartbeat."""
 
     def __init__(

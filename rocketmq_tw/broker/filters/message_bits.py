@@ -28,7 +28,7 @@ log = Logger()
 
 
 class _Asked(NamedTuple):
-    """What messages of a topic are asked: the expressions of its groups, each with its bits as a
+    """The questions to messages of a topic: the expressions of its groups, each with its bits as a
     number; None where they cost too much, so that messages get no bits."""
 
     expressions: tuple[tuple[PropertiesMatch, int], ...] | None

@@ -130,8 +130,8 @@ def _first_ones(distances: Sequence[int]) -> int:
 
 
 class InFlight:
-    """How many messages of each queue of this broker a group popped and did not acknowledge; of
-    check points that are not `is_local` none counts. `has_room` tells of queues for which
+    """Counts the messages of each queue of this broker that a group popped and did not acknowledge;
+    of check points that are not `is_local` none counts. `has_room` tells of queues for which
     `wait_for_room` was called."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ _FULL = "room"
 
 
 class Health:
-    """What the last looks at the disk have found.
+    """Keeps what the last looks at the disk have found.
 
     `cannot_write` says why messages cannot be stored, `cannot_lead` why the broker must not become
     a master: the same, or what only a new master needs. `fails_to_write` and `unfit_to_lead` are

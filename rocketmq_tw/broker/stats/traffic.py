@@ -61,7 +61,7 @@ class _Sample(NamedTuple):
 
 
 class _Flow:
-    """What one key counts: messages (or milliseconds, or connections), their bytes, and the
+    """The counts of one key: messages (or milliseconds, or connections), their bytes, and the
     portions in which they came or went."""
 
     __slots__ = ("began_at", "day", "hour", "messages", "minute", "size", "times")

@@ -18,8 +18,8 @@ class CandidateStanding(NamedTuple):
 
 
 class BrokerLife(Protocol):
-    """Which brokers are alive at the moment of a decision, by their heartbeats. `hears_strangers`:
-    anybody may speak for a broker, and not the cluster's own hosts only."""
+    """Tells which brokers are alive at the moment of a decision, by their heartbeats.
+    `hears_strangers`: anybody may speak for a broker, and not the cluster's own hosts only."""
 
     hears_strangers: bool
 

@@ -75,8 +75,8 @@ class _Memory:
 
 
 class _Results:
-    """What slow expressions made of the properties that they met last: many reads may wait with one
-    expression, and are all asked about what arrives."""
+    """Remembers what slow expressions made of the properties that they met last: many reads may
+    wait with one expression, and are all asked about what arrives."""
 
     def __init__(self, size: int) -> None:
         self._size = self._room = size

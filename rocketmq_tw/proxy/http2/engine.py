@@ -82,7 +82,7 @@ class _Stream:
 
 
 class Http2Engine:
-    """What a connection's two ends know of each other."""
+    """Keeps what a connection's two ends know of each other."""
 
     def __init__(self, limits: Http2Limits, events: IEngineEvents) -> None:
         self._events = events

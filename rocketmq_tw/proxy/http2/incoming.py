@@ -19,7 +19,7 @@ from rocketmq_tw.proxy.http2.memory import ConnectionMemory, MemoryRefused
 
 
 class IFrameConnection(Interface):
-    """What carrying out frames needs of their connection."""
+    """The connection of frames, as carrying them out needs it."""
 
     transport: Any = Attribute("What is read from.")
     memory: ConnectionMemory = Attribute("Counts the frames that wait.")

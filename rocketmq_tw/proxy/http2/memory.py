@@ -13,7 +13,7 @@ class MemoryRefused(Exception):
 
 
 class ConnectionMemory:
-    """What is held for one connection: frames that are not carried out, and what its streams
+    """Counts what is held for one connection: frames that are not carried out, and what its streams
     hold."""
 
     __slots__ = ("_budget", "_frames", "used")

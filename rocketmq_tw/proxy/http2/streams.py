@@ -27,7 +27,7 @@ _SMALL = 512
 
 
 class IStreamConnection(Interface):
-    """What a stream needs of its connection."""
+    """The connection of a stream, as the stream needs it."""
 
     address: str = Attribute("`host:port` of the client.")
     local_address: str = Attribute("`host:port` that the client connected to.")

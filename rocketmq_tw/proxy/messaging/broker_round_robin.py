@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class _BrokerWork(Generic[T]):
-    """What is to be done at one broker."""
+    """The work that is to be done at one broker."""
 
     __slots__ = ("later", "under_way", "urgent")
 

@@ -110,7 +110,8 @@ class _Receive:
 
 
 class _LeftPolls:
-    """How many polls of one source are held though their receives take nothing, and until when."""
+    """Counts the polls of one source that are held though their receives take nothing, and until
+    when."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -23,7 +23,7 @@ RECENT_BYTES = 4 * 1024 * 1024
 
 
 class LogStore(Protocol):
-    """What the log needs of the entries on disk; an empty store has begin_index -1."""
+    """The entries on disk, as the log needs them; an empty store has begin_index -1."""
 
     @property
     def begin_index(self) -> int: ...

@@ -36,7 +36,7 @@ class Snapshot(NamedTuple):
 
 
 class SnapshotStore(Protocol):
-    """Where the latest snapshot is read from."""
+    """The place from which the latest snapshot is read."""
 
     @property
     def snapshot(self) -> SnapshotMeta | None: ...

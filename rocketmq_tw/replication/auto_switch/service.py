@@ -46,7 +46,7 @@ log = Logger()
 
 @attrs.frozen(kw_only=True)
 class ControllerCalls:
-    """What a master asks of the controller.
+    """The controller, as a master asks it.
 
     `propose` asks for these members; it fires with the set that the controller has then, fails with
     a `RequestError` where the controller refuses, and with anything else where its answer is not

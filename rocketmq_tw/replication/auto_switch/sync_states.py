@@ -50,14 +50,14 @@ class _Slave:
 
 @attrs.define
 class _Pause:
-    """How often in a row an id failed to join, and when it may try again."""
+    """Counts how often in a row an id failed to join, and keeps when it may try again."""
 
     growing: GrowingPause = attrs.field(factory=lambda: GrowingPause(FIRST_PAUSE_MS, MAX_PAUSE_MS))
     until_ms: float = 0
 
 
 class SyncStates:
-    """What the master `own_id` knows of its group; times are milliseconds of any clock.
+    """Keeps what the master `own_id` knows of its group; times are milliseconds of any clock.
 
     `proposed` are members that the controller was asked for and may have taken; waiting for one
     that was not taken loses nothing. `not_caught_up_ms` tells for how long a member may lag.

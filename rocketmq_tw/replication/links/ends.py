@@ -59,7 +59,7 @@ class FlowMeter:
 
 
 class MasterLink(ABC):
-    """What one slave has, what it gets next, and when the link is dead.
+    """Keeps what one slave has, what it gets next, and when the link is dead.
 
     `acknowledged` is the log offset up to which the slave has reported the log, `next_offset` that
     of the next frame; both are -1 before the slave's first report.

@@ -103,7 +103,8 @@ def _commit(options: SourceOptions, ranges: Sequence[OffsetRange]) -> None:
 
 
 class _Plan:
-    """Where each batch starts and ends. Travels in Spark's checkpoint, so it holds only values."""
+    """Plans where each batch starts and ends. Travels in Spark's checkpoint, so it holds only
+    values."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

@@ -23,7 +23,7 @@ _IDLE_SECONDS = 60
 
 
 class Owner(Protocol):
-    """What the ports ask of the service."""
+    """The service, as the ports ask it."""
 
     reactor: Any
     #: What every confirmation has to bring; empty where nothing is asked for.
