@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from functools import partial
-from types import TracebackType
+from types import FrameType, TracebackType
 
 #: The status of a program that was interrupted, as shells have it.
 INTERRUPTED = 130
@@ -16,13 +18,31 @@ def end_quietly(program: str) -> None:
     sys.excepthook = partial(_end, program)
 
 
+def end_at_once(program: str) -> None:
+    """Lets an interrupt end this process from now on, where it stands, with a word of `program` and
+    with status 130; one that is ignored stays so. For a program that has begun nothing: while
+    modules are loaded, the exception of an interrupt may come where nobody hears of it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, partial(_exit, program))
+
+
+def _exit(program: str, number: int, frame: FrameType | None) -> None:
+    _say_stopped(program)
+    os._exit(INTERRUPTED)
+
+
+def _say_stopped(program: str) -> None:
+    # Not what `twistd` has put in its place, which is the log. The terminal shows ^C in its line.
+    if sys.__stderr__ is not None:
+        sys.__stderr__.write(f"\n{program}: stopped\n")
+        sys.__stderr__.flush()
+
+
 def _end(
     program: str, kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
-    # Not what `twistd` has put in its place, which is the log. The terminal shows ^C in its line.
-    if sys.__stderr__ is not None:
-        sys.__stderr__.write(f"\n{program}: stopped\n")
+    _say_stopped(program)
     sys.exit(INTERRUPTED)

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.application.service import ServiceMaker
 
-from rocketmq_tw.interrupted import end_quietly
+from rocketmq_tw.interrupted import end_at_once, end_quietly
 
 
 class ServerMaker(ServiceMaker):
@@ -22,4 +22,5 @@ class ServerMaker(ServiceMaker):
     @property
     def options(self) -> Any:
         end_quietly(self.name)
+        end_at_once(self.name)
         return super().options

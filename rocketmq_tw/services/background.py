@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,11 @@ from twisted.python import usage
 
 #: What is read of a report at most; a pipe takes so much at once.
 _REPORT_BYTES = 4096
+#: What signals do to a program that has not asked for them.
+_OF_A_COMMAND = (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGTERM, signal.SIG_DFL),
+)
 _FAILED = b"1 "
 _STARTED = b"0"
 
@@ -57,7 +63,10 @@ start_report = StartReport()
 
 def wait_for_report(_: object, pipe: int) -> int:
     """Reads the report of a server in the background from a pipe, says what it says, and returns
-    the status of the command."""
+    the status of the command. Signals end the command, and not the server."""
+    for number, handler in _OF_A_COMMAND:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
     report = os.read(pipe, _REPORT_BYTES)
     if report == _STARTED:
         return 0

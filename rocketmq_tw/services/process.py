@@ -183,10 +183,12 @@ def prepare_process(reactor: Any) -> None:
 
 
 def obey_signals(reactor: Any) -> None:
-    """Lets SIGHUP stop a server that has a terminal, as SIGTERM does, since it comes when that is
+    """Lets SIGINT and SIGTERM stop a server cleanly from now on, also before the reactor runs, and
+    SIGHUP stop a server that has a terminal, as SIGTERM does, since it comes when that is
     closed; nohup(1) keeps it away. For a server without a terminal it changes nothing: scripts
     send it to have files read again. While a server stops, further signals change nothing."""
     signals = _Signals(reactor)
+    signals.take_early()
     # The reactor installs its own before that.
     reactor.callWhenRunning(signals.take_over)
     reactor.addSystemEventTrigger("before", "shutdown", signals.stopping)
@@ -207,20 +209,34 @@ class _Signals:
         self._reactor = reactor
         self._has_terminal = True
         self._is_stopping = False
-        self._handlers: dict[int, Callable[..., object]] = {signal.SIGHUP: self._stop}
+        #: The one that came first before the reactor ran.
+        self._early: int | None = None
+        self._handlers: dict[int, Callable[..., object]] = {
+            signal.SIGHUP: self._stop,
+            signal.SIGINT: reactor.sigInt,
+            signal.SIGTERM: reactor.sigTerm,
+        }
+
+    def take_early(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._remember)
 
     def take_over(self) -> None:
         self._has_terminal = _has_terminal()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            handler = signal.getsignal(number)
-            if callable(handler):
-                self._handlers[number] = handler
         for taken in self._handlers:
             if signal.getsignal(taken) is not signal.SIG_IGN:
                 signal.signal(taken, self._handle)
+        if self._early is not None:
+            self._handle(self._early, None)
 
     def stopping(self) -> None:
         self._is_stopping = True
+
+    def _remember(self, number: int, frame: object) -> None:
+        # An exception would be lost in whatever is being started.
+        if self._early is None:
+            self._early = number
 
     def _handle(self, number: int, frame: object) -> None:
         name = signal.Signals(number).name

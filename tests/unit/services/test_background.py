@@ -305,6 +305,8 @@ def test_a_signal_is_told_of_by_the_reactor(monkeypatch: pytest.MonkeyPatch) -> 
     reactor = SimpleNamespace(
         callWhenRunning=lambda call: call(),
         addSystemEventTrigger=lambda *_: None,
+        sigInt=None,
+        sigTerm=None,
         callFromThread=lambda call, *given, **named: told.append(partial(call, *given, **named)),
     )
     numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)

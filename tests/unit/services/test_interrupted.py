@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -22,10 +23,26 @@ INTERRUPT = """if True:
     sys.meta_path.insert(0, Interrupting())
     sys.argv = {argv!r}
 """
-#: Interrupts it as the server begins to serve, before the reactor takes signals.
+#: Sends it a signal as the server begins to serve, before the reactor takes signals.
 LATE = """
     from rocketmq_tw.services.namesrv import NamesrvService
-    NamesrvService.startService = lambda self: os.kill(os.getpid(), signal.SIGINT)
+    start = NamesrvService.startService
+    def started(self):
+        os.kill(os.getpid(), signal.{name})
+        start(self)
+    NamesrvService.startService = started
+"""
+#: Interrupts it where an exception comes to nothing, as in what the import of a module calls.
+UNHEARD = """
+    from rocketmq_tw.services.namesrv import Options
+    class Passing:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+    parse = Options.parseOptions
+    def parsed(self, options=None):
+        Passing()
+        parse(self, options)
+    Options.parseOptions = parsed
 """
 RMQSPARK = "    from rocketmq_tw.spark.jobs.main import main\n    main()\n"
 RMQADMIN = "    from rocketmq_tw.admin.main import main\n    main()\n"
@@ -63,7 +80,6 @@ WAITING = """if True:
         ("twistd -n rmq-namesrv", "rocketmq_tw.services.namesrv", TWISTD, "rmq-namesrv"),
         ("twistd -n rmq-broker", "rocketmq_tw.broker.broker", TWISTD, "rmq-broker"),
         ("twistd -n rmq-broker -n a:1", "rocketmq_tw.services.reactor", TWISTD, "rmq-broker"),
-        ("twistd -n rmq-namesrv", "", LATE + TWISTD, "rmq-namesrv"),
     ],
 )
 def test_a_start_is_interrupted(
@@ -71,6 +87,24 @@ def test_a_start_is_interrupted(
 ) -> None:
     done = run(INTERRUPT.format(module=module, argv=argv.split()) + code, tmp_path)
     assert (done.returncode, done.stderr) == (130, f"\n{program}: stopped\n")
+
+
+def test_an_interrupt_is_not_lost_where_exceptions_are(tmp_path: os.PathLike[str]) -> None:
+    argv = ["twistd", "-n", "rmq-namesrv", "-o", "listenPort=0"]
+    done = run(INTERRUPT.format(module="", argv=argv) + UNHEARD + TWISTD, tmp_path)
+    assert (done.returncode, done.stderr) == (130, "\nrmq-namesrv: stopped\n")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_server_that_begins_to_serve_stops_as_it_always_does(
+    name: str, tmp_path: os.PathLike[str]
+) -> None:
+    argv = ["twistd", "-n", "rmq-namesrv", "-o", "listenPort=0", "-o", "bindAddress=127.0.0.1"]
+    late = LATE.format(name=name)
+    done = run(INTERRUPT.format(module="", argv=argv) + late + TWISTD, tmp_path)
+    assert done.returncode == -signal.Signals[name], done.stderr
+    assert f"{name}: the server stops" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_a_question_that_waits_is_interrupted(tmp_path: os.PathLike[str]) -> None:
