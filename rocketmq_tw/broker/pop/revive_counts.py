@@ -1,6 +1,6 @@
-"""Figures for monitoring, and no state of the revival.
+"""Counts for monitoring what revival does; it goes by none of these.
 
-They count what goes into the revive topic, what comes out of it, and what is revived: stock 5.3.3's
+Counted is what goes into the revive topic, what comes out of it, and what is revived: stock 5.3.3's
 `rocketmq_pop_revive_in_message_total`, `..._out_message_total` and `..._retry_messages_total`.
 """
 

@@ -1,7 +1,7 @@
 """The files that the pages name are there: of code, of tests, and of links between pages.
 
-A path in backticks is below the project, `rocketmq_tw/`, `tests/` or `docs/formats/`, or below a
-folder that its section named before: "Paths are below ...", or that of another path.
+A path in backticks is below the project, one of `ROOMS`, or below a folder that its section named
+before: "Paths are below ...", or that of another path.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ import pytest
 
 from tests.support.jars import PROJECT
 
-PAGES = [PROJECT / "ARCHITECTURE.md", PROJECT / "README.md", *sorted(PROJECT.glob("docs/*.md"))]
-BASES = [PROJECT, *(PROJECT / name for name in ("rocketmq_tw", "tests", "docs/formats"))]
+PAGES = [
+    *(PROJECT / name for name in ("ARCHITECTURE.md", "README.md", "tests/README.md")),
+    *sorted(PROJECT.glob("docs/*.md")),
+]
+ROOMS = ("rocketmq_tw", "tests", "tests/support", "docs", "docs/formats")
+BASES = [PROJECT, *(PROJECT / name for name in ROOMS)]
 
 #: A module, page or folder, and the test that is named in it. Folders of stores and jars have other
 #: names than those of the code, see `OF_A_STORE`.
@@ -43,12 +47,12 @@ def missing_paths(page: Path) -> Iterator[str]:
             folders = [*named, *(folder for folder in folders if folder not in named)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: "-".join(page.parts[-2:]))
 def test_every_path_that_a_page_names_is_there(page: Path) -> None:
     assert list(missing_paths(page)) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: "-".join(page.parts[-2:]))
 def test_every_page_that_a_page_links_to_is_there(page: Path) -> None:
     links = LINK.findall(page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
