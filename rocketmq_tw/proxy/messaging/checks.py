@@ -107,7 +107,9 @@ def no_route(brokers: IBrokers, topic: str) -> StatusError:
     TOPIC_NOT_FOUND, and what clients try again after (INTERNAL_SERVER_ERROR) while it is not known
     which brokers there are."""
     if brokers.are_told():
-        return StatusError(Code.TOPIC_NOT_FOUND, f"no broker has the topic {topic}: create it")
+        # The words of stock's proxies, which programs may look for.
+        missing = f"CODE: 17  DESC: No topic route info in name server for the topic: {topic}"
+        return StatusError(Code.TOPIC_NOT_FOUND, f"{missing}; no broker has it: create it")
     return StatusError(
         Code.INTERNAL_SERVER_ERROR,
         f"no name server has told yet which brokers there are, nor who has {topic}: try again",

@@ -49,12 +49,12 @@ def check_invisible_ms(duration: Duration, least: int, config: ProxyConfig) -> i
     if found < least:
         raise StatusError(
             Code.ILLEGAL_INVISIBLE_TIME,
-            f"an invisible time of {found} ms is too short: ask for at least {least} ms",
+            f"the invisibleTime is too small: {found} ms, ask for at least {least} ms",
         )
     if 0 < most < found:
         raise StatusError(
             Code.ILLEGAL_INVISIBLE_TIME,
-            f"an invisible time of {found} ms is too long: ask for at most {most} ms",
+            f"the invisibleTime is too large: {found} ms, ask for at most {most} ms",
         )
     return found
 

@@ -87,7 +87,8 @@ def broker_status(code: int, remark: str | None) -> Status:
 def status_of(error: BaseException) -> Status:
     """Returns the status for what a request failed with; what is nobody's known error is logged."""
     if isinstance(error, StatusError):
-        return status(error.code, error.message)
+        # Clients show the number only; stock's answers have the name as well.
+        return status(error.code, f"{Code.Name(error.code)}: {error.message}")
     if isinstance(error, RequestError | BrokerError):
         return broker_status(error.code, error.remark)
     if isinstance(error, RequestTimeout):

@@ -118,6 +118,7 @@ class TestAck:
         status = world.ack(message).status
         assert status.code == Code.INVALID_RECEIPT_HANDLE
         assert "expired" in status.message
+        assert status.message.startswith("INVALID_RECEIPT_HANDLE: "), "as programs look for"
 
     @pytest.mark.parametrize("ahead", [-86_400, -40, 40, 86_400])
     def test_a_proxy_with_a_clock_of_its_own_judges_by_the_brokers(self, ahead: int) -> None:

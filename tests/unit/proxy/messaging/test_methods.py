@@ -20,7 +20,8 @@ def test_an_error_is_told_by_the_status_of_the_response() -> None:
     method = unary(HeartbeatRequest, HeartbeatResponse, refuse)
     assert method.request is HeartbeatRequest
     response = answer_of(method.handler(HeartbeatRequest(), FakeCall()))
-    assert (response.status.code, response.status.message) == (Code.ILLEGAL_TOPIC, "no")
+    status = response.status
+    assert (status.code, status.message) == (Code.ILLEGAL_TOPIC, "ILLEGAL_TOPIC: no")
 
 
 def test_an_error_of_the_call_ends_the_call() -> None:

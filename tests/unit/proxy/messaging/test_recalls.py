@@ -90,7 +90,7 @@ def test_what_the_broker_says_is_told(code: int, shown: int) -> None:
     proxy = Proxy()
     proxy.brokers.answer(RequestCode.RECALL_MESSAGE, lambda request: request.response(code, "why"))
     status = proxy.recall().status
-    assert (status.code, status.message) == (shown, "why")
+    assert (status.code, status.message) == (shown, f"{Code.Name(shown)}: why")
 
 
 def test_a_broker_that_does_not_answer() -> None:

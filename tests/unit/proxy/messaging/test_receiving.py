@@ -1161,6 +1161,14 @@ class TestRefusals:
             assert world.receive(invisible_duration={"seconds": seconds}).status.code == code
 
     @pytest.mark.parametrize(
+        ("seconds", "said"),
+        [(9, "the invisibleTime is too small"), (13 * 3600, "the invisibleTime is too large")],
+    )
+    def test_an_invisible_time_is_refused_in_stock_s_words(self, seconds: int, said: str) -> None:
+        status = ReceivingWorld().receive(invisible_duration={"seconds": seconds}).status
+        assert said in status.message
+
+    @pytest.mark.parametrize(
         ("fields", "code"),
         [
             ({"group": pb.Resource(name="")}, Code.ILLEGAL_CONSUMER_GROUP),

@@ -233,6 +233,9 @@ class TestRefusals:
     def test_a_topic_that_no_broker_has(self) -> None:
         status = World().route("Missing").status
         assert status.code == Code.TOPIC_NOT_FOUND
+        assert (
+            "CODE: 17  DESC: No topic route info in name server for the topic: " in status.message
+        ), "stock's words"
         assert "Missing" in status.message
 
     def test_a_topic_before_name_servers_tell_of_brokers(self) -> None:
