@@ -20,6 +20,7 @@ from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.metrics.prometheus import CONTENT_TYPE, exposition
 from rocketmq_tw.net.address import join_address
+from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.shared_results import SharedResults
 from rocketmq_tw.runtime.slices import Slices
@@ -209,7 +210,7 @@ class _Connection(ProtocolWrapper):
     def __init__(self, factory: Any, wrapped: Any) -> None:
         super().__init__(factory, wrapped)
         self._factory: _Limited = factory
-        self._waiting: IDelayedCall | None = None
+        self._waiting = Alarm(self.clock, self.close)
         self._open = 0
 
     @property
@@ -223,40 +224,32 @@ class _Connection(ProtocolWrapper):
 
     def connectionMade(self) -> None:
         super().connectionMade()
-        self._begin_wait()
+        self._waiting.set(QUESTION_SECONDS)
 
     def dataReceived(self, data: bytes) -> None:
-        if self.is_answered and self._waiting is None:
-            self._begin_wait()
+        if self.is_answered and not self._waiting.is_set:
+            self._waiting.set(QUESTION_SECONDS)
         super().dataReceived(data)
 
     def connectionLost(self, reason: Any = connectionDone) -> None:
-        self._end_wait()
+        self._waiting.cancel()
         super().connectionLost(reason)
 
     def close(self) -> None:
         """Ends it at once."""
-        self._end_wait()
+        self._waiting.cancel()
         self._factory.unregisterProtocol(self)
         self.abortConnection()
 
     def asked(self) -> None:
         """Notes that a question has come whole."""
-        self._end_wait()
+        self._waiting.cancel()
         self._open += 1
 
     def answered(self) -> None:
         """Notes that the answer is written."""
         self._open -= 1
         self._factory.used(self)
-
-    def _begin_wait(self) -> None:
-        self._waiting = self.clock.callLater(QUESTION_SECONDS, self.close)
-
-    def _end_wait(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and waiting.active():
-            waiting.cancel()
 
 
 class _Question(Request):

@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from rocketmq_tw.raft.core.codes import Code, Refused
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.reads import ReadState
-from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.deadlines import Deadlines
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -24,31 +24,25 @@ class Applied(msgspec.Struct, frozen=True):
 
 class _Waiting(NamedTuple):
     term: int
-    deadline: float
     deferred: "Deferred[Applied]"
 
 
 class PendingProposals:
-    """Proposals that wait until they are applied, by index, with one timer for the oldest
-    deadline."""
+    """Proposals that wait until they are applied, by index."""
 
     def __init__(self, clock: IReactorTime, limit: float) -> None:
-        self._clock = clock
         self._limit = limit
-        self._waiting: dict[int, _Waiting] = {}
-        self._expiry = Alarm(clock, self._expire)
+        self._waiting = Deadlines[int, _Waiting](clock, limit, self._expired)
 
     def add(self, entry: Entry) -> "Deferred[Applied]":
         """Fires when `entry` is applied; fails with `Refused`."""
         deferred: Deferred[Applied] = Deferred()
-        deadline = self._clock.seconds() + self._limit
-        self._waiting[entry.index] = _Waiting(entry.term, deadline, deferred)
-        self._expiry.set_if_unset(self._limit)
+        self._waiting.add(entry.index, _Waiting(entry.term, deferred))
         return deferred
 
     def applied(self, entry: Entry, result: Any) -> None:
         """Answers the caller that proposed `entry`."""
-        waiting = self._waiting.pop(entry.index, None)
+        waiting = self._waiting.take(entry.index)
         if waiting is None:
             return
         if waiting.term == entry.term:
@@ -59,21 +53,13 @@ class PendingProposals:
     def fail_all(self, reason: Callable[[], Refused] | None = None) -> None:
         """Fails all proposals that wait: another member may lead now; whether their entries stay
         is not known."""
-        waiting, self._waiting = self._waiting, {}
-        for one in waiting.values():
+        for _, one in self._waiting.take_all():
             one.deferred.errback((reason or _term_changed)())
-        self._expiry.cancel()
 
-    def _expire(self) -> None:
-        now = self._clock.seconds()
-        late = [index for index, one in self._waiting.items() if one.deadline <= now]
-        for index in late:
-            self._waiting.pop(index).deferred.errback(
-                Refused(Code.WAIT_QUORUM_ACK_TIMEOUT, f"no quorum within {self._limit:g} s")
-            )
-        for one in self._waiting.values():
-            self._expiry.set(max(0.001, one.deadline - now))
-            break
+    def _expired(self, _: int, one: _Waiting) -> None:
+        one.deferred.errback(
+            Refused(Code.WAIT_QUORUM_ACK_TIMEOUT, f"no quorum within {self._limit:g} s")
+        )
 
 
 class PendingReads:

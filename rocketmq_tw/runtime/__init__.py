@@ -2,9 +2,10 @@
 
 Everything here takes a clock or a reactor as an argument and knows nothing of RocketMQ.
 
-Public: `PeriodicCall` (`periodic.py`), `Alarm` (`alarm.py`), `Slices` (`slices.py`), `FairQueue`,
-`SerialQueue`, `SerialRoundRobin` and `FairSerialQueue` (`fairness.py`), `SharedResults`
-(`shared_results.py`), `Listeners` (`listeners.py`), `Waiters` (`waiters.py`), `Scope` (`scope.py`),
+Public: `PeriodicCall` (`periodic.py`), `Alarm` (`alarm.py`), `Deadlines` (`deadlines.py`),
+`Slices` (`slices.py`), `FairQueue`, `SerialQueue`, `SerialRoundRobin` and `FairSerialQueue`
+(`fairness.py`), `SharedResults` (`shared_results.py`), `Listeners` (`listeners.py`), `Waiters`
+(`waiters.py`), `Scope` (`scope.py`),
 `IReactorTurns` and `turns_of` (`turns.py`), `InThread` and `in_pool` (`threads.py`), `WakingTime`
 (`waking_time.py`), `wall_clock_ms` (`clock.py`), `use_monotonic_time` and `go_on_steadily`
 (`steady_time.py`), `LogThrottle` and `LogThrottleByKey` (`log_throttle.py`), `GrowingPause` and the

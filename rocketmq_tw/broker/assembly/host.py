@@ -102,7 +102,7 @@ class Host(Surroundings):
 
     def elapsed_ms(self) -> int:
         """Returns the reactor's monotonic time in ms."""
-        return int(self.reactor.seconds() * 1000)
+        return round(self.reactor.seconds() * 1000)
 
     def table_file(self, name: str) -> ConfigFile:
         """Returns the file of a table in the store's `config/`."""

@@ -24,7 +24,7 @@ from rocketmq_tw.broker.writing.sink import Attempt, IMessageSink, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rocketmq_tw.message.record import decode_records
-from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.alarm import LONGEST_SLEEP, Alarm
 from rocketmq_tw.runtime.clock import is_ahead
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
@@ -40,8 +40,6 @@ MOST_BATCHES = 4
 #: Messages of one level that were refused, and by how many others may be ahead of the first of
 #: them: where there are more, nothing new is delivered.
 MOST_REFUSED, MOST_AHEAD = 16, 1_000
-#: Seconds that a level sleeps at most, so that a clock that is set does not hold messages back.
-LONGEST_SLEEP = 10.0
 
 log = Logger()
 
@@ -72,7 +70,7 @@ class _Level:
         self.level = level
         self.delay_ms = delay_ms
         self.offset = offset
-        self.alarm = Alarm(clock, partial(wake, self))
+        self.alarm = Alarm(clock, partial(wake, self), LONGEST_SLEEP)
         #: Those that are under way.
         self.batches: list[_Batch] = []
         #: Messages in front of `offset` that were refused, and when they are tried again, by the
@@ -106,9 +104,6 @@ class _Level:
         is_far = self.offset - self.first_refused >= MOST_AHEAD
         return is_far or len(self.refused) >= MOST_REFUSED
 
-    def sleep(self, seconds: float) -> None:
-        self.alarm.set(min(max(seconds, 0), LONGEST_SLEEP))
-
 
 class DelayDelivery:
     """Delivers while `scope` lasts, from `offsets` on and moving these; `now_ms` is the time of day
@@ -138,7 +133,7 @@ class DelayDelivery:
         }
         self._idle = Waiters[None]()
         for each in self._levels.values():
-            each.sleep(0)
+            each.alarm.set(0)
         scope.on_end(self._pause)
         scope.on_end(store.on_arrival(self._arrived, SCHEDULE_TOPIC))
 
@@ -159,7 +154,7 @@ class DelayDelivery:
         for run in runs:
             level = self._levels.get(run.queue_id)
             if level is not None and not level.alarm.is_set and not level.batches:
-                level.sleep((run.tags_codes[0] - self._now_ms()) / 1000)
+                level.alarm.set((run.tags_codes[0] - self._now_ms()) / 1000)
 
     def _wake(self, level: _Level) -> None:
         if not level.has_room:
@@ -259,7 +254,7 @@ class DelayDelivery:
             retry = level.retry_at - self._clock.seconds()
             seconds = retry if seconds is None else min(seconds, retry)
         if seconds is not None:
-            level.sleep(seconds)
+            level.alarm.set(seconds)
 
     def _pass_over(self, level: _Level, waiting: StoredMessage, why: str) -> None:
         """Skips a message; the log line tells where it can still be read (mqadmin

@@ -17,7 +17,7 @@ from rocketmq_tw.broker.reading.held_requests import ANY_QUEUE, HeldRequest, Hel
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.alarm import LONGEST_WAIT, Alarm
 from rocketmq_tw.runtime.lazy_heap import LazyHeap
 from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.store.interface import Arrived, MessageFilter
@@ -25,8 +25,6 @@ from rocketmq_tw.wire.headers.pop import NotificationRequestHeader, PopMessageRe
 
 #: Milliseconds before its deadline at which a request is answered, as in stock.
 EARLY_MS = 50
-#: Seconds that it sleeps at most: the network's wait cannot be as long as clients may ask for.
-LONGEST_WAIT = 3600.0
 #: Deadlines that are looked at in one turn of the reactor.
 _STEP = 500
 
@@ -44,7 +42,8 @@ class HoldResult(Enum):
 
 class HeldPops(HeldRequests[PoppedQueue]):
     """Holds requests by topic, group and queue; `arrived` is a listener to arrivals in the store.
-    `now_ms` is the time of day, in which clients say how long they wait. As in stock the oldest
+    `now_ms` is the time of day, in which clients say how long they wait, `elapsed_ms` a time that
+    is never set, by which they are held. As in stock the oldest
     pops are woken, but the newest notifications, since a client may have given up an older one."""
 
     def __init__(
@@ -52,6 +51,7 @@ class HeldPops(HeldRequests[PoppedQueue]):
         config: BrokerConfig,
         clock: IReactorTime,
         now_ms: Callable[[], int],
+        elapsed_ms: Callable[[], int],
         in_slices: InSlices,
         *,
         newest_first: bool = False,
@@ -60,28 +60,26 @@ class HeldPops(HeldRequests[PoppedQueue]):
         self._config = config
         self._clock = clock
         self._now_ms = now_ms
+        self._elapsed_ms = elapsed_ms
         #: A topic, or a retry topic -> groups that want its messages, and the queues for which
         #: their requests wait.
         self._groups_of: dict[str, dict[PoppedBy, dict[int, None]]] = {}
         #: By the time to answer.
         self._deadlines: LazyHeap[HeldRequest[PoppedQueue]] = LazyHeap(self._is_held)
-        self._alarm = Alarm(clock, self._resume_due)
+        self._alarm = Alarm(clock, self._resume_due, LONGEST_WAIT)
+        self._soon = Alarm(clock, self.resume_woken)
 
     @property
     def deadlines(self) -> int:
         """How many deadlines are kept, also of requests that are not held any more."""
         return len(self._deadlines)
 
-    def elapsed_ms(self) -> int:
-        """Returns the time by which requests are held, in ms of a clock that is never set."""
-        return round(self._clock.seconds() * 1000)
-
     def end_of(self, header: PopMessageRequestHeader | NotificationRequestHeader) -> int:
         """Returns when a request that has just come waits no more, in `elapsed_ms`, also once it
         was woken. One without a time, or with one to come by a client's clock that is ahead, waits
         from now on."""
         waited_ms = max(self._now_ms() - header.born_time, 0) if header.born_time else 0
-        return self.elapsed_ms() + header.poll_time - waited_ms
+        return self._elapsed_ms() + header.poll_time - waited_ms
 
     def hold(
         self,
@@ -96,7 +94,7 @@ class HeldPops(HeldRequests[PoppedQueue]):
         if self._count >= self._config.max_pop_polling_size:
             return HoldResult.FULL
         due_ms = end_ms - EARLY_MS
-        if due_ms <= self.elapsed_ms():
+        if due_ms <= self._elapsed_ms():
             return HoldResult.TIMED_OUT
         if self.count(queue) > self._config.pop_polling_size:
             return HoldResult.FULL
@@ -144,7 +142,7 @@ class HeldPops(HeldRequests[PoppedQueue]):
         if queue_id != ANY_QUEUE:
             self._wake_for(queue, None, 1)
         if self._resumed:
-            self._clock.callLater(0, self.resume_woken)
+            self._soon.set_if_unset(0)
 
     def _never_goes_on(self, held: HeldRequest[PoppedQueue]) -> None:
         # What it was woken for is there still, and no other one was.
@@ -168,11 +166,11 @@ class HeldPops(HeldRequests[PoppedQueue]):
         due = self._deadlines.front
         if due is not None:
             seconds = due / 1000 - self._clock.seconds()
-            self._alarm.set_no_later(min(max(seconds, 0), LONGEST_WAIT))
+            self._alarm.set_no_later(seconds)
 
     def _resume_due(self) -> None:
         """Resumes requests whose time is up, some of them in each turn of the reactor."""
-        now = self.elapsed_ms()
+        now = self._elapsed_ms()
         for _ in range(_STEP):
             held = self._deadlines.take(now)
             if held is None:

@@ -19,7 +19,7 @@ from rocketmq_tw.broker.pop.check_points import PoppedQueue
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.message.names import pair_key, split_pair
-from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.alarm import LONGEST_WAIT, Alarm
 from rocketmq_tw.runtime.clock import is_ahead
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -29,9 +29,6 @@ from rocketmq_tw.wire.bodies.pop import OrderInfo, OrderInfoTable
 FORGOTTEN_AFTER_MS = 24 * 3600 * 1000
 #: Queues that one step of a scan looks at.
 _STEP = 1000
-#: Seconds between two looks at a queue at most: the network's wait cannot be as long as a client
-#: may hide messages for.
-_LONGEST_WAIT = 3600.0
 
 
 class OrderBook(WriteBehindTable):
@@ -255,8 +252,10 @@ class OrderWatch:
             self._freed(queue)
         else:
             if alarm is None:
-                alarm = self._alarms[queue] = Alarm(self._clock, partial(self._update, queue))
-            alarm.set(min(max(free_at - self._now_ms(), 0) / 1000, _LONGEST_WAIT))
+                alarm = self._alarms[queue] = Alarm(
+                    self._clock, partial(self._update, queue), LONGEST_WAIT
+                )
+            alarm.set((free_at - self._now_ms()) / 1000)
 
 
 def _popped_offsets(info: OrderInfo) -> list[int]:

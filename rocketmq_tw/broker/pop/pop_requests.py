@@ -54,6 +54,7 @@ class PopRequests:
     ) -> None:
         self._config = host.config
         self._now_ms = host.now_ms
+        self._elapsed_ms = host.elapsed_ms
         self._checks = checks
         self._filters = filters
         self._queues = queues
@@ -90,7 +91,7 @@ class PopRequests:
         self, request: RemotingCommand, header: PopMessageRequestHeader, peer: IPeer, end_ms: int
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
         since = self._stats.seconds()
-        late_ms = self._held.elapsed_ms() - end_ms
+        late_ms = self._elapsed_ms() - end_ms
         if late_ms > LATE_MS:
             if request.suspended:
                 # It takes nothing of what it was woken for.

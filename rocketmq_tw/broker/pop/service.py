@@ -65,9 +65,14 @@ class PopService:
         config, now_ms = host.config, host.now_ms
         self._watch = OrderWatch(order, host.reactor, now_ms, self._wake)
         self.positions = Positions(config, store, offsets, order, pop.in_flight)
-        self._pops = HeldPops(config, host.reactor, now_ms, host.in_slices)
+        self._pops = HeldPops(config, host.reactor, now_ms, host.elapsed_ms, host.in_slices)
         self._notifications = HeldPops(
-            config, host.reactor, now_ms, host.in_slices, newest_first=True
+            config,
+            host.reactor,
+            now_ms,
+            host.elapsed_ms,
+            host.in_slices,
+            newest_first=True,
         )
         checks = PopChecks(config, pop.role, pop.tables, store)
         queues = PopQueues(config, pop.tables.topics)

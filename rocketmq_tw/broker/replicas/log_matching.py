@@ -8,21 +8,17 @@ compared with what the master has at the same offset.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from itertools import islice, takewhile
+from collections.abc import Generator, Iterator
+from itertools import takewhile
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
 
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.replication.auto_switch.client import RecordComparison
 from rocketmq_tw.replication.links.ends import LinkError
+from rocketmq_tw.runtime.slices import InSlices, every
 from rocketmq_tw.store.interface import IMessageStore
-
-#: Records that are looked at in one turn of the reactor.
-SLICE = 2_000
 
 ADVICE = (
     "nothing was changed. Stop this broker, move its store away and start it empty; or, where it"
@@ -40,12 +36,12 @@ CONTROLLED_ADVICE = (
 
 @inlineCallbacks
 def newest_record(
-    store: IMessageStore, file_size: int, clock: IReactorTime, end: int
+    store: IMessageStore, file_size: int, in_slices: InSlices, end: int
 ) -> Generator[Deferred[Any], Any, int]:
     """Fires with where the newest whole record in front of `end` starts; -1 where there is none.
 
-    The queues know most of the way, and at most a file's worth of records is read, `SLICE` of them
-    in one turn: of a topic that was deleted the queues know nothing.
+    The queues know most of the way, and at most a file's worth of records is read: of a topic that
+    was deleted the queues know nothing.
     """
     if end <= store.min_physical_offset:
         return -1
@@ -54,9 +50,15 @@ def newest_record(
     start = max(queued, last_file, store.min_physical_offset)
     newest = queued
     records = takewhile(lambda head: head.physical_offset < end, store.records(start))
-    while heads := list(islice(records, SLICE)):
-        newest = heads[-1].physical_offset
-        yield deferLater(clock, 0, lambda: None)
+
+    def look_on() -> Iterator[None]:
+        nonlocal newest
+        for number, head in enumerate(records):
+            newest = head.physical_offset
+            if every(number):
+                yield
+
+    yield in_slices(look_on())
     return newest
 
 
@@ -64,12 +66,12 @@ class LogMatching:
     """Compares the log of `store`, whose files have `file_size` bytes, with a master's."""
 
     def __init__(
-        self, calls: MasterCalls, store: IMessageStore, file_size: int, clock: IReactorTime
+        self, calls: MasterCalls, store: IMessageStore, file_size: int, in_slices: InSlices
     ) -> None:
         self._calls = calls
         self._store = store
         self._file_size = file_size
-        self._clock = clock
+        self._in_slices = in_slices
 
     @inlineCallbacks
     def check(self, address: str) -> Generator[Deferred[Any], Any, None]:
@@ -121,7 +123,7 @@ class LogMatching:
         return RecordComparison(differs=False, same_until=offset + len(own))
 
     def _newest_before(self, end: int) -> Deferred[int]:
-        return newest_record(self._store, self._file_size, self._clock, end)
+        return newest_record(self._store, self._file_size, self._in_slices, end)
 
     @inlineCallbacks
     def _check_file_size(self, address: str) -> Generator[Deferred[Any], Any, None]:

@@ -182,7 +182,7 @@ class MasterFollower(TableCopier):
         self._truncation = writing.truncation
         self._endpoint_for = endpoint_for or host_endpoints(host.reactor, CONNECT_TIMEOUT)
         self._matching = LogMatching(
-            tools.tables.calls, writing.store, config.mapped_file_size_commit_log, host.reactor
+            tools.tables.calls, writing.store, config.mapped_file_size_commit_log, host.in_slices
         )
         #: haMasterAddress, where it counts.
         self._configured = "" if address else config.ha_master_address

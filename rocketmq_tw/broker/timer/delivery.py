@@ -23,7 +23,7 @@ from rocketmq_tw.broker.timer.slots import DueSlot, SlotMessages, topic_for
 from rocketmq_tw.broker.writing.sink import Attempt, IMessageSink, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
-from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.alarm import LONGEST_SLEEP, Alarm
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
@@ -34,8 +34,6 @@ from rocketmq_tw.store.timer.unit import TimerUnit
 #: Messages and bytes that are delivered in one turn, and recalls that are read in one.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 4 * 1024 * 1024
-#: Seconds that it sleeps at most while something waits: the clock may be set.
-LONGEST_SLEEP = 10.0
 #: Seconds until it looks again whether all that was sent before a slot was opened is in the wheel.
 BARRIER_SLEEP = 0.05
 
@@ -72,7 +70,7 @@ class TimerDelivery:
         #: Deliveries of which it is not known yet whether they are stored.
         self._unwritten = 0
         self._failed = False
-        self._alarm = Alarm(host.reactor, self._wake)
+        self._alarm = Alarm(host.reactor, self._wake, LONGEST_SLEEP)
         self._idle = Waiters[None]()
         scope.on_end(self._alarm.cancel)
         scope.on_end(books.added.add(self._added))
@@ -115,7 +113,7 @@ class TimerDelivery:
 
     def _wake_in(self, seconds: float) -> None:
         if not self._scope.is_over:
-            self._alarm.set_no_later(min(max(seconds, 0), LONGEST_SLEEP))
+            self._alarm.set_no_later(seconds)
 
     def _wake(self) -> None:
         if not self._is_idle:

@@ -184,7 +184,7 @@ class TimerWork:
             )
         self._entered.fire(None)
         if intake.is_behind and self._books.queue_offset > before:
-            self._host.reactor.callLater(0, self.let_in)
+            self._stretch.later(self._host.reactor, 0, self.let_in)
         else:
             self._caught_up()
 

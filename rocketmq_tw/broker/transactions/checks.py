@@ -35,7 +35,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC
 from rocketmq_tw.message.record import decode_records, encode_record
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.alarm import LONGEST_SLEEP, Alarm
 from rocketmq_tw.runtime.retries import RETRY_USUAL_MS
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
@@ -51,8 +51,6 @@ BATCH_BYTES = 4 << 20
 BLOCK = 32
 #: Seconds until the next turn, at the latest, where a producer does not keep up.
 SLOW_PRODUCER = 10.0
-#: Seconds that it sleeps at most, so that a clock that is set holds nothing back.
-LONGEST_SLEEP = 10.0
 _HOUR_MS = 3_600_000
 
 log = Logger()
@@ -133,11 +131,11 @@ class DecisionChecks:
 
     def _wake_by(self, at_ms: int) -> None:
         if not self._scope.is_over and not self._slow:
-            self._alarm.set_no_later(_sleep_seconds((at_ms - self._now_ms()) / 1000))
+            self._alarm.set_no_later((at_ms - self._now_ms()) / 1000)
 
     def _sleep(self, seconds: float) -> None:
         if not self._scope.is_over:
-            self._alarm.set(_sleep_seconds(seconds))
+            self._alarm.set(seconds)
 
     def _wake(self) -> None:
         self._slow = 0
@@ -292,7 +290,3 @@ class DecisionChecks:
 def _is_tried_again(failure: Failure) -> None:
     """Ends the failure of a store that refused: the half message is pending again by then."""
     failure.trap(RequestError)
-
-
-def _sleep_seconds(seconds: float) -> float:
-    return min(max(seconds, 0), LONGEST_SLEEP)

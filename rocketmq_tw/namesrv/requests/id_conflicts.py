@@ -17,6 +17,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.namesrv.brokers import LiveBroker
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -38,7 +39,7 @@ class IdConflicts:
         self._clock = clock
         self._silence = silence
         #: Those who wait for the answer of a connection: it is asked once for all of them.
-        self._asked: dict[IPeer, list[Deferred[bool]]] = {}
+        self._asked: dict[IPeer, Waiters[bool]] = {}
 
     @inlineCallbacks
     def settle(
@@ -68,19 +69,17 @@ class IdConflicts:
 
     def _answers(self, owner: IPeer) -> Deferred[bool]:
         """Fires with whether the other end of a connection answers, whatever it says."""
-        waiting: Deferred[bool] = Deferred()
         if owner in self._asked:
-            self._asked[owner].append(waiting)
-            return waiting
-        self._asked[owner] = [waiting]
+            return self._asked[owner].wait()
+        self._asked[owner] = Waiters()
+        answered = self._asked[owner].wait()
 
         def tell(answers: bool) -> None:
-            for each in self._asked.pop(owner):
-                each.callback(answers)
+            self._asked.pop(owner).fire(answers)
 
         # Brokers do not know this request from a name server, and say so.
         question = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT)
         asking = owner.request(question, ANSWER_SECONDS)
         asking.addTimeout(ANSWER_SECONDS, self._clock)
         asking.addCallbacks(lambda _: tell(True), lambda _: tell(False))
-        return waiting
+        return answered

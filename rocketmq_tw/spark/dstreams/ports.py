@@ -10,6 +10,7 @@ from twisted.protocols.basic import LineOnlyReceiver
 from twisted.protocols.policies import TimeoutMixin
 from twisted.python.failure import Failure
 
+from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.spark.dstreams.blocks import encode_block
 from rocketmq_tw.spark.dstreams.control import MAX_LINE, Answer, ControlError, decode_confirmation
 from rocketmq_tw.spark.dstreams.records import Record
@@ -42,15 +43,13 @@ class ReceiverFeed(protocol.Protocol):
         self._owner = owner
         self._waiting: list[Record] = []
         self._waiting_bytes = 0
-        self._flushing: Any = None
+        self._flushing = Alarm(owner.reactor, self._flush)
 
     def connectionMade(self) -> None:
         self._owner.feed_connected(self)
 
     def connectionLost(self, reason: Failure = protocol.connectionDone) -> None:
-        if self._flushing is not None:
-            self._flushing.cancel()
-            self._flushing = None
+        self._flushing.cancel()
         self._owner.feed_lost(self)
 
     def give(self, record: Record) -> None:
@@ -59,16 +58,12 @@ class ReceiverFeed(protocol.Protocol):
         self._waiting_bytes += len(record.body)
         if len(self._waiting) >= _BLOCK_RECORDS or self._waiting_bytes >= _BLOCK_BYTES:
             self._flush()
-        elif self._flushing is None:
-            self._flushing = self._owner.reactor.callLater(_BLOCK_SECONDS, self._flush_due)
+        else:
+            self._flushing.set_if_unset(_BLOCK_SECONDS)
 
     def drop(self) -> None:
         assert self.transport is not None
         self.transport.abortConnection()  # type: ignore[attr-defined]
-
-    def _flush_due(self) -> None:
-        self._flushing = None
-        self._flush()
 
     def _flush(self) -> None:
         records, self._waiting = self._waiting, []

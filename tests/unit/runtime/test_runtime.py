@@ -1,4 +1,4 @@
-"""Alarms, slices, listeners, waiters, shared results, fairness, scopes and turns."""
+"""Alarms, deadlines, slices, listeners, waiters, shared results, fairness, scopes and turns."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.deadlines import Deadlines
 from rocketmq_tw.runtime.fairness import (
     Coalesced,
     FairQueue,
@@ -90,6 +91,59 @@ def test_a_cancelled_alarm_does_not_ring() -> None:
     alarm.cancel()
     clock.advance(2)
     assert not rung and not alarm.is_set
+
+
+def test_an_alarm_with_a_longest_wait_rings_after_that_at_the_latest() -> None:
+    clock, rung = Clock(), []
+    alarm = Alarm(clock, lambda: rung.append(clock.seconds()), longest=10)
+    alarm.set(25)
+    clock.advance(10)
+    alarm.set_no_later(100)
+    clock.advance(10)
+    # A time that is past.
+    alarm.set(-5)
+    clock.advance(0)
+    assert rung == [10, 20, 20]
+
+
+# Deadlines
+
+
+def test_what_waits_too_long_expires_in_its_time() -> None:
+    clock, expired = Clock(), []
+    waiting = Deadlines[str, int](clock, 5, lambda key, _: expired.append((key, clock.seconds())))
+    for key in ("a", "b", "c"):
+        waiting.add(key, 1)
+        clock.advance(1)
+    assert waiting.take("b") == 1
+    assert waiting.take("b") is None
+    clock.pump([1] * 5)
+    assert expired == [("a", 5), ("c", 7)]
+    assert not waiting and not clock.getDelayedCalls()
+
+
+def test_what_is_added_again_waits_anew_behind_all_others() -> None:
+    clock, expired = Clock(), []
+    waiting = Deadlines[str, int](clock, 5, lambda key, value: expired.append((key, value)))
+    waiting.add("a", 1)
+    waiting.add("b", 2)
+    clock.advance(1)
+    waiting.add("a", 3)
+    assert waiting.first() == ("b", 2)
+    clock.pump([1] * 5)
+    assert expired == [("b", 2), ("a", 3)]
+
+
+def test_all_that_wait_are_taken_at_once() -> None:
+    clock, expired = Clock(), []
+    waiting = Deadlines[str, int](clock, 5, lambda key, _: expired.append(key))
+    waiting.add("a", 1)
+    waiting.add("b", 2)
+    assert waiting.take_all() == [("a", 1), ("b", 2)]
+    assert waiting.first() is None and not clock.getDelayedCalls()
+    waiting.add("c", 3)
+    clock.advance(5)
+    assert expired == ["c"]
 
 
 # Slices

@@ -108,11 +108,12 @@ ONE = DispatchEntry(
 class Pops:
     def __init__(self) -> None:
         self.clock, self.slices = Clock(), Slices()
-        self.pops = HeldPops(
-            BrokerConfig(), self.clock, lambda: int(self.clock.seconds() * 1000), self.slices
-        )
+        self.pops = HeldPops(BrokerConfig(), self.clock, self._now_ms, self._now_ms, self.slices)
         self.peer = FakePeer()
         self.resumed: list[str] = []
+
+    def _now_ms(self) -> int:
+        return round(self.clock.seconds() * 1000)
 
     def hold(self, name: str, wanted: MessageFilter, *, group: str = "G") -> None:
         held = self.pops.hold(

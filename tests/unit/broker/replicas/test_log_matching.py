@@ -6,6 +6,7 @@ import pytest
 
 from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.replicas.log_matching import newest_record
+from rocketmq_tw.runtime.slices import Slices
 from tests.support.master_and_slaves import FILE_SIZE, HA, MASTER, MasterAndSlaves, Slave
 from tests.support.stores import make_message
 
@@ -86,7 +87,7 @@ def test_the_newest_record_is_found_by_the_log() -> None:
     def newest() -> int:
         found: list[int] = []
         end = plane.store.written_offset
-        newest_record(plane.store, FILE_SIZE, group.clock, end).addCallback(found.append)
+        newest_record(plane.store, FILE_SIZE, Slices(group.clock), end).addCallback(found.append)
         group.settle()
         return found[0]
 
