@@ -14,9 +14,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-#: Keys of one histogram that are told apart; values of further ones are in one series. Peers may
-#: choose what becomes a key.
-MAX_SERIES = 1000
+#: Keys of one figure that are told apart; what is counted for further ones is in one series, or
+#: not shown. Peers may choose what becomes a key.
+MAX_SERIES = 10_000
+#: The same of a histogram, a series of which has a value for each bucket.
+MAX_HISTOGRAM_SERIES = 1_000
 
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -106,14 +108,14 @@ def of_topic(topic: str | None) -> Mapping[str, str]:
 
 class Counters(Generic[K]):
     """Counts, for each key, from 0; `labels_of` tells a key's labels, None being what keys beyond
-    `most` share."""
+    `most`, or `MAX_SERIES`, share."""
 
     def __init__(
-        self, name: str, labels_of: Callable[[K | None], Mapping[str, str]], most: int = MAX_SERIES
+        self, name: str, labels_of: Callable[[K | None], Mapping[str, str]], most: int | None = None
     ) -> None:
         self._name = name
         self._labels_of = labels_of
-        self._most = most
+        self._most = MAX_SERIES if most is None else most
         self._counts: dict[K, int] = {}
         self._others = 0
 
@@ -145,8 +147,8 @@ class Counters(Generic[K]):
 
 class Histogram(Generic[K]):
     """Counts values in buckets, for each key; `labels_of` tells a key's labels, None being what
-    keys beyond `MAX_SERIES` share. `counted_as` tells as which key a new one counts: keys that
-    peers invent count as one, so that they use up no series."""
+    keys beyond `MAX_HISTOGRAM_SERIES` share. `counted_as` tells as which key a new one counts: keys
+    that peers invent count as one, so that they use up no series."""
 
     def __init__(
         self,
@@ -192,5 +194,6 @@ class Histogram(Generic[K]):
 
     def _add(self, key: K) -> _Series:
         counted = self._counted_as(key)
-        known = counted if counted in self._series or len(self._series) < MAX_SERIES else None
+        is_known = counted in self._series or len(self._series) < MAX_HISTOGRAM_SERIES
+        known = counted if is_known else None
         return self._series.setdefault(known, _Series(len(self._bounds) + 1))

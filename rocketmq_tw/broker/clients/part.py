@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -22,13 +23,11 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import SYSTEM_GROUP_PREFIX
-from rocketmq_tw.metrics.instruments import Metric, gauge, truth
+from rocketmq_tw.metrics.instruments import MAX_SERIES, Metric, gauge, truth
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.command import version_name
 
-#: Series of groups, languages and versions that monitoring is told of at most.
-MAX_SERIES = 10_000
 #: Stock's words for how a group consumes, in its metrics.
 _CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
 #: Seconds between scans for clients without heartbeats, as in stock.
@@ -84,7 +83,9 @@ class Clients(Part):
     def metrics(self) -> Iterable[Metric]:
         for kind, number in self.registry.producer_kinds().items():
             yield gauge("rocketmq_producer_connections", number, _labels_of(kind))
-        told = 0
+        yield from islice(self._consumer_connections(), MAX_SERIES)
+
+    def _consumer_connections(self) -> Iterator[Metric]:
         for group, kinds in self.registry.consumer_kinds():
             labels = {
                 "consumer_group": group.name,
@@ -92,9 +93,6 @@ class Clients(Part):
                 "is_system": truth(group.name.startswith(SYSTEM_GROUP_PREFIX)),
             }
             for kind, number in kinds.items():
-                if told == MAX_SERIES:
-                    return
-                told += 1
                 yield gauge("rocketmq_consumer_connections", number, labels | _labels_of(kind))
 
 

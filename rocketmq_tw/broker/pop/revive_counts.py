@@ -18,8 +18,6 @@ from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-#: Series of each figure: clients choose names. Further ones are in one.
-MAX_SERIES = 10_000
 #: Characters of a group and a topic together that may be names.
 _MAX_NAMES = 1024
 
@@ -54,14 +52,10 @@ class ReviveCounts:
 
     def __init__(self, *, is_monitored: bool) -> None:
         self._is_monitored = is_monitored
-        self._in: Counters[_Popped] = Counters(
-            "rocketmq_pop_revive_in_message_total", _labels_of, MAX_SERIES
-        )
-        self._out: Counters[_Popped] = Counters(
-            "rocketmq_pop_revive_out_message_total", _labels_of, MAX_SERIES
-        )
+        self._in: Counters[_Popped] = Counters("rocketmq_pop_revive_in_message_total", _labels_of)
+        self._out: Counters[_Popped] = Counters("rocketmq_pop_revive_out_message_total", _labels_of)
         self._retried: Counters[_Popped] = Counters(
-            "rocketmq_pop_revive_retry_messages_total", _labels_of, MAX_SERIES
+            "rocketmq_pop_revive_retry_messages_total", _labels_of
         )
 
     def put(self, point: PopCheckPoint | AckMsg, put: Deferred[PutResult]) -> Deferred[PutResult]:

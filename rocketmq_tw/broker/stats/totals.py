@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-#: Keys that are told apart: clients choose names, and a series once begun stays. Further keys are
-#: in one series.
-MAX_SERIES = 10_000
+from rocketmq_tw.metrics.instruments import MAX_SERIES
 
 
 class Window(Protocol):
@@ -33,7 +31,8 @@ class Total(NamedTuple):
 
 
 class Totals:
-    """Keeps, by key, what windows had counted that are gone."""
+    """Keeps, by key, what windows had counted that are gone; keys beyond `MAX_SERIES`, which
+    clients choose, share one series. A series once begun stays."""
 
     def __init__(self) -> None:
         self._settled: dict[str, Total] = {}

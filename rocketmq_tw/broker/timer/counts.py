@@ -8,12 +8,10 @@ from itertools import islice
 
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
-from rocketmq_tw.metrics.instruments import Counters, Histogram, Metric, gauge, of_topic
+from rocketmq_tw.metrics.instruments import MAX_SERIES, Counters, Histogram, Metric, gauge, of_topic
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.stats import TimedCount, TimedMessageCounts
 
-#: Topics of which monitoring is told at most.
-MAX_SERIES = 10_000
 #: Upper bounds of the buckets of delays, in seconds, as in stock.
 _DELAY_BOUNDS = (60, 600, 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600)
 
@@ -31,10 +29,8 @@ class TimedCounts(WriteBehindTable):
             "rocketmq_delay_message_latency", _DELAY_BOUNDS, of_topic, unit="seconds"
         )
         #: Messages that went into the wheel, and that were delivered or went into it once more.
-        self.entered: Counters[str] = Counters("rocketmq_timer_enqueue_total", of_topic, MAX_SERIES)
-        self.delivered: Counters[str] = Counters(
-            "rocketmq_timer_dequeue_total", of_topic, MAX_SERIES
-        )
+        self.entered: Counters[str] = Counters("rocketmq_timer_enqueue_total", of_topic)
+        self.delivered: Counters[str] = Counters("rocketmq_timer_dequeue_total", of_topic)
         self._version = DataVersion(timestamp=now_ms())
         #: What was added since a recount began; None while there is none.
         self._since: dict[str, int] | None = None

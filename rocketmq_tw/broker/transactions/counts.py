@@ -12,8 +12,6 @@ from rocketmq_tw.metrics.instruments import Counters, Histogram, Metric, gauge, 
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.stats import TransactionCount, TransactionCounts
 
-#: Topics that are told apart in what was decided.
-MAX_SERIES = 10_000
 #: Upper bounds of the buckets, in seconds, as in stock.
 _FINISH_BOUNDS = (5, 60, 600, 3600, 12 * 3600, 24 * 3600)
 
@@ -28,12 +26,8 @@ class HalfCounts(WriteBehindTable):
         self._now_ms = now_ms
         self._counts: dict[str, TransactionCount] = {}
         self._version = DataVersion(timestamp=now_ms())
-        self._committed: Counters[str] = Counters(
-            "rocketmq_commit_messages_total", of_topic, MAX_SERIES
-        )
-        self._rolled_back: Counters[str] = Counters(
-            "rocketmq_rollback_messages_total", of_topic, MAX_SERIES
-        )
+        self._committed: Counters[str] = Counters("rocketmq_commit_messages_total", of_topic)
+        self._rolled_back: Counters[str] = Counters("rocketmq_rollback_messages_total", of_topic)
         #: Seconds from the making of each to its commit. `unit` is no mistake: only the name says
         #: milliseconds, and it is stock's, whose values are seconds, too.
         self._finish_latency: Histogram[str] = Histogram(

@@ -99,7 +99,8 @@ class Transactions(Part):
             self.counts.replace(())
 
     def ready(self, state: RoleState) -> None:
-        self.progress.is_copied |= state.role.copies_log
+        if state.role.copies_log:
+            self.progress.follow()
         if self.work is not None:
             self.work.begin()
 
@@ -110,7 +111,7 @@ class Transactions(Part):
             yield work.end()
         if state.role is Role.ACTING_MASTER:
             # A slave again, whose master tells how far all is settled, and what waits.
-            self.progress.is_copied = True
+            self.progress.follow()
             self.counts.replace(())
 
     def tables(self) -> Iterable[KeptTable]:

@@ -56,6 +56,10 @@ class SettledProgress:
         the half topic, and all its copies with it."""
         return origin < self.moved_until and origin not in self.not_moved
 
+    def follow(self) -> None:
+        """Notes that the offsets are copied from another master from now on."""
+        self.is_copied = True
+
     def taken_over(self, op_start: int) -> None:
         """Takes the offsets for this broker's own; op messages were read from `op_start` on."""
         self.is_copied = False

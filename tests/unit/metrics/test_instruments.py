@@ -49,7 +49,7 @@ def test_a_figure_that_was_given_out_stays_as_it_was() -> None:
 
 
 def test_keys_of_a_histogram_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instruments, "MAX_SERIES", 2)
+    monkeypatch.setattr(instruments, "MAX_HISTOGRAM_SERIES", 2)
     histogram = make_histogram()
     for key in ("a", "b", "c", "d", "c", "a"):
         histogram.record(key, 1)
@@ -58,7 +58,7 @@ def test_keys_of_a_histogram_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_keys_that_count_as_one_use_up_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instruments, "MAX_SERIES", 2)
+    monkeypatch.setattr(instruments, "MAX_HISTOGRAM_SERIES", 2)
     histogram: Histogram[str] = Histogram(
         "latency", (1,), lambda key: {}, lambda key: key if key in "ab" else "other"
     )

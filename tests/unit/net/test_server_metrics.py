@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
-from rocketmq_tw.metrics.instruments import MAX_SERIES, gauge
+from rocketmq_tw.metrics.instruments import MAX_HISTOGRAM_SERIES, gauge
 from rocketmq_tw.net.interfaces import WRITTEN
 from rocketmq_tw.net.server_metrics import (
     LOG_SECONDS,
@@ -116,7 +116,7 @@ def test_invented_codes_are_one_series() -> None:
     for number in range(3):
         client.send(100_000 + number, opaque=number)
     server.clock.advance(0)
-    for number in range(MAX_SERIES):
+    for number in range(MAX_HISTOGRAM_SERIES):
         latency.record((900_000 + number, 300_000 + number, False, WRITTEN), 1.0)
     latency.record((RequestCode.HEART_BEAT, 0, False, WRITTEN), 1.0)
     seen = {
@@ -125,6 +125,6 @@ def test_invented_codes_are_one_series() -> None:
     }
     assert {codes: sum(value.counts) for codes, value in seen.items()} == {
         ("unknown", "request_code_not_supported"): 3,
-        ("unknown", "unknown"): MAX_SERIES,
+        ("unknown", "unknown"): MAX_HISTOGRAM_SERIES,
         ("heart_beat", "success"): 1,
     }

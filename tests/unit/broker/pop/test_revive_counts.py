@@ -4,9 +4,9 @@ import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.pop import revive_counts
 from rocketmq_tw.broker.pop.revive_counts import ReviveCounts
 from rocketmq_tw.broker.writing.sink import PutResult
+from rocketmq_tw.metrics import instruments
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketmq_tw.wire.codes import ResponseCode
@@ -75,7 +75,7 @@ def test_what_is_read_counts_by_queue_and_type() -> None:
 
 
 def test_names_that_peers_invent_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revive_counts, "MAX_SERIES", 2)
+    monkeypatch.setattr(instruments, "MAX_SERIES", 2)
     counts = ReviveCounts(is_monitored=True)
     for topic in ("x" * 1024, "a", "b", "c"):
         counts.read(PopCheckPoint(topic=topic, group="G"), 0)
