@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import all_addresses, master_addresses
 from rocketmq_tw.admin.options import SWITCH, broker_option, check_broker_or_cluster, cluster_option

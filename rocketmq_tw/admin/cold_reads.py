@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import all_addresses, master_addresses
 from rocketmq_tw.admin.each_server import ask_each, on_each

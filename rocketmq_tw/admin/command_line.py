@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.commands import CommandGroup
 from rocketmq_tw.admin.common_options import common_options
 from rocketmq_tw.admin.output import let_write_everything, plain
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.interrupted import INTERRUPTED
+
+#: Raised where a group is called without a command; click before 8.2 shows help without it.
+_SHOWS_HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 def _complain(message: str) -> None:
@@ -61,6 +64,9 @@ def run(arguments: Sequence[str] | None, tool: Tool | None) -> NoReturn:
         # A number where a command ends with a status of its own.
         ended = cli.main(arguments, "rmqadmin", obj=tool, standalone_mode=False)
         status = ended if isinstance(ended, int) else 0
+    except _SHOWS_HELP as error:
+        click.echo(error.message)
+        status = error.exit_code
     except click.UsageError as error:
         command = "rmqadmin" if error.ctx is None else error.ctx.command_path
         _complain(f"{error.format_message()} ({command} -h shows the options)")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.common_options import (
     common_options,
@@ -16,6 +16,7 @@ from rocketmq_tw.admin.common_options import (
 )
 from rocketmq_tw.admin.completion import type_text
 from rocketmq_tw.admin.families import FAMILIES, REFUSED
+from rocketmq_tw.admin.help import HelpContext, draw_help
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.tool import Tool
 
@@ -40,30 +41,27 @@ def load(name: str) -> click.Command | None:
     raise LookupError(f"the module {module} has no command {name}")
 
 
-class CommandGroup(click.RichGroup):
+class CommandGroup(click.Group):
     """All commands of rmqadmin, shown by family."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted(_MODULE_OF)
 
     def get_help(self, context: click.Context) -> str:
-        # Known by help alone, which is asked for rarely.
-        from rich_click import rich_click
-
-        rich_click.COMMAND_GROUPS[context.command_path] = [
-            {"name": family, "commands": [name for names in modules.values() for name in names]}
+        self.epilog = f"{REFUSED}, each says why when it is called: {', '.join(_REFUSED)}."
+        families = {
+            family: [name for names in modules.values() for name in names]
             for family, modules in FAMILIES.items()
             if family != REFUSED
-        ]
-        self.epilog = f"{REFUSED}, each says why when it is called: {', '.join(_REFUSED)}."
-        return super().get_help(context)
+        }
+        return draw_help(context, families)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Returns the command where it was called already; else its name and its line alone, which
         is what lists of commands show. They leave out what is refused, but help names it."""
         command = super().get_command(context, name)
         if command is None and name in _LINES:
-            return click.RichCommand(name=name, short_help=_LINES[name], hidden=name in _REFUSED)
+            return click.Command(name=name, short_help=_LINES[name], hidden=name in _REFUSED)
         return command
 
     def resolve_command(
@@ -84,16 +82,16 @@ class CommandGroup(click.RichGroup):
 
 
 def _extend(command: click.Command) -> None:
-    """Adds the options that all commands have, but those that a command has in another sense. The
-    commands of groups ask no server: the form of output and plans are for them."""
+    """Adds the options that all commands have, but those that a command has in another sense, and
+    help. The commands of groups ask no server: the form of output and plans are for them."""
     if isinstance(command, click.Group):
-        for member in command.commands.values():
-            _extend_with(member, [output_option(), dry_run_option()])
+        _extend_with(command, [output_option(), dry_run_option()])
     else:
         _extend_with(command, common_options(of_group=False))
 
 
 def _extend_with(command: click.Command, options: Sequence[click.Parameter]) -> None:
+    command.context_class = HelpContext
     if isinstance(command, click.Group):
         for member in command.commands.values():
             _extend_with(member, options)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-import rich_click as click
+import click
 from click.core import ParameterSource
 
 from rocketmq_tw.admin.settings import FORMS, Settings

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
+import click
 from click.shell_completion import CompletionItem
 from click.types import StringParamType
 

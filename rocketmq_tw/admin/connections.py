@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import addresses_of, brokers_of
 from rocketmq_tw.admin.each_server import told_by_each

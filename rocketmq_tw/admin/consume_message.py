@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import known_route
 from rocketmq_tw.admin.known_names import check_has_group

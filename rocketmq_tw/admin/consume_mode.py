@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import owner_addresses, topic_told
 from rocketmq_tw.admin.each_server import on_each

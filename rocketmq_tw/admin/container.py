@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Report

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-import rich_click as click
+import click
 
 from rocketmq_tw.admin import settings
 from rocketmq_tw.admin.common_options import setting_option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.options import ask_first, yes_option

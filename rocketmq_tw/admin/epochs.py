@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.each_server import ask_each

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import click
 import msgspec
-import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, master_addresses
 from rocketmq_tw.admin.each_server import masters_of

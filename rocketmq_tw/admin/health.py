@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 import attrs
-import rich_click as click
+import click
 from click.exceptions import Exit
 
 from rocketmq_tw.admin.output import Column, Listing, Report, number_of

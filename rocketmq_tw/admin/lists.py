@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-import rich_click as click
+import click
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.brokers import owner_addresses

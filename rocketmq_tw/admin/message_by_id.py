@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import brokers_of
 from rocketmq_tw.admin.known_names import group_hint

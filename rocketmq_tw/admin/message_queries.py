@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import brokers_of, known_route
 from rocketmq_tw.admin.message_by_id import check_member, consumed_once_more

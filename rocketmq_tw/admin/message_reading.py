@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
+import click
 import msgspec
-import rich_click as click
 
 from rocketmq_tw.admin.each_server import ask_each
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of, plain

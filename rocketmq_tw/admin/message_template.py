@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import click
 import msgspec
-import rich_click as click
 
 from rocketmq_tw.admin.message_reading import NO_TEXT
 from rocketmq_tw.admin.output import Row, local_time, plain

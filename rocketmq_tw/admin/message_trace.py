@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import brokers_of
 from rocketmq_tw.admin.known_names import topic_hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.consumer import NO_GROUP, group_row
 from rocketmq_tw.admin.known_names import known_groups

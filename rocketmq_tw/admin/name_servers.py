@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import rich_click as click
+import click
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.brokers import check_broker_name

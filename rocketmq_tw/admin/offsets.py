@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import brokers_of, topic_told
 from rocketmq_tw.admin.each_server import ask_each, on_each

@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.output import is_terminal, plain
 from rocketmq_tw.admin.tool import Tool

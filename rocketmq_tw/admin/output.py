@@ -17,8 +17,8 @@ from itertools import dropwhile
 from typing import Any, NamedTuple, TextIO, TypeVar
 
 import attrs
+import click
 import msgspec
-import rich_click as click
 
 from rocketmq_tw.admin.tables import draw_table
 from rocketmq_tw.wire.printable import printable

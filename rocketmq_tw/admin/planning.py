@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import rich_click as click
+import click
 from msgspec.structs import fields as struct_fields
 from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import brokers_of, topic_told
 from rocketmq_tw.admin.options import check_broker_address

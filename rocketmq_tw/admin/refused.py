@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.tool import fail
 
@@ -50,7 +50,7 @@ NO_COMPACTION = "there are no compacted topics here, so there is no log of their
 _COMPACTION: Mapping[str, str] = {"dumpCompactionLog": "f file"}
 
 
-class _Refused(click.RichCommand):
+class _Refused(click.Command):
     """Says why it is refused before it asks for an option that is missing."""
 
     reason = ""

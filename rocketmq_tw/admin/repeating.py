@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any
 
-import rich_click as click
+import click
 from twisted.internet.task import deferLater
 
 from rocketmq_tw.admin.output import Report

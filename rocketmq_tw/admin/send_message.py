@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import attrs
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.message_reading import choose
 from rocketmq_tw.admin.options import SWITCH, PathType

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import check_broker_name, in_cluster
 from rocketmq_tw.admin.options import SWITCH

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.yaml_files import read_yaml
 from rocketmq_tw.net.address import name_server_addresses

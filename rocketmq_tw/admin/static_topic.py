@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, BinaryIO
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.each_server import no_master, unfinished

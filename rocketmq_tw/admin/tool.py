@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import attrs
-import rich_click as click
+import click
 from click.exceptions import Exit
 
 from rocketmq_tw.admin.openssl import openssl_left_out

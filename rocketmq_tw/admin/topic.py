@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import (
     addresses_of,

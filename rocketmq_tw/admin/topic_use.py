@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
 import msgspec
-import rich_click as click
 
 from rocketmq_tw.admin.brokers import known_route, owner_addresses
 from rocketmq_tw.admin.each_server import ask_each, on_each

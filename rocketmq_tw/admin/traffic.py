@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.brokers import known_route
 from rocketmq_tw.admin.each_server import masters_of, told_by_each

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import rich_click as click
+import click
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.brokers import all_addresses, in_cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import rich_click as click
+import click
 
 
 def read_yaml(path: str, *, as_texts: bool = False) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import attrs
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.output import Report
 from rocketmq_tw.admin.store.looking import look_through

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.store.check import check
 from rocketmq_tw.admin.store.dump import dump

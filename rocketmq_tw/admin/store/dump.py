@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from itertools import islice
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.output import Report, StatusLine, local_time

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import attrs
+import click
 import msgspec
-import rich_click as click
 
 from rocketmq_tw.admin.options import PathType
 from rocketmq_tw.admin.output import is_terminal

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import attrs
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.tool import fail
 from rocketmq_tw.config.store import MessageStoreConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.store.looking import Checked
 from rocketmq_tw.admin.store.opening import Opened

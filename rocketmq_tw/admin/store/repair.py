@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 import attrs
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.options import PathType, ask_first, yes_option
 from rocketmq_tw.admin.output import Report, number_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import rich_click as click
+import click
 
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of
 from rocketmq_tw.admin.store.opening import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import click
 import pytest
-import rich_click as click
 
 from rocketmq_tw.admin.commands import MODULES, load
 from tests.unit.admin.conftest import World

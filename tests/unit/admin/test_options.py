@@ -13,8 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
-import rich_click as click
 from click.testing import CliRunner
 
 from rocketmq_tw.admin.command_line import cli
@@ -567,7 +567,9 @@ def test_a_list_of_commands_imports_none(arguments: list[str], completed: str, s
 
 def test_a_start_imports_only_what_it_needs() -> None:
     """Each of these would take a part of the time of every start."""
-    names = ("javaproperties", "rich.console", "yaml", "twisted", "cryptography", "asyncio")
+    names = (
+        "javaproperties", "rich_click", "rich.console", "yaml", "twisted", "cryptography", "asyncio"
+    )  # fmt: skip
     code = f"""if True:
         import sys
         import rocketmq_tw.admin.command_line

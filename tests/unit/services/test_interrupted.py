@@ -72,7 +72,7 @@ WAITING = """if True:
 @pytest.mark.parametrize(
     ("argv", "module", "code", "program"),
     [
-        ("rmqadmin topicList -n a:1", "rich_click", RMQADMIN, "rmqadmin"),
+        ("rmqadmin topicList -n a:1", "click", RMQADMIN, "rmqadmin"),
         ("rmqadmin topicList -n a:1", "rocketmq_tw.admin.topic", RMQADMIN, "rmqadmin"),
         ("rmqadmin topicList -n a:1", "rocketmq_tw.net.client", RMQADMIN, "rmqadmin"),
         ("rmqspark lag T -g g -n a:1", "rich_click", RMQSPARK, "rmqspark"),

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-import rich_click as click
 import yaml
 
 from rocketmq_tw.admin.command_line import cli
