@@ -17,6 +17,7 @@ from rocketmq_tw.admin.common_options import (
 from rocketmq_tw.admin.completion import type_text
 from rocketmq_tw.admin.families import FAMILIES, REFUSED
 from rocketmq_tw.admin.help import HelpContext, draw_help
+from rocketmq_tw.admin.light_imports import tls_left_out
 from rocketmq_tw.admin.near_names import did_you_mean
 from rocketmq_tw.admin.tool import Tool
 
@@ -32,7 +33,8 @@ def load(name: str) -> click.Command | None:
     module = _MODULE_OF.get(name)
     if module is None:
         return None
-    found = vars(import_module(f"rocketmq_tw.admin.{module}"))
+    with tls_left_out(of_twisted=False):
+        found = vars(import_module(f"rocketmq_tw.admin.{module}"))
     # A module may make its commands out of a table.
     each: object
     for each in (*found.values(), *found.get("COMMANDS", {}).values()):

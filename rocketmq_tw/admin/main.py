@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> No
     `command_line.run`."""
     end_quietly("rmqadmin")
     if arguments is None:
+        from rocketmq_tw.admin.light_imports import load_http_lazily
+
+        load_http_lazily()
         _look_for_less_garbage()
     from rocketmq_tw.admin.command_line import run
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -15,7 +15,7 @@ import attrs
 import click
 from click.exceptions import Exit
 
-from rocketmq_tw.admin.openssl import openssl_left_out
+from rocketmq_tw.admin.light_imports import tls_left_out
 from rocketmq_tw.admin.output import Report, StatusLine, is_terminal, plain, show
 from rocketmq_tw.admin.settings import Access, Settings
 from rocketmq_tw.admin.settings import read as read_contexts
@@ -123,7 +123,7 @@ class Servers:
 
 def run_reactor(name_servers: str, work: Work[T], access: Access) -> T:
     """Returns the result of `work`, with the reactor running meanwhile; once in a process."""
-    with openssl_left_out() if access.tls is None else nullcontext():
+    with tls_left_out(of_twisted=access.tls is None):
         import_module("twisted.internet.reactor")
         from twisted.internet.defer import Deferred
         from twisted.internet.task import react
