@@ -9,7 +9,6 @@ and that is written then (docs/formats/transactions.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from functools import partial
 from typing import Protocol
 
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
@@ -26,7 +25,7 @@ from rocketmq_tw.broker.transactions.halves import (
     real_message,
     resumed,
 )
-from rocketmq_tw.broker.writing.commit import STORED, AppendLast
+from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.incoming import RETURN_PREFIXES
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
@@ -204,7 +203,9 @@ class Settling:
         most = self._host.config.transaction_op_msg_max_size
         if self._ops.offsets and self._ops.size + size > most:
             # Now, so that no op message stands behind a message that only a later one settles.
-            self._append_op(partial(self._writing.commit.append, wait=False))
+            ops = self._take_ops()
+            put = self._writing.sink.put(self._op_message(ops))
+            put.addCallbacks(self._op_ended, self._op_refused, (ops,), errbackArgs=(ops,))
         self._ops.offsets.append(offset)
         self._ops.size += size
         self._write_at_turn_end()
@@ -263,30 +264,42 @@ class Settling:
     # Op messages
 
     def _write_at_turn_end(self) -> None:
-        if not self._is_due and not self._scope.is_over:
-            self._is_due = True
-            self._writing.commit.append_last(self._append_last)
+        """Has the last record of this turn name all that is settled by then, and by none yet."""
+        if self._is_due or self._scope.is_over:
+            return
+        self._is_due = True
+        ops = _Ops()
 
-    def _append_last(self, append: AppendLast) -> None:
-        self._is_due = False
-        if self._ops.offsets:
-            self._append_op(append)
+        def compose() -> StoredMessage | None:
+            nonlocal ops
+            self._is_due = False
+            if not self._ops.offsets:
+                return None
+            ops = self._take_ops()
+            return self._op_message(ops)
 
-    def _append_op(self, append: AppendLast) -> None:
-        """Has `append` take the op message of all that is settled and in none yet."""
+        def refused(failure: Failure) -> None:
+            self._is_due = False
+            self._op_refused(failure, ops)
+
+        put = self._writing.sink.put_last(compose)
+        put.addCallbacks(lambda result: self._op_ended(result, ops), refused)
+
+    def _take_ops(self) -> _Ops:
         ops, self._ops = self._ops, _Ops()
-        message = op_message(ops.offsets, self._addresses.store_host, self._host.now_ms())
-        try:
-            append(message, partial(self._op_written, ops))
-        except Exception:
-            self._op_refused(Failure(), ops)
+        return ops
 
-    def _op_written(self, ops: _Ops, code: ResponseCode, appended: Appended) -> None:
-        if code not in STORED:
+    def _op_message(self, ops: _Ops) -> StoredMessage:
+        return op_message(ops.offsets, self._addresses.store_host, self._host.now_ms())
+
+    def _op_ended(self, result: PutResult | None, ops: _Ops) -> None:
+        if result is None:
+            return
+        if not result.is_stored:
             self._not_written(ops)
             return
         self.book.confirm(ops.offsets)
-        self.book.op_written(appended.queue_offset, max(ops.offsets))
+        self.book.op_written(result.appended.queue_offset, max(ops.offsets))
         if ops.safe:
             maybeDeferred(self._writing.commit.safe).addBoth(ops.safe.fire)
 
