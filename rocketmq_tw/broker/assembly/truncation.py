@@ -126,10 +126,12 @@ class DerivedOffsets(NamedTuple):
 
     `rewind` is called with the cut before that is gone through, and asks it for what it has to know
     (`observe`, `need_messages_of`; it is no generator function then, whose body would run too late
-    for that). The steps that it returns are made afterwards; then what is kept stands for nothing
-    that goes. `save` fires once that is on stable storage. `pause`, where
-    there is one, is called before all this and fires once nothing moves what is kept; `resume`
-    tells that it may go on, since the cut is over or has failed.
+    for that). The steps that it returns are made afterwards: they find out how far to go back, and
+    do so where that needs no file. Where it does, `go_back` follows the steps of all parts, and
+    fires once it is done. Then what is kept stands for nothing that goes, and `save` fires once
+    that is on stable storage. `pause`, where there is one, is called before all this and fires once
+    nothing moves what is kept; `resume` tells that it may go on, since the cut is over or has
+    failed.
     """
 
     name: str
@@ -137,6 +139,7 @@ class DerivedOffsets(NamedTuple):
     save: Callable[[], Deferred[Any]]
     pause: Callable[[], Deferred[Any]] | None = None
     resume: Callable[[], object] = lambda: None
+    go_back: Callable[[], Deferred[Any]] | None = None
 
 
 class ILogEnd(Interface):
@@ -212,6 +215,9 @@ class Truncation:
         yield self._in_slices(cut.scan())
         for steps in rewinds:
             yield self._in_slices(steps)
+        for each in self._derived:
+            if each.go_back is not None:
+                yield each.go_back()
         for each in self._derived:
             yield each.save()
         yield self._log_end.cut(end)

@@ -47,9 +47,14 @@ class TimerEngine:
         self.work: TimerWork | None = None
         self._work_scope = Scope()
         rewind = CutRewind(host, writing.store, self.books, self.keeper)
-        # The place in time and in the timer's topic, with the wheel and its log.
-        writing.truncation.register(
-            DerivedOffsets("the timer", rewind.look_behind, rewind.save, self._pause, self._resume)
+        #: The place in time and in the timer's topic, with the wheel and its log.
+        self.derived = DerivedOffsets(
+            "the timer",
+            rewind.look_behind,
+            rewind.save,
+            self._pause,
+            self._resume,
+            go_back=rewind.go_back,
         )
 
     def start(self) -> Deferred[Any] | None:

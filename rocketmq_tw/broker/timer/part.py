@@ -36,12 +36,12 @@ class Timer(Part):
     def __init__(
         self, host: Host, addresses: Addresses, role: RoleHolder, writing: Writing, tables: Tables
     ) -> None:
-        has_timer = host.store_config.timer_wheel_enable
-        self.engine = (
-            TimerEngine(host, role, writing, tables.topics)
-            if has_timer
-            else TimerOff(host, writing)
-        )
+        self.engine: TimerEngine | TimerOff
+        if host.store_config.timer_wheel_enable:
+            self.engine = TimerEngine(host, role, writing, tables.topics)
+            writing.truncation.register(self.engine.derived)
+        else:
+            self.engine = TimerOff(host, writing)
         self.books = self.engine.books
         self.progress = self.books.progress
         redirect = TimerRedirect(host, self.books.rules, self.books.files.number)

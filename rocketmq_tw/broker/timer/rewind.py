@@ -42,14 +42,16 @@ class CutRewind:
         self._found = cut, delivered
         return delivered.find()
 
-    @inlineCallbacks
-    def save(self) -> Generator[Deferred[Any], Any, None]:
-        """Goes back as far as `look_behind` found; fires once that is durable, and fails where a
-        file cannot be written."""
+    def go_back(self) -> Deferred[None]:
+        """Goes back as far as `look_behind` found, in the files as in the books; fails where one
+        cannot be written. See `DerivedOffsets.go_back`."""
         assert self._found is not None, "look_behind comes first"
         found, self._found = self._found, None
-        yield self._keeper.alone(lambda: self._go_back(*found))
-        yield self._keeper.save(always=True)
+        return self._keeper.alone(lambda: self._go_back(*found))
+
+    def save(self) -> Deferred[None]:
+        """Fires once all files are durable, and fails where one cannot be written."""
+        return self._keeper.save(always=True)
 
     @inlineCallbacks
     def _go_back(

@@ -91,6 +91,24 @@ def test_all_go_back_and_are_saved_before_the_log_is_cut() -> None:
     assert did[6:] == ["cut at 3", "it was cut", "b goes on"]
 
 
+def test_what_needs_files_goes_back_behind_all_steps_and_before_any_save() -> None:
+    truncation, ending, did, clock = made()
+    gone_back = Deferred[None]()
+
+    def go_back() -> Deferred[None]:
+        did.append("a has files that go back")
+        return gone_back
+
+    truncation.register(derived("a", did, go_back=go_back))
+    truncation.register(derived("b", did))
+    done = truncation.cut(ending.starts[3])
+    clock.pump([0] * 5)
+    assert did[3:] == ["b goes back by [3, 4], to 3", "a has files that go back"]
+    gone_back.callback(None)
+    fired(done)
+    assert did[5:] == ["a saves", "b saves", "cut at 3"]
+
+
 @pytest.mark.parametrize(
     "register",
     [
