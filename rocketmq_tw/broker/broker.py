@@ -183,7 +183,7 @@ class Broker:
         """Returns why clients cannot be served yet; an empty text once they can."""
         if self.role.role is Role.ISOLATED:
             return "the broker has no role yet"
-        return self[Cluster].membership.not_registered()
+        return self[Writing].store.gone or self[Cluster].membership.not_registered()
 
     def _listen_vip(self, *, accepts: bool) -> None:
         """A port of the kernel's choice may have a neighbour; a configured one must not."""

@@ -212,6 +212,9 @@ class FaultyFile:
     def modified_ms(self) -> int:
         return self._inner.modified_ms()
 
+    def is_at(self, path: str) -> bool:
+        return self._inner.is_at(path)
+
     def may_have_data(self, offset: int) -> bool:
         fault = self._files.check("pread", self._path)
         if fault is not None:

@@ -48,6 +48,10 @@ class IFile(Interface):
         """Returns when the content was changed last, in milliseconds since 1970 of this machine's
         clock; 0 where that is not known."""
 
+    def is_at(path: str) -> bool:
+        """Returns whether `path` is this very file: it was not removed, moved or replaced. Raises
+        `OSError` where that cannot be known."""
+
     def may_have_data(offset: int) -> bool:
         """Returns False only where it is certain that nothing but zeros is at `offset` and behind;
         reads a page at most."""

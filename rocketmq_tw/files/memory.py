@@ -154,9 +154,9 @@ def _apply(image: _Image, data: bytes | None, offset: int) -> None:
 class MemoryFile:
     """An open file; the node lives on while it is open, as on POSIX."""
 
-    def __init__(self, node: _Node, now_ms: Callable[[], int], *, holds_lock: bool = False) -> None:
+    def __init__(self, node: _Node, files: "MemoryFiles", *, holds_lock: bool = False) -> None:
         self._node = node
-        self._now_ms = now_ms
+        self._files = files
         self._open = True
         self._holds_lock = holds_lock
 
@@ -193,13 +193,16 @@ class MemoryFile:
     def modified_ms(self) -> int:
         return self._open_node().modified_ms
 
+    def is_at(self, path: str) -> bool:
+        return self._files.has(path, self._open_node())
+
     def may_have_data(self, offset: int) -> bool:
         return self._open_node().current.has_data(offset)
 
     def _change(self, data: bytes | None, offset: int) -> None:
         node = self._open_node()
         node.change(data, offset)
-        node.modified_ms = self._now_ms()
+        node.modified_ms = self._files.now_ms()
 
     def close(self) -> None:
         if self._open and self._holds_lock:
@@ -259,7 +262,7 @@ class MemoryFiles:
         self._moves = list(moves)
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        return MemoryFile(self._file(path, create=create), self.now_ms)
+        return MemoryFile(self._file(path, create=create), self)
 
     def open_aside(self, path: str, target: str) -> MemoryFile:
         return self.open(path, create=True)
@@ -270,6 +273,10 @@ class MemoryFiles:
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
+
+    def has(self, path: str, node: _Node) -> bool:
+        """Returns whether `path` is the file that `node` is."""
+        return self._find(path) is node
 
     def real_path(self, path: str) -> str:
         return path
@@ -345,7 +352,7 @@ class MemoryFiles:
         if node.locked:
             raise BlockingIOError(errno.EAGAIN, "locked by another store", path)
         node.locked = True
-        return MemoryFile(node, self.now_ms, holds_lock=True)
+        return MemoryFile(node, self, holds_lock=True)
 
     def kill(self) -> "MemoryFiles":
         """Returns what the next process finds after a kill -9: everything written, no locks."""

@@ -78,6 +78,12 @@ class PosixFile:
     def modified_ms(self) -> int:
         return os.fstat(self._fd).st_mtime_ns // 1_000_000
 
+    def is_at(self, path: str) -> bool:
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(self._fd))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
     def may_have_data(self, offset: int) -> bool:
         page_end = offset - offset % -_PAGE
         if os.pread(self._fd, page_end - offset, offset).strip(b"\0"):

@@ -51,6 +51,9 @@ class _Borrowed:
     def modified_ms(self) -> int:
         return self._inner.modified_ms()
 
+    def is_at(self, path: str) -> bool:
+        return self._inner.is_at(path)
+
     def may_have_data(self, offset: int) -> bool:
         return self._inner.may_have_data(offset)
 

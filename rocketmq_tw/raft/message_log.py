@@ -101,6 +101,11 @@ class RaftLog:
         return self.member.data.directory
 
     @property
+    def missing(self) -> str:
+        """See `ILog`."""
+        return "" if self._member is None else self._member.missing
+
+    @property
     def flushed_offset(self) -> int:
         """See `ILog`. All of the log: a message is announced only when a quorum has it on stable
         storage."""

@@ -59,6 +59,18 @@ class CommitLog:
         return self.segments.directory
 
     @property
+    def missing(self) -> str:
+        """See `ILog`."""
+        starts = self.segments.starts
+        if not starts:
+            return ""
+        try:
+            is_there = self.segments.file(starts[-1]).is_at(self.segments.path(starts[-1]))
+        except FileNotFoundError:
+            is_there = False
+        return "" if is_there else self.directory
+
+    @property
     def min_offset(self) -> int:
         """Where the oldest file starts; without files, where the first one will."""
         starts = self.segments.starts

@@ -254,8 +254,10 @@ class MessageIndex:
         return removed
 
     def close(self) -> None:
-        """Writes what is collected and closes."""
-        self.write_back()
+        """Writes what is collected and closes. What cannot be written a start finds in the log
+        again, as after a crash: no checkpoint vouches for it."""
+        with suppress(OSError):
+            self.write_back()
         for index in self._list:
             index.close()
         self._list = []

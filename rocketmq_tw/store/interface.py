@@ -158,6 +158,7 @@ class ILog(Interface):
     written_offset: int = Attribute("Up to here the files have it; `read` gives no more.")
     flushed_offset: int = Attribute("Up to here it is on stable storage.")
     failure: str = Attribute("Why nothing can be written any more; empty while all is well.")
+    missing: str = Attribute("Its directory, where its files are there no more; raises `OSError`.")
 
     def first_record(start: int) -> int:
         """Returns where the first record of the file stands that starts at `start`."""

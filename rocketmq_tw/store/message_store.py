@@ -102,6 +102,8 @@ class MessageStore(StoreReads):
         self._cutting = Cutting(contents, self._checkpointing, self._removal, self._log_ended)
         self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
+        #: Why what is written now would be lost, although it can be; empty while that is not so.
+        self.gone = ""
         #: Something was done half: what is in memory says nothing about the files any more.
         self._is_broken = False
         self.retention = Retention(
@@ -186,9 +188,11 @@ class MessageStore(StoreReads):
         if not self._ownership.is_taken:
             return
         was_open = not self._refusal
+        self.look_at_place()
         self._refusal = "the store is closed"
         try:
-            if was_open and not self._log.failure:
+            # What is gone has its `abort`, wherever it is.
+            if was_open and not self._log.failure and not self.gone:
                 self.write_pending()
                 self.fsync()
                 while self.dispatch():
@@ -258,8 +262,8 @@ class MessageStore(StoreReads):
     @property
     def refusal(self) -> str:
         """Why nothing can be stored now; empty while it can."""
-        if self._refusal or self._log.failure:
-            return self._refusal or self._log.failure
+        if self._refusal or self._log.failure or self.gone:
+            return self._refusal or self._log.failure or self.gone
         if self.retention.is_disk_full:
             return (
                 "the disk is nearly full: free some, lower fileReservedTime or raise "
@@ -267,17 +271,33 @@ class MessageStore(StoreReads):
             )
         return ""
 
+    def look_at_place(self) -> None:
+        """Sets `gone`: a store that is removed, moved or replaced below the process goes on in its
+        open files, which nobody finds again."""
+        if self._refusal:
+            # A cut may be at the files.
+            return
+        try:
+            missing = self._ownership.missing or self._log.missing
+        except OSError:
+            # The trial of the disk says what is wrong with it.
+            return
+        self.gone = missing and (
+            f"{missing} was removed, moved or replaced while it was in use: put back what was"
+            " there, or restart the broker"
+        )
+
     # Append
 
     def append(self, message: StoredMessage, *, batch: Batch | None = None) -> Appended:
         """See `IMessageStore`."""
-        if self._refusal or self._log.failure or self.retention.is_disk_full:
+        if self._refusal or self._log.failure or self.gone or self.retention.is_disk_full:
             raise NotWritableError(self.refusal)
         return self._appending.append(message, batch)
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """See `IMessageStore`."""
-        if self._refusal or self._log.failure or self.retention.is_disk_full:
+        if self._refusal or self._log.failure or self.gone or self.retention.is_disk_full:
             raise NotWritableError(self.refusal)
         self._appending.append_raw(offset, data)
 
@@ -439,7 +459,7 @@ class MessageStore(StoreReads):
     def prepare_checkpoint(self, *, thorough: bool = True) -> CheckpointWrite | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""
-        if self._is_broken or self._cutting.is_under_way:
+        if self._is_broken or self.gone or self._cutting.is_under_way:
             return None
         write = self._checkpointing.prepare(
             self._dispatching.reached, self._dispatching.last_timestamp, thorough=thorough
@@ -450,12 +470,13 @@ class MessageStore(StoreReads):
 
     def clean(self, now_ms: int, *, at_any_hour: bool = False) -> Iterator[int]:
         """See `IMessageStore`."""
-        if self._refusal:
+        self.look_at_place()
+        if self._refusal or self.gone:
             return
         reached = self._dispatching.reached
         for removed in self.retention.run(reached, now_ms, at_any_hour=at_any_hour):
             yield removed
-            if self._refusal:
+            if self._refusal or self.gone:
                 # It was closed meanwhile, or broke.
                 return
         self._deleted.forget(self._log.min_offset, self._checkpointing.last)

@@ -67,6 +67,13 @@ class Ownership:
             ) from error
         self._lock.pwrite(b"lock", 0)
 
+    @property
+    def missing(self) -> str:
+        """The store's directory, where it is not the one that was locked any more; else empty.
+        Raises `OSError`."""
+        has_lock = self._lock is None or self._lock.is_at(self._paths.lock)
+        return "" if has_lock else self._paths.root
+
     def release(self) -> None:
         """Gives the lock back, if it was taken."""
         if self._lock is not None:

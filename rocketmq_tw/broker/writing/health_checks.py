@@ -91,6 +91,7 @@ class HealthChecks:
     def check(self) -> None:
         """Takes in what failed last, and has the disk tried when that is due."""
         now = self._host.reactor.seconds()
+        self._store.look_at_place()
         if self._trial_began is None and now >= self._next_trial:
             self._trial = self._try_disk()
         self._observe(now)
@@ -108,7 +109,7 @@ class HealthChecks:
             hangs = f"the disk of {store.paths.root} does not answer"
         self.health.observe(
             now,
-            broken=store.failure,
+            broken=store.failure or store.gone,
             troubles={
                 "disk": self._found.trouble or hangs,
                 "log": self._commit.failure,
@@ -150,6 +151,9 @@ class HealthChecks:
         log_directory = store.log_directory
 
         def work() -> _Trial:
+            if store.gone:
+                # It would make the directories anew, and what is put back needs their place.
+                return _Trial()
             trouble = try_to_write(store.files, directories)
             trouble = trouble or try_to_open(store.files, log_directory)
             if trouble or not may_be_elected:

@@ -174,14 +174,14 @@ class Writing(Part):
 
     def runtime_info(self) -> Mapping[str, str]:
         store = self.store
-        disk = self._host.files.usage(store.log_directory)
+        disk = self._usage(store.log_directory)
         ratio = _ratio(disk)
         times = self.commit.times
         return {
             "commitLogDiskRatio": ratio,
             # Once more for each directory of the log, of which there is one.
             f"commitLogDiskRatio_{store.log_directory}": ratio,
-            "consumeQueueDiskRatio": _ratio(self._host.files.usage(store.paths.root)),
+            "consumeQueueDiskRatio": _ratio(self._usage(store.paths.root)),
             "commitLogDirCapacity": (
                 f"Total : {_with_unit(disk.total)}, Free : {_with_unit(disk.total - disk.used)}."
             ),
@@ -198,6 +198,13 @@ class Writing(Part):
             "putLatency99": times.percentile(0.99),
             "putLatency999": times.percentile(0.999),
         }
+
+    def _usage(self, directory: str) -> DiskUsage:
+        """Returns nothing at all of a disk that cannot be asked: what is wrong with it is told."""
+        try:
+            return self._host.files.usage(directory)
+        except OSError:
+            return DiskUsage(0, 0)
 
     def metrics(self) -> Iterable[Metric]:
         store = self.store

@@ -114,6 +114,15 @@ class MemberStore:
         return self._ledger.data
 
     @property
+    def missing(self) -> str:
+        """The directory of the member, or of its entries, where it is not the one that was opened
+        any more; else empty. Raises `OSError`."""
+        if not self._lock.is_at(f"{self._directory}/lock"):
+            return self._directory
+        # Another thread makes and removes the files in it.
+        return "" if self._files.exists(self.data.directory) else self.data.directory
+
+    @property
     def size(self) -> int:
         """Bytes of the files of the log, its index and the snapshot in use: all but a few small
         ones. Does not touch the disk."""

@@ -36,6 +36,20 @@ def test_more_buffers_than_one_call_takes(place) -> None:
     assert file.pread(12000, 4) == b"".join(b"%04d" % n for n in range(3000))
 
 
+def test_an_open_file_knows_whether_its_path_still_names_it(place) -> None:
+    files, base = place
+    files.make_dirs(f"{base}/d")
+    file = files.lock(f"{base}/d/lock")
+    assert file.is_at(f"{base}/d/lock")
+    files.rename(f"{base}/d", f"{base}/away")
+    assert not file.is_at(f"{base}/d/lock") and file.is_at(f"{base}/away/lock")
+    files.make_dirs(f"{base}/d")
+    files.open(f"{base}/d/lock", create=True).close()
+    assert not file.is_at(f"{base}/d/lock")
+    files.remove_tree(f"{base}/away")
+    assert not file.is_at(f"{base}/away/lock")
+
+
 def test_names(place) -> None:
     files, base = place
     with pytest.raises(FileNotFoundError):

@@ -1,0 +1,102 @@
+"""Brokers whose store is removed, moved or replaced while they run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from twisted.logger import LogLevel, capturedLogs, formatEvent
+
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.broker import BrokerInMemory
+
+
+def _removed(store: Path) -> None:
+    shutil.rmtree(store)
+
+
+def _moved(store: Path) -> None:
+    store.rename(store.with_name("away"))
+
+
+def _replaced(store: Path) -> None:
+    _moved(store)
+    shutil.copytree(store.with_name("away"), store)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def plane(store: Path) -> BrokerInMemory:
+    return BrokerInMemory(PosixFiles(), store_path_root_dir=str(store))
+
+
+def _run(plane: BrokerInMemory, seconds: float) -> None:
+    for _ in range(int(seconds)):
+        plane.clock.advance(1.0)
+
+
+def _failures(plane: BrokerInMemory) -> str:
+    return plane.broker[Writing].runtime_info()["storageFailure"]
+
+
+@pytest.mark.parametrize("change", [_removed, _moved, _replaced])
+def test_a_broker_whose_store_is_gone_takes_no_messages(
+    plane: BrokerInMemory, store: Path, change: Callable[[Path], None]
+) -> None:
+    sent = plane.send(b"kept")
+    assert sent is not None and sent.code == ResponseCode.SUCCESS
+    _run(plane, 2)
+    with capturedLogs() as events:
+        change(store)
+        _run(plane, 30)
+        refused = plane.send(b"lost")
+    assert refused is not None and refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    why = f"{store} was removed, moved or replaced while it was in use"
+    assert why in (refused.remark or "")
+    assert _failures(plane).startswith(why)
+    assert plane.broker.not_ready().startswith(why)
+    said = [formatEvent(event) for event in events if event["log_level"] >= LogLevel.warn]
+    assert len(said) == 1 and said[0].startswith(f"this broker cannot store messages: {why}")
+    plane.stop()
+
+
+def test_a_store_that_is_put_back_takes_messages_again(plane: BrokerInMemory, store: Path) -> None:
+    plane.send(b"first")
+    _moved(store)
+    _run(plane, 30)
+    # Tables that changed meanwhile were written anew.
+    shutil.rmtree(store)
+    store.with_name("away").rename(store)
+    with capturedLogs() as events:
+        _run(plane, 5)
+    assert [formatEvent(event) for event in events if event["log_level"] >= LogLevel.info] == [
+        "this broker can store messages again"
+    ]
+    sent = plane.send(b"second")
+    assert sent is not None and sent.code == ResponseCode.SUCCESS
+    assert [message.body for message in plane.consume()] == [b"first", b"second"]
+    plane.stop()
+
+
+@pytest.mark.parametrize("change", [_removed, _moved, _replaced])
+def test_a_log_on_another_disk_may_be_gone_too(
+    store: Path, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    elsewhere = tmp_path / "log"
+    plane = BrokerInMemory(
+        PosixFiles(), store_path_root_dir=str(store), store_path_commit_log=str(elsewhere)
+    )
+    plane.send(b"kept")
+    _run(plane, 2)
+    change(elsewhere)
+    _run(plane, 30)
+    assert _failures(plane).startswith(f"{elsewhere} was removed, moved or replaced")
+    plane.stop()
