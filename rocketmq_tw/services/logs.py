@@ -17,6 +17,7 @@ from twisted.logger import (
     PredicateResult,
     textFileLogObserver,
 )
+from twisted.python import threadable
 from twisted.python.logfile import LogFile
 
 from rocketmq_tw.config.log import DEBUG, LogConfig
@@ -85,6 +86,10 @@ def make_observer() -> Any:
 
 def _unfiltered(twistd: Any, config: LogConfig) -> Any:
     """Returns the observer that twistd would make, but for a limit of the size of files."""
+    # Nobody else wants the signal, as with twistd; without a handler it kills.
+    is_taken = signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL
+    if not is_taken:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if twistd.get("syslog"):
         from twisted.python.syslog import SyslogObserver
 
@@ -106,15 +111,18 @@ def _unfiltered(twistd: Any, config: LogConfig) -> Any:
         )
     except OSError as error:
         sys.exit(f"cannot start: the log {path}: {error.strerror}: change --logfile")
-    # Nobody else wants it: as twistd does.
-    if not signal.getsignal(signal.SIGUSR1):
+    if not is_taken:
         signal.signal(signal.SIGUSR1, lambda *_: _begin_another(file))
     return textFileLogObserver(file)
 
 
 class _AppendedFile(LogFile):
     """A file that others may write to or cut meanwhile, as logrotate's copytruncate does: each line
-    goes to where its end is then, and takes nothing from others."""
+    goes to where its end is then, and takes nothing from others. They may move or remove it, too:
+    lines go to it all the same, until another one is to begin."""
+
+    #: What only one thread does at a time; the others are those of `LogFile`.
+    synchronized = ["rotate"]
 
     def _openFile(self) -> None:
         super()._openFile()
@@ -127,6 +135,27 @@ class _AppendedFile(LogFile):
         # So much was written; what was cut counts no more.
         self.size = os.fstat(self._file.fileno()).st_size
         return bool(super().shouldRotate())
+
+    def rotate(self) -> None:
+        if self._is_there():
+            super().rotate()
+            return
+        old = self._file
+        try:
+            self._openFile()
+        except OSError:
+            # As Twisted, where another one cannot be made: this one goes on.
+            return
+        old.close()
+
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno()))
+        except OSError:
+            return False
+
+
+threadable.synchronize(_AppendedFile)
 
 
 def _begin_another(file: LogFile) -> None:

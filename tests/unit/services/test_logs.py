@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +222,52 @@ def test_a_file_that_is_cut_goes_on_at_its_start(tmp_path: Path) -> None:
         os.truncate(path, 0)
     # What was cut does not count in the size of the file.
     assert [file.name for file in tmp_path.iterdir()] == ["server.log"]
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_file_that_was_moved_or_removed_has_a_successor(is_removed: bool, tmp_path: Path) -> None:
+    """As logrotate does it, which moves the file and sends a signal; also without one it begins
+    where the file is full."""
+    path = tmp_path / "server.log"
+    take_over_log(Twistd(logfile=str(path), nodaemon=True), LogConfig(log_file_size=2000))
+    observer = logs.make_observer()
+    observer(event(LogLevel.info, text="first"))
+    moved = path.rename(tmp_path / "moved.log")
+    if is_removed:
+        moved.unlink()
+    for number in range(100):
+        observer(event(LogLevel.info, text=f"line {number}"))
+    assert "line 99" in path.read_text() and "first" not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert is_removed or moved.read_text().startswith("1970-01-01T00:00:01+0000 [")
+
+
+@pytest.fixture
+def usr1() -> Iterator[Callable[[], Any]]:
+    """Returns what SIGUSR1 does now; as by default in the beginning."""
+    former = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    yield lambda: signal.getsignal(signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, former)
+
+
+def test_a_moved_file_has_a_successor_on_the_signal(
+    usr1: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "server.log"
+    take_over_log(Twistd(logfile=str(path), nodaemon=True), LogConfig())
+    observer = logs.make_observer()
+    observer(event(LogLevel.info, text="first"))
+    path.rename(tmp_path / "moved.log")
+    monkeypatch.setattr("twisted.internet.reactor.callFromThread", lambda call: call())
+    usr1()(signal.SIGUSR1, None)
+    observer(event(LogLevel.info, text="second"))
+    assert "second" in path.read_text() and "second" not in (tmp_path / "moved.log").read_text()
+
+
+@pytest.mark.parametrize("options", [{"nodaemon": True}, {"syslog": True}])
+def test_the_signal_kills_no_server_without_a_file(
+    usr1: Callable[[], Any], options: dict[str, Any]
+) -> None:
+    take_over_log(Twistd(**options), LogConfig())
+    logs.make_observer()
+    assert usr1() is signal.SIG_IGN
