@@ -118,6 +118,10 @@ class AdministratorCheck:
         self._administrators = Administrators(config.admin_addresses)
         self._needs_no_administrator = needs_no_administrator
 
+    def passes(self, code: int) -> bool:
+        """See `RequestCheck`."""
+        return code not in _GUARDS
+
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
         guard = _GUARDS.get(request.code)
         if guard is None:

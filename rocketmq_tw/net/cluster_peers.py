@@ -81,6 +81,10 @@ class ClusterCheck:
         self._seconds = seconds
         self._said = LogThrottleByKey[str](SAY_AGAIN_SECONDS, MAX_HOSTS)
 
+    def passes(self, code: int) -> bool:
+        """See `RequestCheck`."""
+        return code not in _OF_BROKERS
+
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
         if request.code not in _OF_BROKERS or self._peers.has(peer):
             return

@@ -23,9 +23,12 @@ from rocketmq_tw.net.interfaces import (
     WRITTEN,
     ConnectionEvent,
     ConnectionEvents,
+    FrameHandler,
     Handler,
+    IFramePeer,
     RequestCheck,
     RequestObserver,
+    RequestResult,
 )
 from rocketmq_tw.net.limits import SHARE, ServerResources
 from rocketmq_tw.net.protocol import RemotingProtocol
@@ -65,7 +68,7 @@ class ConnectionObserver(Protocol):
         """Forgets `connection`, which is lost."""
 
 
-@implementer(IPushProducer)
+@implementer(IFramePeer, IPushProducer)
 class ServerConnection(RemotingProtocol):
     """A connection of a server.
 
@@ -81,6 +84,7 @@ class ServerConnection(RemotingProtocol):
         resources: ServerResources,
         group: ConnectionObserver,
         handlers: Mapping[int, Handler],
+        frame_handlers: Mapping[bytes, FrameHandler],
         before_request: Sequence[RequestCheck],
         observer: RequestObserver | None,
         events: ConnectionEvents | None,
@@ -88,6 +92,7 @@ class ServerConnection(RemotingProtocol):
         super().__init__(
             resources.clock,
             handlers,
+            frame_handlers=frame_handlers,
             outboxes=resources.outboxes,
             before_request=before_request,
             frame_limit=resources.config.frame_max_length,
@@ -248,14 +253,18 @@ class ServerConnection(RemotingProtocol):
         if self._opaques and number in self._opaques:
             response.opaque = self._opaques.pop(number)
         length = self._answer(response)
-        observer = self._observer
-        if observer is not None and code is not None:
+        if code is not None:
             # Only what was oneway is open and not written.
-            result = (code, response.code, response.suspended, WRITTEN if length else ONEWAY)
+            self._tell_observer(
+                (code, response.code, response.suspended, WRITTEN if length else ONEWAY), since
+            )
+
+    def _tell_observer(self, result: RequestResult, since: float) -> None:
+        if self._observer is not None:
             try:
-                observer(result, (self._clock.seconds() - since) * 1000)
+                self._observer(result, (self._clock.seconds() - since) * 1000)
             except Exception:
-                self.log.failure("an observer of request {code} failed", code=code)
+                self.log.failure("an observer of request {code} failed", code=result[0])
 
     def _carry_out(self, frames: list[Frame], since: float) -> None:
         if self._waits:
@@ -277,6 +286,40 @@ class ServerConnection(RemotingProtocol):
                 self._waits = True
                 self.transport.pauseProducing()  # type: ignore[union-attr]
                 self._turns.wait(self)
+
+    # IFramePeer
+
+    def accepts(self, frame: Frame, code: int, opaque: int) -> bool:
+        if (
+            opaque in self._open
+            or len(frame.header) > SMALL_HEADER
+            or self._budget.used > self._budget.limit
+        ):
+            return False
+        for check in self._before_request:
+            passes = getattr(check, "passes", None)
+            if passes is None or not passes(code):
+                return False
+        return True
+
+    def opened(self, code: int, opaque: int, size: int, *, oneway: bool) -> None:
+        charged = REQUEST_OVERHEAD + size
+        self._open[opaque] = (code, self.last_received, charged)
+        self._charged += charged
+        self._budget.used += charged
+        if not oneway:
+            self.unanswered += 1
+
+    def reply_encoded(self, opaque: int, answer: bytes) -> None:
+        code, since, charged = self._open.pop(opaque, _OVER)
+        self._charged -= charged
+        self._budget.used -= charged
+        if answer:
+            self.unanswered -= 1
+            if self.connected:
+                self._write(answer)
+        if code is not None:
+            self._tell_observer((code, 0, False, WRITTEN if answer else ONEWAY), since)
 
     def go_on(self) -> None:
         """See `WaitingConnection`."""

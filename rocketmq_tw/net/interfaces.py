@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.frame import Frame
 
 #: Answers one request: a response, a Deferred or coroutine of one, or None: then the handler
 #: replies through `peer.reply`, now or later. A `RequestError` becomes a response with its code and
@@ -17,10 +18,17 @@ from rocketmq_tw.wire.command import RemotingCommand
 #: later empties `request.body` before it returns, since the server counts it as held memory.
 Handler = Callable[[RemotingCommand, "IPeer"], Any]
 
+#: Takes a request of its code before that becomes a command, where it is one that it knows, and
+#: answers it through the peer, later. Where it returns False the request goes to the code's
+#: `Handler`, as if nobody had looked at it.
+FrameHandler = Callable[[Frame, "IFramePeer"], bool]
+
 #: Looks at a request before its handler does (accounts, limits). It refuses by a `RequestError`
 #: that it raises, or that its Deferred or coroutine fails with. While that has not fired, nothing
 #: else of the connection is carried out, answers to our requests included: so it must not ask the
-#: peer. It is given up, cancelled, where the connection is lost.
+#: peer. It is given up, cancelled, where the connection is lost. A check may have a method
+#: `passes(code)`: whether it is sure to let each request of that code pass now, whatever is in it.
+#: Frame handlers take requests only while all checks say so.
 RequestCheck = Callable[[RemotingCommand, "IPeer"], "Deferred[Any] | Awaitable[Any] | None"]
 
 #: Looks at a connection of another protocol, as HA's is, before anything is taken from it or sent
@@ -97,6 +105,23 @@ class IPeer(IIdentified):
         """Closes the connection and logs why."""
 
 
+class IFramePeer(IPeer):
+    """What a `FrameHandler` sees of the connection that its frames came on."""
+
+    def accepts(frame: Frame, code: int, opaque: int) -> bool:
+        """Returns whether the request in `frame` may be opened: no other one that is open has its
+        opaque, its header need not be looked at for its size, there is memory, and all checks let
+        requests of its code pass."""
+
+    def opened(code: int, opaque: int, size: int, *, oneway: bool) -> None:
+        """Takes a request that `accepts` has let in, with a body of so many bytes, which counts as
+        held until it is over."""
+
+    def reply_encoded(opaque: int, answer: bytes) -> None:
+        """Ends such a request with success: sends its answer, an encoded command, unless the
+        connection is lost; an empty one where the request was oneway."""
+
+
 #: What became of a response, in stock's words: it was written; none was wanted; its connection was
 #: lost.
 WRITTEN, ONEWAY, LOST = "success", "oneway", "write_channel_failed"
@@ -150,8 +175,11 @@ class IListener(Interface):
     def accept() -> None:
         """Accepts connections at all ports, also those that wait."""
 
-    def serve(handlers: Mapping[int, Handler]) -> None:
-        """Answers requests by these handlers and by no others from now on."""
+    def serve(
+        handlers: Mapping[int, Handler], frame_handlers: Mapping[int, FrameHandler] = {}
+    ) -> None:
+        """Answers requests by these handlers and by no others from now on; those of a code with a
+        frame handler by that one, as far as it takes them."""
 
     def gather(work: Callable[..., None], *args: Any) -> None:
         """Calls `work` with `args`; its answers leave in one piece for each connection."""

@@ -7,6 +7,7 @@ response to the request that it answers. The protocol itself is the `IPeer` that
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -25,6 +26,7 @@ from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import (
+    JSON_START,
     ONEWAY_FLAG,
     RESPONSE_FLAG,
     RemotingCommand,
@@ -58,14 +60,18 @@ class RemotingProtocol(Protocol):
         clock: IReactorTime,
         handlers: Mapping[int, Handler],
         *,
+        frame_handlers: Mapping[bytes, Callable[[Frame, Any], bool]] = MappingProxyType({}),
         outboxes: Outboxes | None = None,
         before_request: Sequence[RequestCheck] = (),
         frame_limit: int = DEFAULT_FRAME_LIMIT,
     ) -> None:
+        """`frame_handlers`: `json_start` of a code to its `FrameHandler`; a protocol that has some
+        is an `IFramePeer`."""
         self._clock = clock
         self._outboxes = outboxes or Outboxes(clock)
         self._outbox = Outbox(self._outboxes, None)
         self._handlers = handlers
+        self._frame_handlers = frame_handlers
         self._before_request = before_request
         self._frame_limit = frame_limit
         self._decoder = FrameDecoder(frame_limit)
@@ -120,11 +126,15 @@ class RemotingProtocol(Protocol):
 
     def _carry_out(self, frames: list[Frame], since: float) -> None:
         """Answers and serves what came; `since` is the clock's time when that began."""
+        frame_handlers = self._frame_handlers
         rest = iter(frames)
         for frame in rest:
             if self._full or self._check is not None:
                 self._later += [frame, *rest]
                 return
+            take = frame_handlers.get(frame.header[:JSON_START])
+            if take is not None and take(frame, self):
+                continue
             command = decode_command(frame)
             if command.flag & RESPONSE_FLAG:
                 self._requests.answer(command)

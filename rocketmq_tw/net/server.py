@@ -2,6 +2,7 @@
 limits, TLS, checks of access."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from twisted.internet.abstract import FileDescriptor
@@ -21,6 +22,7 @@ from rocketmq_tw.net.interfaces import (
     ConnectionBuilder,
     ConnectionCheck,
     ConnectionEvents,
+    FrameHandler,
     Handler,
     IIdentified,
     IListener,
@@ -34,6 +36,7 @@ from rocketmq_tw.net.protocol import as_deferred
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.wire.command import json_start
 
 #: Seconds that replies in flight get when a listener stops.
 STOP_TIMEOUT = 3.0
@@ -125,16 +128,19 @@ class ConnectionFactory(Factory):
         resources: ServerResources,
         group: OpenConnections,
         handlers: dict[int, Handler],
+        frame_handlers: Mapping[bytes, FrameHandler],
         before_request: Sequence[RequestCheck],
         tls: ServerTls | None,
         http2: ConnectionBuilder | None,
     ) -> None:
+        """`frame_handlers`: by what the headers of their requests begin with."""
         self._resources = resources
         #: Given to connections as they are made.
         self.observer: RequestObserver | None = None
         self.connection_events: ConnectionEvents | None = None
         self._group = group
         self._handlers = handlers
+        self._frame_handlers = frame_handlers
         self._before_request = before_request
         self._http2 = http2
         self._spoken = SpokenProtocols(
@@ -157,6 +163,7 @@ class ConnectionFactory(Factory):
             self._resources,
             self._group,
             self._handlers,
+            self._frame_handlers,
             self._before_request,
             self.observer,
             self.connection_events,
@@ -193,6 +200,8 @@ class Listener:
         self._resources = resources
         self._stopped = stopped
         self.handlers: dict[int, Handler] = {}
+        #: By what the header of a request begins with.
+        self._frame_handlers: dict[bytes, FrameHandler] = {}
         self.before_request = list(before_request)
         self._ports: list[IListeningPort] = []
         #: Those of them that do not accept connections yet.
@@ -202,6 +211,7 @@ class Listener:
             resources,
             self.connections,
             self.handlers,
+            self._frame_handlers,
             self.before_request,
             tls,
             http2,
@@ -210,9 +220,17 @@ class Listener:
     def register(self, code: int, handler: Handler) -> None:
         self.handlers[code] = handler
 
-    def serve(self, handlers: Mapping[int, Handler]) -> None:
+    def serve(
+        self,
+        handlers: Mapping[int, Handler],
+        frame_handlers: Mapping[int, FrameHandler] = MappingProxyType({}),
+    ) -> None:
         self.handlers.clear()
         self.handlers.update(handlers)
+        self._frame_handlers.clear()
+        self._frame_handlers.update(
+            {json_start(code): handler for code, handler in frame_handlers.items()}
+        )
 
     def gather(self, work: Callable[..., None], *args: Any) -> None:
         self._resources.outboxes.gather(work, *args)

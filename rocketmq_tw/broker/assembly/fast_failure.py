@@ -57,6 +57,10 @@ class FastFailure:
         self._config = config
         self._waited = waited
 
+    def passes(self, code: int) -> bool:
+        """See `RequestCheck`."""
+        return self._waited() < LEAST or not self._config.broker_fast_failure_enable
+
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
         waited = self._waited()
         if waited < LEAST or not self._config.broker_fast_failure_enable:

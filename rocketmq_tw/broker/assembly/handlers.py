@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.internet.defer import ensureDeferred
 from twisted.logger import Logger
@@ -16,10 +16,13 @@ from rocketmq_tw.wire.errors import RequestError
 
 log = Logger()
 
+#: `Handler` or `FrameHandler`.
+H = TypeVar("H")
 
-def merge_handlers(tables: Iterable[Mapping[int, Handler]]) -> dict[int, Handler]:
+
+def merge_handlers(tables: Iterable[Mapping[int, H]]) -> dict[int, H]:
     """Returns all handlers; raises `ValueError` where two tables have the same code."""
-    merged: dict[int, Handler] = {}
+    merged: dict[int, H] = {}
     for table in tables:
         for code, handler in table.items():
             if code in merged:

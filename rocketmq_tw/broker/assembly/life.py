@@ -186,7 +186,10 @@ class Life:
     def _serve(self) -> None:
         """Has requests answered as the present role wants."""
         role = self._holder.role
-        self._host.listener.serve(merge_handlers(part.handlers(role) for part in self._parts))
+        self._host.listener.serve(
+            merge_handlers(part.handlers(role) for part in self._parts),
+            merge_handlers(part.frame_handlers(role) for part in self._parts),
+        )
 
     def _add_periodic(self, task: Periodic) -> None:
         def work() -> Any:

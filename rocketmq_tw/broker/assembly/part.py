@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.role.state import EVERY_ROLE, Role, RoleState
 from rocketmq_tw.metrics.instruments import Metric
-from rocketmq_tw.net.interfaces import Handler
+from rocketmq_tw.net.interfaces import FrameHandler, Handler
 
 
 class Periodic(NamedTuple):
@@ -52,7 +52,8 @@ class Part:
     `periodic`    once, behind all of `start`        names work that comes again, for some roles
     `opened`      once, forwards; ports are open     looks for a role where none is configured
     `enter`       each role, forwards                prepares; nothing is served or appended yet
-    `handlers`    each role, behind `enter`          says who answers which request in this role
+    `handlers`    each role, behind `enter`          says who answers which request in this role;
+                                                     `frame_handlers` beside it
     `ready`       each role, forwards                makes the object that does this role's work,
                                                      for as long as `RoleHolder.scope` lasts
     `stopping`    once, backwards; still the role    lets others have what only this broker knows
@@ -70,6 +71,11 @@ class Part:
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         """Returns request code -> handler for `role`."""
+        return {}
+
+    def frame_handlers(self, role: Role) -> Mapping[int, FrameHandler]:
+        """Returns the frame handlers of codes that `handlers` has for `role` too; they are dropped
+        with the role."""
         return {}
 
     def tables(self) -> Iterable[KeptTable]:

@@ -65,12 +65,13 @@ class Views(Part):
         self._role = role
         logic = LogicViews(self._store, tables.mappings, brokers)
         units = QueueRequests(clients.registry, filters, self._store, tables.topics, role)
+        own: dict[int, Handler] = {
+            RequestCode.VIEW_MESSAGE_BY_ID: self.view,
+            RequestCode.QUERY_MESSAGE: self.query,
+        }
         self._handlers = merge_handlers(
             [
-                {
-                    RequestCode.VIEW_MESSAGE_BY_ID: self.view,
-                    RequestCode.QUERY_MESSAGE: self.query,
-                },
+                own,
                 logic.around(
                     {
                         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
