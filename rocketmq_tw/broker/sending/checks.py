@@ -18,7 +18,6 @@ from rocketmq_tw.net.cluster_peers import ClusterPeers, only_the_cluster
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT, TOPIC_UNIT_SUB, TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeader
 from rocketmq_tw.wire.permissions import READ, WRITE, is_writable
@@ -51,9 +50,7 @@ class SendChecks:
         self.in_flight_limit = in_flight_limit
         self.in_flight = 0
 
-    def check(
-        self, header: SendMessageRequestHeader, request: RemotingCommand, peer: IPeer
-    ) -> TopicConfig:
+    def check(self, header: SendMessageRequestHeader, body: bytes, peer: IPeer) -> TopicConfig:
         """Returns the topic to send to, made where that is allowed; raises `RequestError` for what
         stock refuses too."""
         config = self._config
@@ -83,7 +80,7 @@ class SendChecks:
                 ResponseCode.INVALID_PARAMETER,
                 f"{name} has no queue {header.queue_id}, only {topic.write_queue_nums} to write to",
             )
-        size = len(request.body)
+        size = len(body)
         text = header.properties
         if (
             not 0 < size <= self._store_config.max_message_size

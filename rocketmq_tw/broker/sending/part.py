@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
@@ -15,6 +16,7 @@ from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.sending.beside import GivenBackBeside
 from rocketmq_tw.broker.sending.checks import SendChecks
 from rocketmq_tw.broker.sending.message_sizes import MessageSizes
+from rocketmq_tw.broker.sending.plain import PlainSends
 from rocketmq_tw.broker.sending.replies import ReplyRequests
 from rocketmq_tw.broker.sending.retries import Retries
 from rocketmq_tw.broker.sending.send import SendRequests
@@ -26,7 +28,7 @@ from rocketmq_tw.message.ids import UniqueIds, pack_ip
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.cluster_peers import ClusterPeers
-from rocketmq_tw.net.interfaces import Handler
+from rocketmq_tw.net.interfaces import FrameHandler, Handler
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 
 #: Requests that store a message; stock 5.3.3's slaves refuse them with SYSTEM_BUSY.
@@ -81,6 +83,9 @@ class Sending(Part):
             self._sizes,
             stats,
         )
+        self._plain_sends = partial(
+            PlainSends, host.config, send, self.checks, writing, tables, stats
+        )
         send_back = SendBackRequests(
             host.config, writing, tables, retries, addresses, stats.traffic.given_back
         )
@@ -101,6 +106,11 @@ class Sending(Part):
         if not role.copies_log:
             return refusals
         return refusals | self._beside.handlers(refusals[RequestCode.CONSUMER_SEND_MSG_BACK])
+
+    def frame_handlers(self, role: Role) -> Mapping[int, FrameHandler]:
+        if role is not Role.MASTER:
+            return {}
+        return {RequestCode.SEND_MESSAGE_V2: self._plain_sends().take}
 
     def metrics(self) -> Iterable[Metric]:
         return () if self._sizes is None else self._sizes.metrics()

@@ -76,7 +76,7 @@ class ReplyRequests:
         """Fires with SUCCESS once the requester has the reply, else with SYSTEM_ERROR; raises
         `RequestError` where the message is one that may not be sent."""
         header = read_send_header(request.code, request.ext_fields)
-        topic = self._checks.check(header, request, peer)
+        topic = self._checks.check(header, request.body, peer)
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = any_queue(topic)

@@ -135,10 +135,10 @@ class SendRequests:
         if header.topic in self._mappings and header.lo is not False:
             logic_queue = self._mappings.queue(header.topic, header.queue_id, any_led=True)
             header.queue_id = logic_queue.leader.queue_id
-        topic = self._checks.check(header, request, peer)
+        topic = self._checks.check(header, request.body, peer)
         if header.queue_id < 0:
             header.queue_id = any_queue(topic)
-        message = self._message(header, topic, request.body, peer)
+        message = self.message(header, topic, request.body, peer)
         text = header.properties or ""
         properties = parse_properties(text)
         if self._config.enable_topic_message_type_check:
@@ -147,15 +147,8 @@ class SendRequests:
         sent.unique_id = properties.get(props.UNIQ_KEY)
         batch = None
         is_batch = header.batch or request.code == _SEND_BATCH
-        if sent.unique_id is not None and not is_batch and self._is_plain(message, properties):
-            # Without what makes it special there are two types that it may have.
-            sent.type = FIFO_TYPE if props.SHARDING_KEY in properties else NORMAL_TYPE
-            message.properties = rejoin_properties(text, properties) + joined_own_properties(
-                self._config
-            )
-            if text.isascii():
-                # Then what is parsed says the same as what is stored.
-                message.parsed = properties
+        if sent.unique_id is not None and not is_batch and self.is_plain(message.topic, properties):
+            sent.type = self.write_as_it_came(message, text, properties)
             target = message.topic
         else:
             draft = Draft(message, properties, header.max_reconsume_times, bool(is_batch))
@@ -179,7 +172,7 @@ class SendRequests:
         self._commit.append(message, partial(self._answer, sent), batch=batch, wait=wait)
         self._checks.in_flight += len(request.body)
 
-    def _message(
+    def message(
         self, header: SendMessageRequestHeader, topic: TopicConfig, body: bytes, peer: IPeer
     ) -> StoredMessage:
         """Returns the message without its properties."""
@@ -198,15 +191,29 @@ class SendRequests:
             reconsume_times=header.reconsume_times or 0,
         )
 
-    def _is_plain(self, message: StoredMessage, properties: dict[str, str]) -> bool:
+    def is_plain(self, topic: str, properties: dict[str, str]) -> bool:
         """Returns whether no redirect asks for the message and none of its properties is the
         broker's to write: then they are stored as they came, with the broker's own behind them."""
         redirects = self._redirects
         return (
             _REWRITTEN.isdisjoint(properties)
             and redirects.properties.isdisjoint(properties)
-            and not message.topic.startswith(redirects.prefixes)
+            and not topic.startswith(redirects.prefixes)
         )
+
+    def write_as_it_came(
+        self, message: StoredMessage, text: str, properties: dict[str, str]
+    ) -> str:
+        """Writes the properties of a plain message, `text` or parsed `properties`, with the
+        broker's own behind them; returns the message's type."""
+        message.properties = rejoin_properties(text, properties) + joined_own_properties(
+            self._config
+        )
+        if text.isascii():
+            # Then what is parsed says the same as what is stored.
+            message.parsed = properties
+        # Without what makes it special there are two types that it may have.
+        return FIFO_TYPE if props.SHARDING_KEY in properties else NORMAL_TYPE
 
     def _route(self, draft: Draft) -> str:
         """Sends a message through the redirects and writes its properties, with the broker's own
@@ -248,38 +255,49 @@ class SendRequests:
         self._checks.in_flight -= len(request.body)
         if code in STORED:
             # Where it is stored, which a redirect may have changed.
-            topic, type_ = sent.message.topic, sent.type
-            self._stats.stored(topic, sent.queue_id, sent.since)
-            if type_ is not None:
-                self._incoming.count(topic, type_, sent.messages, appended)
-                if self._sizes is not None:
-                    self._sizes.record(TopicAndType(topic, type_), sent.messages, appended)
+            topic = sent.message.topic
+            self.count(topic, sent.type, sent.queue_id, sent.since, appended, sent.messages)
         if request.flag & ONEWAY_FLAG:
             sent.reply(request.response(code))
             return
+        response = self.response(code, appended, sent.queue_id, sent.unique_id)
+        if sent.recall_handle is not None and code in STORED:
+            response.ext_fields["recallHandle"] = sent.recall_handle
+        response.opaque, response.serialization = request.opaque, request.serialization
+        sent.reply(response)
+
+    def count(
+        self,
+        topic: str,
+        type_: str | None,
+        queue_id: int,
+        since: float,
+        appended: Appended,
+        messages: int = 1,
+    ) -> None:
+        """Counts what a send stored; `since` is what the clock of latencies told when it came."""
+        self._stats.stored(topic, queue_id, since)
+        if type_ is not None:
+            self._incoming.count(topic, type_, messages, appended)
+            if self._sizes is not None:
+                self._sizes.record(TopicAndType(topic, type_), messages, appended)
+
+    def response(
+        self, code: ResponseCode, appended: Appended, queue_id: int, unique_id: str | None
+    ) -> RemotingCommand:
+        """Returns the answer to a send that is not oneway, but for its opaque."""
         fields: dict[str, str] = {}
         if code in STORED:
             # What `header_to_fields` makes of a SendMessageResponseHeader, without the way there.
             fields = {
                 "msgId": appended.message_ids,
-                "queueId": str(sent.queue_id),
+                "queueId": str(queue_id),
                 "queueOffset": str(appended.queue_offset),
             }
-            if sent.unique_id is not None:
-                fields["transactionId"] = sent.unique_id
-            if sent.recall_handle is not None:
-                fields["recallHandle"] = sent.recall_handle
+            if unique_id is not None:
+                fields["transactionId"] = unique_id
         fields |= answered_properties(self._config)
-        sent.reply(
-            RemotingCommand(
-                code,
-                fields,
-                opaque=request.opaque,
-                flag=RESPONSE_FLAG,
-                remark=_REMARKS.get(code),
-                serialization=request.serialization,
-            )
-        )
+        return RemotingCommand(code, fields, flag=RESPONSE_FLAG, remark=_REMARKS.get(code))
 
 
 def _batch_of(draft: Draft) -> Batch:

@@ -164,6 +164,19 @@ class Commit:
         if not self._turn_is_open:
             self._open_turn()
 
+    def append_if_accepted(self, message: StoredMessage, done: Done, *, wait: bool) -> bool:
+        """Appends one message as `append` does; False where that would refuse it. Nothing is
+        counted then: `append` tells why."""
+        try:
+            self._check(wait=wait)
+            appended = self._store.append(message)
+        except (RequestError, StoreError, OSError):
+            return False
+        self._appends.append((done, appended, wait))
+        if not self._turn_is_open:
+            self._open_turn()
+        return True
+
     def safe(self) -> Deferred[ResponseCode]:
         """Fires with how a message would end that is appended now and waits; appends none. All that
         was appended before is as safe by then as messages are promised to be, and in its queues as
