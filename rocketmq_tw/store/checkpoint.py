@@ -21,6 +21,8 @@ _STOCK = struct.Struct(">qqqqq")
 _OURS = struct.Struct(">IqqqqqqI")
 _OURS_AT = 64
 _MAGIC = 0x726D7175
+#: In place of `units`, more than queues can have: nothing of them is synced.
+NOTHING_OF_QUEUES = 1 << 62
 
 
 class Checkpoint(msgspec.Struct, kw_only=True):
@@ -47,6 +49,11 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     def index_mark(self) -> tuple[int, int]:
         """The two about the index, see `MessageIndex.mark`."""
         return self.index_begin, self.index_entries
+
+    @property
+    def is_of_log_alone(self) -> bool:
+        """Whether nothing of the queues is safe, though the log is."""
+        return self.units == NOTHING_OF_QUEUES
 
     @property
     def min_timestamp(self) -> int:

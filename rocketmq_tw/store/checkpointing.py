@@ -14,10 +14,16 @@ from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import NO_DESCRIPTOR
-from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from rocketmq_tw.store.checkpoint import (
+    NOTHING_OF_QUEUES,
+    Checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 from rocketmq_tw.store.contents import StoreContents
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.handles import Unsynced
+from rocketmq_tw.store.lost_log import lacks_files
 
 #: Names that are sorted in one go: sorting 100,000 keeps all other threads waiting.
 _SORTED = 1000
@@ -99,11 +105,11 @@ class Checkpointing:
         return Rounds(self._prepared, self._synced)
 
     def retract(self) -> None:
-        """Takes back what the checkpoint claims: after a power loss while queues are built again
-        they must not count as safe."""
+        """Takes back what the checkpoint claims of queues and index: after a power loss while they
+        are built again they must not count as safe. The log is as safe as before."""
         last = self.last
         if self._may_say_more or last.safe_offset >= 0 or last.logics_msg_timestamp > 0:
-            self._claim_nothing()
+            self._claim_log_alone(last.safe_offset)
 
     def before_cut(self, offset: int) -> None:
         """Takes back all claims at and behind the log offset `offset`, where the log is about to
@@ -115,6 +121,18 @@ class Checkpointing:
         if self._may_say_more or offset < last.safe_offset or last.safe_offset < 0:
             # Nor by times: what comes in place of what is cut may be older than that.
             self._claim_nothing()
+
+    def before_beginning_anew(self) -> None:
+        """Takes back all claims, also of checkpoints that are prepared and not yet written: the log
+        is about to lose all of its files, which are empty."""
+        self._written = self._prepared
+        self._claim_nothing()
+
+    def claim_log(self, safe_offset: int) -> None:
+        """Claims that the log is safe up to an offset, and nothing of the queues, where a start
+        that is refused found that out: the next one must not take the log's damage for its end."""
+        if self.last.safe_offset < safe_offset:
+            self._claim_log_alone(safe_offset)
 
     def before_index_cut(self, offset: int) -> None:
         """Claims nothing of the index's slots where the index is about to lose entries at or behind
@@ -130,10 +148,15 @@ class Checkpointing:
         self._write_file(self.last)
 
     def _claim_nothing(self) -> None:
+        self._claim_log_alone(-1)
+
+    def _claim_log_alone(self, safe_offset: int) -> None:
         last = self.last
         self.last = Checkpoint(
             master_flushed_offset=last.master_flushed_offset,
             confirm_phy_offset=last.confirm_phy_offset,
+            safe_offset=safe_offset,
+            units=0 if safe_offset < 0 else NOTHING_OF_QUEUES,
             index_begin=last.index_begin,
             index_entries=last.index_entries,
         )
@@ -150,7 +173,7 @@ class Checkpointing:
     ) -> CheckpointWrite | None:
         """Returns what writes a checkpoint for the log in front of `safe_offset`, whose last
         message was stored at `timestamp` (ms); see `IMessageStore.prepare_checkpoint`."""
-        if self.failed or self._log.failure:
+        if self.failed or self._log.failure or lacks_files(self._log, safe_offset):
             return None
         queues, index = self._queues, self._index
         try:

@@ -28,6 +28,11 @@ from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import Appended, Arrival, ILog, IMessageStore
+from rocketmq_tw.store.lost_log import (
+    lacks_files,
+    refuse_if_behind_checkpoint,
+    refuse_if_behind_queues,
+)
 from rocketmq_tw.store.multi_dispatch import multi_dispatch_of
 from rocketmq_tw.store.paths import Ownership, StorePaths
 from rocketmq_tw.store.queue_extension import QueueExtensions
@@ -133,7 +138,7 @@ class MessageStore(StoreReads):
         try:
             checkpoint = self._open_files(clean)
         except StoreError:
-            if clean:
+            if clean and not self._queues.are_repaired:
                 # Nothing was changed that a clean start minds.
                 self._ownership.mark_closed()
             raise
@@ -147,7 +152,8 @@ class MessageStore(StoreReads):
             max(report.last_timestamp, last.physic_msg_timestamp),
             self._log.end_offset if dispatched < self._log.end_offset else 0,
         )
-        if (last.safe_offset < 0 and report.records) or last.safe_offset > dispatched:
+        is_queue_safe = last.safe_offset >= 0 and not last.is_of_log_alone
+        if (report.records and not is_queue_safe) or last.safe_offset > dispatched:
             # So that the next crash need not read all of it again.
             self.checkpoint()
         if any(self._deleted.since(last)):
@@ -157,17 +163,27 @@ class MessageStore(StoreReads):
         return report
 
     def _open_files(self, clean: bool) -> Checkpoint:
+        has_checkpoint = self.files.exists(self.paths.checkpoint)
         checkpoint = self._checkpointing.load(clean=clean)
         if self._confirmed_only:
             self.dispatch_limit = checkpoint.confirm_phy_offset
         self._removal.load()
         self._log.load(clean=clean, safe=checkpoint.safe_offset)
+        refuse_if_behind_checkpoint(self._log, checkpoint, self.paths)
+        self._queues.load(clean=clean)
+        refuse_if_behind_queues(
+            self._log,
+            self._queues,
+            checkpoint,
+            self.paths,
+            clean=clean,
+            has_checkpoint=has_checkpoint,
+        )
         return checkpoint
 
     def _run_recovery(
         self, checkpoint: Checkpoint, clean: bool, advance: Callable[[int], object]
     ) -> RecoveryReport:
-        repaired = self._queues.load(clean=clean)
         if self._index and not self._index.load(checkpoint.index_mark, clean=clean):
             self._checkpointing.forget_index_mark()
         recovery = Recovery(
@@ -179,7 +195,10 @@ class MessageStore(StoreReads):
             advance=advance,
         )
         return recovery.run(
-            checkpoint, clean=clean, queues_repaired=repaired, limit=self.dispatch_limit
+            checkpoint,
+            clean=clean,
+            queues_repaired=self._queues.are_repaired,
+            limit=self.dispatch_limit,
         )
 
     def close(self, *, mark_closed: bool = True) -> None:
@@ -201,6 +220,8 @@ class MessageStore(StoreReads):
                 end = self._log.end_offset
                 limit = end if self.dispatch_limit is None else self.dispatch_limit
                 is_whole = self._dispatching.reached == end or limit < end
+                # An empty log that was to begin elsewhere, where there was no room for its file.
+                is_whole = is_whole and not lacks_files(self._log, end)
                 if mark_closed and is_whole and not self._checkpointing.failed:
                     self._ownership.mark_closed()
         finally:
@@ -299,7 +320,16 @@ class MessageStore(StoreReads):
         """See `IMessageStore`."""
         if self._refusal or self._log.failure or self.gone or self.retention.is_disk_full:
             raise NotWritableError(self.refusal)
+        if self._log.end_offset == self._log.min_offset != offset:
+            self._claim_no_log()
         self._appending.append_raw(offset, data)
+
+    def _claim_no_log(self) -> None:
+        """Before an empty log begins elsewhere: for a moment it has no file."""
+        try:
+            self._checkpointing.before_beginning_anew()
+        except OSError as error:
+            raise NotWritableError(f"the checkpoint cannot be taken back: {error}") from error
 
     def write_pending(self) -> int:
         """See `IMessageStore`."""

@@ -56,6 +56,8 @@ class QueueTable:
         #: Whether queues have extensions, and whether what is put has extras there.
         self._extended = self._extending = extensions.are_written
         self.unsynced = Unsynced()
+        #: A file of theirs was damaged as they were loaded, or that was not seen to its end.
+        self.are_repaired = False
         self._shared = QueueFiles(
             self._pool,
             file_size,
@@ -71,11 +73,10 @@ class QueueTable:
     def __len__(self) -> int:
         return len(self._queues)
 
-    def load(self, *, clean: bool) -> bool:
-        """Opens every queue that has a directory; returns whether a file had to be repaired.
-        `clean`: all that is there is durable."""
+    def load(self, *, clean: bool) -> None:
+        """Opens every queue that has a directory. `clean`: all that is there is durable."""
+        self.are_repaired, repaired = True, False
         self._files.make_dirs(self._directory)
-        repaired = False
         if self._extending:
             self._files.make_dirs(self._extensions.directory)
         extended = self._files.list(self._extensions.directory)
@@ -88,7 +89,7 @@ class QueueTable:
                     repaired |= self._new(topic, int(name)).load(clean=clean)
         for topic in extended:
             self._remove_lost_extensions(topic)
-        return repaired
+        self.are_repaired = repaired
 
     def _remove_lost_extensions(self, topic: str) -> None:
         """Removes the extensions of queues that are gone: a new queue of that name must not find

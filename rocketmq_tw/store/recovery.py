@@ -149,7 +149,7 @@ class Recovery:
             self._safe = safe
         gone, gone_units = self._deleted.since(checkpoint)
         may_be_empty = safe >= 0 and checkpoint.queues <= gone
-        if repaired or (not len(queues) and not may_be_empty):
+        if repaired or checkpoint.is_of_log_alone or (not len(queues) and not may_be_empty):
             report.note(
                 f"queue files are missing or damaged: built all again from {log.min_offset}"
             )
@@ -384,6 +384,7 @@ class Recovery:
                     safe = max(safe, head.physical_offset)
                 break
         if position < safe:
+            self._checkpointing.claim_log(safe)
             raise DamagedStoreError(
                 f"the commit log is damaged at offset {position}, in front of {safe} up to where "
                 "it was safe: nothing was changed; restore the file from a replica"

@@ -239,6 +239,8 @@ def test_deletions_are_forgotten_with_their_log(files: MemoryFiles) -> None:
     store.remove_topics(["Topic"])
     store.close()
     files.remove_tree(f"{ROOT}/commitlog")
+    files.remove_tree(f"{ROOT}/consumequeue")
+    files.remove(f"{ROOT}/checkpoint")
     store = open_store(files)
     fill(store, 100, 5)
     files.remove_tree(f"{ROOT}/consumequeue")

@@ -276,6 +276,7 @@ class TestStarts:
         store.close()
         files.remove_tree(f"{ROOT}/consumequeue/Topic")
         files.remove_tree(f"{ROOT}/commitlog")
+        files.remove(f"{ROOT}/checkpoint")
         store = opened(files)
         assert not files.exists(EXT)
         fill(store, 3)

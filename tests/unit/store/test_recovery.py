@@ -18,6 +18,7 @@ from tests.support.stores import (
     ROOT,
     ManualClock,
     by_key,
+    cut,
     make_message,
     open_store,
     put,
@@ -52,6 +53,10 @@ def killed(files: MemoryFiles) -> MemoryFiles:
     if files.exists(f"{ROOT}/checkpoint"):
         files.remove(f"{ROOT}/checkpoint")
     return files.kill()
+
+
+def overwrite_new(files: MemoryFiles, path: str, data: bytes) -> None:
+    files.open(path, create=True).pwrite(data, 0)
 
 
 def overwrite(files: MemoryFiles, path: str, offset: int, data: bytes) -> None:
@@ -285,10 +290,34 @@ def test_damage_in_front_of_what_the_checkpoint_says_is_safe_is_refused(
     overwrite(files, f"{ROOT}/checkpoint", 0, bytes(checkpoint))
     files.remove_tree(f"{ROOT}/consumequeue")
     overwrite(files, f"{LOG}/{0:020d}", 95, b"?")
-    with pytest.raises(DamagedStoreError, match="restore"):
-        open_store(files)
+    for _ in range(3):
+        with pytest.raises(DamagedStoreError, match="restore"):
+            open_store(files)
+        files = files.kill()
     overwrite(files, f"{LOG}/{0:020d}", 0, image)
     assert len(bodies_of(open_store(files.kill()))) == 40
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_start_that_is_refused_while_queues_are_built_again_is_refused_again(
+    loses_power: bool, stop: str, files: MemoryFiles
+) -> None:
+    """A supervisor starts it over and over. What was built meanwhile is not safe."""
+    bodies = stopped(stop, files)
+    image = files.read(f"{LOG}/{4096:020d}")
+    files.remove_tree(f"{ROOT}/consumequeue")
+    overwrite(files, f"{LOG}/{4096:020d}", 95, b"?")
+    files.open(f"{LOG}/{4096:020d}").fsync()
+    files.sync_dir(ROOT)
+    for _ in range(3):
+        with pytest.raises(DamagedStoreError, match="in front of 12596 up to where"):
+            open_store(files)
+        files = files.crash() if loses_power else files.kill()
+    overwrite(files, f"{LOG}/{4096:020d}", 0, image)
+    for _ in range(2):
+        assert bodies_of(open_store(files)) == bodies
+        files = files.kill()
 
 
 def test_queues_rebuilt_across_the_ends_of_files(files: MemoryFiles) -> None:
@@ -491,13 +520,136 @@ def test_a_checkpoint_that_says_the_middle_of_a_record_loses_nothing(files: Memo
     assert bodies_of(open_store(files.kill())) == bodies
 
 
-def test_no_commit_log_at_all(files: MemoryFiles) -> None:
-    filled(10, files)
-    files = files.kill()
+#: How a store stopped: in order, killed behind a checkpoint, before its first one, and as stock's.
+STOPS = ("clean", "killed", "young", "of stock")
+
+
+def stopped(kind: str, files: MemoryFiles, count: int = 40) -> list[bytes]:
+    """A store that stopped in one of `STOPS`; the bodies of its messages."""
+    bodies = filled(count, files)
+    if kind in ("killed", "young"):
+        files.open(f"{ROOT}/abort", create=True)
+    if kind == "young":
+        files.remove(f"{ROOT}/checkpoint")
+    if kind == "of stock":
+        # It leaves our fields with a CRC that does not hold.
+        overwrite(files, f"{ROOT}/checkpoint", 24, bytes(15) + b"\x01")
+    return bodies
+
+
+def content_of(files: MemoryFiles) -> dict[str, bytes]:
+    """All files but those that say whose the store is."""
+    paths, found = [ROOT], {}
+    while paths:
+        path = paths.pop()
+        try:
+            found[path] = files.read(path)
+        except OSError:
+            paths += [f"{path}/{name}" for name in files.list(path)]
+    return {path: data for path, data in found.items() if not path.endswith(("/lock", "/abort"))}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_a_log_that_is_gone_is_refused_until_it_is_there_again(
+    stop: str, is_mounted: bool, files: MemoryFiles
+) -> None:
+    """As where the disk of `storePathCommitLog` is not mounted."""
+    bodies = stopped(stop, files)
+    names = files.list(LOG)
+    images = {name: files.read(f"{LOG}/{name}") for name in names}
     files.remove_tree(LOG)
-    store = open_store(files)
+    if is_mounted:
+        files.make_dirs(LOG)
+    before = content_of(files)
+    for _ in range(2):
+        with pytest.raises(DamagedStoreError, match=f"no commit log in {LOG}, and .* up to"):
+            open_store(files)
+        assert content_of(files) == before
+        files = files.kill()
+    for name, image in images.items():
+        overwrite_new(files, f"{LOG}/{name}", image)
+    assert bodies_of(open_store(files)) == bodies
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_store_without_a_log_begins_anew_where_nothing_leads_to_one(
+    stop: str, files: MemoryFiles
+) -> None:
+    stopped(stop, files)
+    for name in files.list(ROOT):
+        if name != "config":
+            path = f"{ROOT}/{name}"
+            (files.remove if name in ("abort", "checkpoint", "lock") else files.remove_tree)(path)
+    store = open_store(files.kill())
     assert queues_of(store) == {}
     assert store.append(make_message()).queue_offset == 0
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed", "of stock"])
+def test_a_log_that_lost_its_last_files_is_refused_until_they_are_there_again(
+    stop: str, files: MemoryFiles
+) -> None:
+    bodies = stopped(stop, files)
+    last = files.list(LOG)[-1]
+    image = files.read(f"{LOG}/{last}")
+    files.remove(f"{LOG}/{last}")
+    before = content_of(files)
+    for _ in range(2):
+        with pytest.raises(DamagedStoreError, match=f"ends at {int(last)}, and .* up to"):
+            open_store(files)
+        assert content_of(files) == before
+        files = files.kill()
+    overwrite_new(files, f"{LOG}/{last}", image)
+    assert bodies_of(open_store(files)) == bodies
+
+
+def test_what_no_checkpoint_calls_safe_may_be_gone_behind_a_crash(files: MemoryFiles) -> None:
+    stopped("young", files)
+    last = files.list(LOG)[-1]
+    files.remove(f"{LOG}/{last}")
+    store = open_store(files.kill())
+    assert store.end_offset <= int(last)
+    assert 0 < len(bodies_of(store)) < 40
+
+
+@pytest.mark.parametrize("failing", ["", "truncate", "remove"])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_an_empty_log_that_was_to_begin_elsewhere_is_no_lost_one(
+    is_closed: bool, failing: str, files: MemoryFiles
+) -> None:
+    """That of a slave whose master has removed what would come next."""
+    master = open_store(MemoryFiles())
+    put(master, *[make_message(bytes(300)) for _ in range(60)])
+    there = master._log.file_starts[4]
+    disk = FaultyFiles(files)
+    store = open_store(disk)
+    # What its queue has leads in front of where the log begins.
+    put(store, *[make_message(topic="Old") for _ in range(3)])
+    put(store, *[make_message(bytes(300)) for _ in range(20)])
+    store.checkpoint()
+    change(store.config, {"deleteWhen": ";".join(map(str, range(24)))})
+    sum(store.clean(store._clock() + 80 * 3_600_000))
+    cut(store, store.min_physical_offset)
+    store.checkpoint()
+    assert 0 < store.end_offset < there
+    if failing:
+        disk.faults.append(Fault(failing, "commitlog", errno.ENOSPC))
+    try:
+        store.append_raw(there, master.read_log(there, 2000))
+        store.write_pending()
+    except NotWritableError:
+        assert failing
+    else:
+        assert not failing
+    disk.faults.clear()
+    if is_closed:
+        store.close()
+    store = open_store(files.kill())
+    if failing != "":
+        store.append_raw(there, master.read_log(there, 2000))
+        store.write_pending()
+    assert store.min_physical_offset == there
 
 
 def test_a_queue_keeps_its_offset_when_the_log_lost_all_its_messages(files: MemoryFiles) -> None:
