@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType, TracebackType
 
@@ -36,6 +38,25 @@ def _say_stopped(program: str) -> None:
     if sys.__stderr__ is not None:
         sys.__stderr__.write(f"\n{program}: stopped\n")
         sys.__stderr__.flush()
+
+
+@contextmanager
+def interrupted_by_all() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP interrupt as Ctrl-C does, so that what is half done is put right. A
+    signal that is ignored, as by `nohup`, stays so."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    former = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            former[number] = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _end(

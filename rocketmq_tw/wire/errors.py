@@ -28,3 +28,10 @@ class BodyError(RequestError, WireError):
 
     def __init__(self, remark: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, remark)
+
+
+class TableError(BodyError):
+    """A table, mostly of a file, that is not what it should be; nobody asked with it."""
+
+    def __str__(self) -> str:
+        return self.remark

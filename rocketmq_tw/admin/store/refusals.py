@@ -10,6 +10,7 @@ from rocketmq_tw.admin.store.looking import Checked
 from rocketmq_tw.admin.store.opening import Opened
 from rocketmq_tw.admin.store.places import is_inside, refuse_shared
 from rocketmq_tw.admin.store.repairing import (
+    UNFINISHED,
     Loss,
     differing_queues,
     differing_size,
@@ -51,6 +52,11 @@ def _refuse_target(opened: Opened, target: str) -> None:
         )
     if is_inside(target, opened.store.root):
         raise click.UsageError(f"--to: {target} is inside of the store: name another place")
+    if os.path.exists(os.path.join(target, UNFINISHED)):
+        raise click.UsageError(
+            f"--to: {target} has what a repair that was killed has left: remove it, or name a new"
+            " directory"
+        )
     if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
         raise click.UsageError(f"--to: {target} is there already: name a new directory")
 

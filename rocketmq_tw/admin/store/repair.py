@@ -35,6 +35,7 @@ from rocketmq_tw.admin.store.tables import mend_tables, plan_of_tables
 from rocketmq_tw.admin.tool import Tool, fail
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.owners import owners_kept
+from rocketmq_tw.interrupted import interrupted_by_all
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.storecheck.check import Summary
 from rocketmq_tw.storecheck.findings import Remedy
@@ -74,7 +75,7 @@ def repair(
         return
     # From the first look on: a broker that runs meanwhile would make another store of it.
     keep = locked if target is None else held
-    with keep(opened.store.root, opened.owners) as release:
+    with interrupted_by_all(), keep(opened.store.root, opened.owners) as release:
         _repair(tool, opened, target, release, cut=cut, yes=yes)
 
 
@@ -129,7 +130,8 @@ def _repair(
     except StoreError as error:
         fail(f"the recovery refuses the store: {error}", error)
     except OSError as error:
-        fail(f"the store cannot be repaired: {error}", error)
+        where = "" if error.filename else f" in {store.root}"
+        fail(f"the store cannot be repaired{where}: {error}", error)
     _show_done(tool, opened, before, after, loss, notes)
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import attrs
 import msgspec
@@ -38,23 +38,45 @@ _BLOCK = 1 << 20
 _MOST_NOTES = 20
 #: It says whose a store is, and is not copied.
 _LOCK = "lock"
+#: What is copied stands in this directory of the copy until it is whole.
+UNFINISHED = "unfinished-copy"
 
 
 def copy_store(source: str, target: str, advance: Callable[[int], object]) -> None:
     """Copies a store's files, without what nobody wrote; durable when it returns. Raises `OSError`,
-    and leaves nothing in `target` then."""
+    and leaves nothing in `target` then; killed, it leaves no store there that is whole in part."""
     files = PosixFiles()
     directories = list(_walk(source))
+    unfinished = os.path.join(target, UNFINISHED)
     try:
+        files.make_dirs(target)
+        give(target, os.stat(source), rights=False)
         for directory, names in directories:
-            into = os.path.normpath(os.path.join(target, os.path.relpath(directory, source)))
+            into = os.path.normpath(os.path.join(unfinished, os.path.relpath(directory, source)))
             files.make_dirs(into)
             give(into, os.stat(directory), rights=False)
             for name in names:
-                _copy_file(os.path.join(directory, name), os.path.join(into, name), advance)
+                path = os.path.join(into, name)
+                with _named(path):
+                    _copy_file(os.path.join(directory, name), path, advance)
             files.sync_dir(into)
+        # The log comes last: a broker does not start without it.
+        for name in sorted(os.listdir(unfinished), key=lambda name: name == "commitlog"):
+            os.rename(os.path.join(unfinished, name), os.path.join(target, name))
+        os.rmdir(unfinished)
+        files.sync_dir(target)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Lets an error of an open file say which one it is."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or path
         raise
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from rocketmq_tw.wire import fastjson
-from rocketmq_tw.wire.errors import BodyError, WireError
+from rocketmq_tw.wire.errors import BodyError, TableError, WireError
 from rocketmq_tw.wire.object_keys import as_key
 
 
@@ -152,8 +152,11 @@ def decode_strict_body(body_type: type[B], data: bytes) -> B:
 
 def decode_table(body_type: type[B], data: bytes) -> B:
     """Reads a table from a file of one's own or from the own master: `decode_body` however many
-    values there are. Raises `BodyError`."""
-    return decode_body(body_type, data, max_values=len(data))
+    values there are. Raises `TableError`, which says what is wrong and names no type."""
+    try:
+        return decode_body(body_type, data, max_values=len(data))
+    except BodyError as error:
+        raise TableError(f"it is no such table in JSON: {error.__cause__}") from error
 
 
 #: Bytes from which a table is read entry by entry.

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -443,7 +444,9 @@ def test_a_copy_is_durable_where_only_a_table_is_mended(
     copy = tmp_path / "new/copy"
     assert run("repair", root, "--to", copy).status == 0
     made = {str(copy / path.relative_to(root)) for path in root.rglob("*") if path.name != "lock"}
-    assert made | {str(copy), str(copy.parent), str(tmp_path)} <= synced
+    assert {str(copy), str(copy.parent), str(tmp_path)} <= synced
+    # Where they were before all of them were moved.
+    assert made <= {path.replace("/unfinished-copy", "") for path in synced}
 
 
 @pytest.mark.parametrize("has_root", [True, False])
@@ -582,7 +585,60 @@ def test_a_copy_that_fails_leaves_nothing(
         patched.setattr(os, "pwrite", no_space)
         outcome = run("repair", root, "--to", tmp_path / "copy")
     assert (outcome.status, "No space left" in outcome.err) == (1, True)
+    assert f"{tmp_path}/copy/unfinished-copy/" in outcome.err
     assert not (tmp_path / "copy").exists()
+
+
+#: Runs a command and gets a signal once it has copied some files.
+STOPPED = """
+import os, sys
+from rocketmq_tw.admin.main import main
+from rocketmq_tw.admin.store import repairing
+from rocketmq_tw.admin.tool import Tool
+
+copy, left = repairing._copy_file, iter(range(3))
+
+def copy_some(*arguments):
+    copy(*arguments)
+    if next(left, None) is None:
+        os.kill(os.getpid(), int(sys.argv[1]))
+
+repairing._copy_file = copy_some
+main(sys.argv[2:], Tool())
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_a_copy_that_is_stopped_leaves_no_store(
+    number: str, root: Path, tmp_path: Path, run: Run
+) -> None:
+    config, copy = tmp_path / "broker.conf", tmp_path / "copy"
+    config.write_text(CONFIG)
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    words = ["store", "repair", str(root), "--to", str(copy), "-c", str(config)]
+    what = [sys.executable, "-c", STOPPED, str(int(getattr(signal, number))), *words]
+    stopped = subprocess.run(what, capture_output=True, text=True)
+    if number != "SIGKILL":
+        assert (stopped.returncode, "stopped" in stopped.stderr) == (130, True), stopped
+        assert not copy.exists()
+    else:
+        assert stopped.returncode == -signal.SIGKILL
+        assert [path.name for path in copy.iterdir()] == ["unfinished-copy"]
+        outcome = run("repair", root, "--to", copy)
+        assert outcome.status == 2
+        assert f"{copy} has what a repair that was killed has left: remove it" in outcome.err
+        shutil.rmtree(copy)
+    assert run("repair", root, "--to", copy).status == 0
+    assert bodies_of(copy) == ALL
+
+
+def test_a_copy_is_made_in_an_empty_directory_too(root: Path, tmp_path: Path, run: Run) -> None:
+    """As where another disk is mounted."""
+    change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
+    (tmp_path / "copy").mkdir()
+    assert run("repair", root, "--to", tmp_path / "copy").status == 0
+    assert not (tmp_path / "copy/unfinished-copy").exists()
+    assert bodies_of(tmp_path / "copy") == ALL
 
 
 def test_a_copy_is_as_open_to_others_as_the_store(root: Path, tmp_path: Path, run: Run) -> None:

@@ -93,6 +93,21 @@ def test_a_group_goes_on_where_its_queue_ends(key: str, root: Path, run: Run) ->
     assert (table["dataVersion"], table["resetOffsetTable"]) == ({"counter": 7}, {})
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[1]", "it cannot be read: it is no such table in JSON: Expected `object`, got `array`"),
+        ('{"offsetTable":[', "it cannot be read: it is no such table in JSON: "),
+    ],
+)
+def test_a_damaged_table_is_told_in_plain_words(text: str, said: str, root: Path, run: Run) -> None:
+    (root / OFFSETS).write_text(text)
+    (root / f"{OFFSETS}.bak").unlink(missing_ok=True)
+    outcome = run("check", root)
+    assert said in outcome.out
+    assert "ConsumerOffsetTable" not in outcome.out
+
+
 def test_a_queue_that_stands_twice_in_a_table_is_mended_at_once(root: Path, run: Run) -> None:
     (root / OFFSETS).write_text('{"offsetTable":{"Topic@a":{"0":99,0:98}}}')
     outcome = run("repair", root, "--yes")
