@@ -14,20 +14,26 @@ def write_atomic(files: IFiles, path: str, data: bytes) -> None:
     """Replaces the content of `path`: written aside, synced, renamed, the directory synced. A link
     stays one, the rights and the owner stay those of the old file.
 
-    Returns once the new content is on stable storage. Raises `OSError`.
+    Returns once the new content is on stable storage. Raises `OSError`, and leaves nothing aside.
     """
     path = files.real_path(path)
     directory = posixpath.dirname(path) or "."
     files.make_dirs(directory)
     aside = f"{path}.tmp"
-    file = files.open_aside(aside, path)
     try:
-        file.truncate(0)
-        file.pwrite(data, 0)
-        file.fsync()
-    finally:
-        file.close()
-    files.rename(aside, path)
+        file = files.open_aside(aside, path)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            file.fsync()
+        finally:
+            file.close()
+        files.rename(aside, path)
+    except OSError:
+        # A full disk may not have room for half of it either.
+        with contextlib.suppress(OSError):
+            files.remove(aside)
+        raise
     files.sync_dir(directory)
 
 

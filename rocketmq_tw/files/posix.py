@@ -28,10 +28,12 @@ _unsynced_dirs: set[str] = set()
 
 @implementer(IFile)
 class PosixFile:
-    """One descriptor; all access is by position, so one object serves several threads."""
+    """One descriptor; all access is by position, so one object serves several threads. Its errors
+    name `path`, which the system leaves out where a descriptor is used."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: str) -> None:
         self._fd = descriptor
+        self._path = path
 
     def pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -48,29 +50,45 @@ class PosixFile:
         return b"".join(parts)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        written = os.pwrite(self._fd, data, offset)
-        total = len(data)
-        while written < total:
-            step = os.pwrite(self._fd, memoryview(data)[written:], offset + written)
-            if step == 0:
-                raise OSError(errno.EIO, "the system wrote nothing")
-            written += step
+        try:
+            written = os.pwrite(self._fd, data, offset)
+            total = len(data)
+            while written < total:
+                step = os.pwrite(self._fd, memoryview(data)[written:], offset + written)
+                if step == 0:
+                    raise OSError(errno.EIO, "the system wrote nothing")
+                written += step
+        except OSError as error:
+            error.filename = self._path
+            raise
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> None:
         for start in range(0, len(buffers), _MAX_VECTORS):
             group = buffers[start : start + _MAX_VECTORS]
             total = sum(map(len, group))
-            written = os.pwritev(self._fd, group, offset)
+            try:
+                written = os.pwritev(self._fd, group, offset)
+            except OSError as error:
+                error.filename = self._path
+                raise
             if written < total:
                 self.pwrite(b"".join(group)[written:], offset + written)
             offset += total
 
     def fsync(self) -> None:
-        # fdatasync also writes what is needed to find the data again: the size and the blocks.
-        _sync_data(self._fd)
+        try:
+            # fdatasync also writes what is needed to find the data again: the size and the blocks.
+            _sync_data(self._fd)
+        except OSError as error:
+            error.filename = self._path
+            raise
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            error.filename = self._path
+            raise
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -140,7 +158,7 @@ class PosixFiles:
     """The real file system."""
 
     def open(self, path: str, *, create: bool = False) -> PosixFile:
-        return PosixFile(_open_file(path, os.O_RDWR | (os.O_CREAT if create else 0)))
+        return PosixFile(_open_file(path, os.O_RDWR | (os.O_CREAT if create else 0)), path)
 
     def open_aside(self, path: str, target: str) -> PosixFile:
         try:
@@ -153,7 +171,7 @@ class PosixFiles:
         except OSError:
             os.close(descriptor)
             raise
-        return PosixFile(descriptor)
+        return PosixFile(descriptor, path)
 
     def read(self, path: str) -> bytes:
         with open(_open_file(path, os.O_RDONLY), "rb") as source:
@@ -209,6 +227,9 @@ class PosixFiles:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            error.filename = path
+            raise
         finally:
             os.close(descriptor)
 
@@ -218,7 +239,7 @@ class PosixFiles:
         return DiskUsage(used + free, used)
 
     def lock(self, path: str) -> PosixFile:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = _open_file(path, os.O_RDWR | os.O_CREAT)
         try:
             # Record locks keep a Java process out but are shared inside one process; flock keeps
             # out a second lock in this process too.
@@ -228,5 +249,6 @@ class PosixFiles:
             os.close(descriptor)
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise BlockingIOError(error.errno, "locked by another process", path) from error
+            error.filename = path
             raise
-        return PosixFile(descriptor)
+        return PosixFile(descriptor, path)

@@ -11,6 +11,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.runtime.failures import FailuresInARow
 from rocketmq_tw.runtime.waiters import Waiters
 
 
@@ -18,7 +19,8 @@ class PeriodicCall:
     """Calls `work` every `seconds`: a number, or a callable that returns one and is asked anew for
     each call. Intervals count from the start, so a slow call delays none of the later ones.
 
-    A failure of `work`, raised or of its Deferred, is logged under `name`, and it is called again.
+    Failures of `work`, raised or of its Deferred, are logged under `name`, those in a row as
+    `FailuresInARow` does it, and it is called again.
     It is not called again before its Deferred has fired. `may_hang`: the Deferred may depend on a
     peer that hangs, so `stop` does not wait for it.
     """
@@ -42,6 +44,7 @@ class PeriodicCall:
         self._loop = LoopingCall(self._run)
         self._is_under_way = False
         self._over = Waiters[None]()
+        self._failures = FailuresInARow(self.log, f"{name} failed")
 
     @property
     def is_running(self) -> bool:
@@ -73,18 +76,21 @@ class PeriodicCall:
         try:
             result = self._work()
         except Exception:
-            self._failed(Failure())
-            result = None
+            self._failures.failed(Failure())
+            self._call_ended(None)
+            return None
         if result is None:
             # Most calls end at once, and there are many of them.
+            self._worked(None)
             self._call_ended(None)
             return None
         done = maybeDeferred(lambda: result)
-        return done.addErrback(self._failed).addCallback(self._call_ended)
+        done.addCallbacks(self._worked, self._failures.failed)
+        return done.addCallback(self._call_ended)
 
     def _call_ended(self, _: object) -> None:
         self._is_under_way = False
         self._over.fire(None)
 
-    def _failed(self, failure: Failure) -> None:
-        self.log.failure("{name} failed", failure=failure, name=self.name)
+    def _worked(self, _: object) -> None:
+        self._failures.succeeded()

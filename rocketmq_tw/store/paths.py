@@ -65,7 +65,11 @@ class Ownership:
             raise StoreError(
                 f"{paths.root} is in use by another broker: stop it, or set storePathRootDir"
             ) from error
-        self._lock.pwrite(b"lock", 0)
+        try:
+            self._lock.pwrite(b"lock", 0)
+        except OSError:
+            self.release()
+            raise
 
     @property
     def missing(self) -> str:

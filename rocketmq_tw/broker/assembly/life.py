@@ -18,6 +18,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import TRANSITIONS, Role, RoleState
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.store.errors import StoreError
 
 Steps = Generator[Any, Any, None]
 
@@ -180,7 +181,11 @@ class Life:
         try:
             yield step()
         except Exception as error:
-            log.failure("{name} failed while the role or the broker ended", name=name)
+            what = f"{name} failed while the role or the broker ended"
+            if isinstance(error, (OSError, StoreError)):
+                log.error("{what}: {why}", what=what, why=error)
+            else:
+                log.failure("{what}", what=what)
             failures.append(error)
 
     def _serve(self) -> None:

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.runtime.failures import FailuresInARow
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread, at_once
@@ -181,7 +182,9 @@ class TableWriter(Generic[T]):
         in_slices: InSlices = all_steps,
     ) -> None:
         self._file = CertainWrites(file.write)
-        self._path = file.path
+        self._failures = FailuresInARow(
+            log, f"a change of {file.path} cannot be written and is taken back"
+        )
         self._in_thread = in_thread
         self._take = take
         self._encode = encode
@@ -223,17 +226,14 @@ class TableWriter(Generic[T]):
 
         def written(_: object) -> None:
             self._written = table
+            self._failures.succeeded()
             self._tell(waiting.fire_in_steps(None))
 
         job = self._in_thread(lambda: self._file.write(self._encode(table)))
         job.addCallbacks(written, self._failed, errbackArgs=(waiting,))
 
     def _failed(self, failure: Failure, waiting: Waiters[None]) -> None:
-        log.failure(
-            "a change of {path} cannot be written and is taken back",
-            failure=failure,
-            path=self._path,
-        )
+        self._failures.failed(failure)
         later, self._waiting = self._waiting, Waiters()
         self._restore(self._written)
         reason = getattr(failure.value, "strerror", None) or failure.getErrorMessage()

@@ -1,5 +1,6 @@
 """What a file that is replaced as a whole keeps of the old one."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.files.posix import PosixFiles
 
 
@@ -90,3 +93,14 @@ def test_a_link_stays_and_the_file_behind_it_is_written(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert (behind.read_text(), _mode(behind)) == ("new\n", 0o600)
     assert sorted(os.listdir(tmp_path / "kept")) == ["b.conf"], "nothing is left aside"
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "fsync", "rename"])
+def test_what_cannot_be_written_leaves_nothing_aside(operation: str) -> None:
+    files = FaultyFiles(MemoryFiles())
+    write_atomic(files, "/a/b.conf", b"old\n")
+    files.faults = [Fault(operation, "b.conf", errno.ENOSPC)]
+    with pytest.raises(OSError, match="No space left"):
+        write_atomic(files, "/a/b.conf", b"new\n")
+    assert files.list("/a") == ["b.conf"]
+    assert files.read("/a/b.conf") == b"old\n"

@@ -43,6 +43,29 @@ def test_what_is_no_file_is_refused_at_once(make: Callable[[str], None], tmp_pat
             files.open(path, create=create)
     with pytest.raises(NoFileError):
         files.open_aside(path, str(tmp_path))
+    with pytest.raises(NoFileError):
+        files.lock(path)
+
+
+def test_errors_of_an_open_file_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "log")
+    file = PosixFiles().open(path, create=True)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("os.pwrite", "os.pwritev", "os.ftruncate", "rocketmq_tw.files.posix._sync_data"):
+        monkeypatch.setattr(name, full)
+    calls: list[Callable[[], None]] = [
+        lambda: file.pwrite(b"x", 0),
+        lambda: file.pwritev([b"x", b"y"], 0),
+        lambda: file.truncate(10),
+        file.fsync,
+    ]
+    for call in calls:
+        with pytest.raises(OSError, match="No space left on device") as failed:
+            call()
+        assert failed.value.filename == path
 
 
 class FailingSync(PosixFiles):

@@ -1,6 +1,6 @@
 """Failures that may go on for hours."""
 
-from twisted.logger import Logger, capturedLogs
+from twisted.logger import Logger, capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from rocketmq_tw.runtime.failures import FailuresInARow
@@ -14,4 +14,16 @@ def test_what_works_again_is_told() -> None:
             failures.failed(Failure(OSError("no")))
         failures.succeeded()
         failures.failed(Failure(OSError("no")))
-    assert [event["log_level"].name for event in events] == ["critical", "info", "critical"]
+    assert [event["log_level"].name for event in events] == ["error", "info", "error"]
+
+
+def test_a_traceback_is_given_of_what_the_system_did_not_refuse_and_once() -> None:
+    failures = FailuresInARow(Logger(), "it failed")
+    with capturedLogs() as events:
+        for error in [OSError(28, "full", "/a"), OSError(5, "bad"), *[ValueError("wrong")] * 3]:
+            failures.failed(Failure(error))
+    assert [formatEvent(event) for event in events] == [
+        "it failed: [Errno 28] full: '/a'",
+        "it failed",
+    ]
+    assert ["log_failure" in event for event in events] == [False, True]

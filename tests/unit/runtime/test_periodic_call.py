@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
-from twisted.logger import globalLogPublisher
+from twisted.logger import formatEvent, globalLogPublisher
 
 from rocketmq_tw.runtime.periodic import PeriodicCall
 
@@ -45,18 +45,29 @@ def test_the_interval_is_asked_anew_for_each_call() -> None:
     assert calls == [1.0, 2.0, 3.0, 6.0]
 
 
-def test_what_fails_is_logged_with_its_name_and_called_again(logged) -> None:
+@pytest.mark.parametrize("raised", [False, True])
+def test_what_fails_is_logged_with_its_name_as_it_begins_and_is_over(logged, raised: bool) -> None:
     clock, calls = Clock(), []
 
-    def work() -> None:
+    def work() -> Deferred[None] | None:
         calls.append(1)
-        raise ValueError("out of order")
+        if len(calls) in (3, 5):
+            return succeed(None) if raised else None
+        if raised:
+            raise OSError(28, "the disk is full", "/store")
+        return fail(OSError(28, "the disk is full", "/store"))
 
     periodic = PeriodicCall(clock, "the sweep", 1.0, work)
     periodic.start()
-    clock.pump([1.0, 1.0])
-    assert len(calls) == 2
-    assert [event["name"] for event in logged if "log_failure" in event] == ["the sweep"] * 2
+    clock.pump([1.0] * 5)
+    assert len(calls) == 5
+    begin = "the sweep failed: [Errno 28] the disk is full: '/store'"
+    assert [formatEvent(event) for event in logged] == [
+        begin,
+        "it works again; failed 2 times in a row: the sweep failed",
+        begin,
+        "it works again; failed 1 times in a row: the sweep failed",
+    ]
 
 
 def test_it_is_not_called_again_before_its_deferred_fired_and_stop_waits_for_it() -> None:
