@@ -32,6 +32,7 @@ from rocketmq_tw.message.types import DELAY_TYPE
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.descriptors import room_for_files
 from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.store.recovery import RecoveryReport
 from rocketmq_tw.wire.bodies.base import decode_table
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 
@@ -112,7 +113,7 @@ class Writing(Part):
         yield self._host.in_thread(self._check_kinds)
         if self.group_log is not None:
             yield self._host.in_thread(lambda: end_older_log(self._host))
-        recovered = yield self._host.in_thread(self.store.load)
+        recovered = yield self._host.in_thread(self._load)
         self._loaded = True
         self.was_stopped = recovered.clean
         if self.group_log is not None:
@@ -129,6 +130,13 @@ class Writing(Part):
             log.warn("recovery: {note}", note=note)
         yield self._checks.start()
         self.flusher.start()
+
+    def _load(self) -> RecoveryReport:
+        """Raises `OSError` where the directory of the tables is none, as a link that leads nowhere:
+        all of them would be taken for missing."""
+        recovered = self.store.load()
+        self.store.files.make_dirs(self.store.paths.config)
+        return recovered
 
     def _check_kinds(self) -> None:
         """Raises `StoreError` for kinds of queues that this broker has not, before anything is

@@ -60,3 +60,12 @@ def test_a_directory_in_place_of_a_file_of_the_store_is_to_be_moved_away() -> No
 def test_another_path_is_no_help_where_the_disk_is_full() -> None:
     reason = describe_failed_start(system_error(errno.ENOSPC, "/a/store/log/00"), KEYS)
     assert reason == "/a/store/log/00: No space left on device"
+
+
+@pytest.mark.parametrize("code", [errno.ENOTDIR, errno.EEXIST])
+def test_what_is_in_place_of_a_directory_of_the_store_is_to_be_moved_away(code: int) -> None:
+    reason = describe_failed_start(system_error(code, "/a/store/deletedqueues/1"), KEYS)
+    assert reason == (
+        f"/a/store/deletedqueues/1: {os.strerror(code)}: a directory belongs there, move away what"
+        " is in its place or change root"
+    )
