@@ -90,13 +90,16 @@ class MonitoringConfig(Config, frozen=True):
 
 
 def _labels(text: str) -> str:
-    for name, value in _pairs(text):
+    pairs = _pairs(text)
+    for number, (name, value) in enumerate(pairs):
         if not (name.isascii() and name.isidentifier() and value):
             raise ValueError(
                 "give name:value, several with ',' between them; a name has letters, digits and _"
             )
         if name in _PROMETHEUS_OWN or name.startswith("__"):
             raise ValueError(f"figures have a label {name} already: give another name")
+        if name in dict(pairs[:number]):
+            raise ValueError(f"the label {name} is given twice: give each name once")
     return text.strip()
 
 

@@ -5,8 +5,11 @@ Format: docs/configuration.md.
 
 from __future__ import annotations
 
+import codecs
 import json
+import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -54,18 +57,41 @@ class Setting(NamedTuple):
 
 
 def read_config_file(path: str, advice: str = "") -> str:
-    """Returns the text of a file of settings, which may be a pipe. Raises `ConfigError` where it
-    is no configuration, or cannot be read: then with `advice`."""
+    """Returns the text of a file of settings, which may be a pipe that somebody writes to. Raises
+    `ConfigError` where it is no configuration, or cannot be read: then with `advice`."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        with open(path, "rb", opener=_open_at_once) as file:
+            first = _begin_of_pipe(file.fileno(), path, advice)
+            data = first + file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}{advice}") from error
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path}: it has more than {MAX_BYTES} bytes, and is no configuration")
     if b"\0" in data:
         raise ConfigError(f"{path}: it has bytes of value 0, and is no configuration")
-    return data.decode("latin-1")
+    return data.removeprefix(codecs.BOM_UTF8).decode("latin-1")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens a pipe without waiting for one who writes."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _begin_of_pipe(descriptor: int, path: str, advice: str) -> bytes:
+    """Returns what was read of a pipe to find out whether anybody writes to it; nothing of others.
+    What follows is waited for."""
+    first = b""
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        try:
+            first = os.read(descriptor, 1)
+        except BlockingIOError:
+            # Somebody has it open, and will write.
+            pass
+        else:
+            if not first:
+                raise ConfigError(f"{path}: it is a pipe that nobody writes to{advice}")
+    os.set_blocking(descriptor, True)
+    return first
 
 
 def read_properties(text: str, name: str) -> list[Setting]:

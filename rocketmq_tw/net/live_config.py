@@ -6,6 +6,7 @@ controller. What a key accepts, and whether it may change at all, stands at its 
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
@@ -288,18 +289,21 @@ def in_config_file(
 def _write_changes(files: IFiles, path: str, changes: Mapping[str, str], *, is_made: bool) -> None:
     """Raises `OSError`, and `ConfigError` for a file that is JSON."""
     try:
-        old = files.read(path).decode("latin-1")
+        read = files.read(path)
     except FileNotFoundError:
         if not is_made:
             raise
-        old = ""
+        read = b""
+    # An editor's mark of UTF-8 in front is not part of the first key, and stays.
+    mark = codecs.BOM_UTF8 if read.startswith(codecs.BOM_UTF8) else b""
+    old = read.removeprefix(mark).decode("latin-1")
     if old.lstrip().startswith("{"):
         raise ConfigError("it is JSON, change it by hand")
     new = change_properties(old, changes)
     if new == old:
         settle(files, path)
     else:
-        write_atomic(files, path, new.encode("latin-1"))
+        write_atomic(files, path, mark + new.encode("latin-1"))
 
 
 def where_possible(write: WriteChanges) -> WriteChanges:

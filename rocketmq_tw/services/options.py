@@ -314,5 +314,7 @@ def read_file(path: str, *, strict: bool = False) -> list[Setting]:
     """Returns the settings of a .properties file, or of one with a JSON object, whose keys must be
     known where that is `strict`; raises `ConfigError`."""
     text = read_config_file(path, ": give the path of a file with -c")
-    settings = (read_json if text.lstrip().startswith("{") else read_properties)(text, path)
+    # What is JSON and no object is no list of keys either.
+    is_json = text.lstrip().startswith(("{", "[")) or text.strip() == "null"
+    settings = (read_json if is_json else read_properties)(text, path)
     return [setting._replace(must_be_known=strict) for setting in settings]

@@ -48,7 +48,7 @@ def choose_pid_file(twistd: Any, port: int | None = None, processes: Path = _PRO
     path = os.path.abspath(name)
     if is_visible and not os.path.isdir(os.path.dirname(path)):
         raise SystemExit(f"--pidfile {name}: its directory is not there: make it, or name another")
-    if (process := _running(path)) is None:
+    if (process := _running(name)) is None:
         return
     command = _command(processes / str(process))
     if command is None or any(map(_SERVER.fullmatch, command)):
@@ -70,11 +70,16 @@ def choose_pid_file(twistd: Any, port: int | None = None, processes: Path = _PRO
     )
 
 
-def _running(path: str) -> int | None:
+def _running(name: str) -> int | None:
     """Returns the process id in the file, where there is such a process; None otherwise. twistd
-    itself removes the file of a process that is gone."""
-    with suppress(OSError, ValueError), open(path) as file:
-        process = int(file.read())
+    itself removes the file of a process that is gone. Ends the program where it has none."""
+    with suppress(OSError), open(name, errors="replace") as file:
+        try:
+            process = int(file.read(100))
+        except ValueError:
+            raise SystemExit(
+                f"{name}: there is no process id in it: remove it, or give twistd another --pidfile"
+            ) from None
         with suppress(PermissionError):
             os.kill(process, 0)
         return process

@@ -284,6 +284,11 @@ def test_a_label_that_prometheus_would_refuse_is_refused_at_the_start(label: str
         _Server(("metricsLabel", label))
 
 
+def test_a_label_that_is_given_twice_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="the label x is given twice"):
+        _Server(("metricsLabel", "x:1,y:1,x:2"))
+
+
 @pytest.mark.parametrize("label", ["le", "quantile", "__name__"])
 def test_a_label_of_prometheus_itself_is_refused_at_the_start(label: str) -> None:
     with pytest.raises(ConfigError, match=f"a label {label} already: give another name"):

@@ -139,7 +139,8 @@ def test_the_file_of_a_server_that_is_gone_is_removed(
 
 def test_a_file_that_is_no_number_is_left(processes: Processes) -> None:
     processes.path.write_text("no number")
-    processes.start()
+    with pytest.raises(SystemExit, match=r"b\.pid: there is no process id in it: remove it, or "):
+        processes.start()
     assert processes.path.read_text() == "no number"
 
 

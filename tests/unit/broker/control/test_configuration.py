@@ -271,14 +271,17 @@ def test_two_families_may_not_answer_the_same_code(plane: BrokerInMemory) -> Non
         merge_handlers([table, table])
 
 
-def test_a_change_is_kept_in_the_brokers_file() -> None:
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("comment", [b"", b"# ours\n"])
+def test_a_change_is_kept_in_the_brokers_file(mark: bytes, comment: bytes) -> None:
+    """Also in one in front of which an editor has put the mark of UTF-8."""
     files = MemoryFiles()
-    write_atomic(files, "/b.conf", b"# ours\nfileReservedTime=72\nbrokerName=b\n")
+    write_atomic(files, "/b.conf", mark + comment + b"fileReservedTime=72\nbrokerName=b\n")
     broker = BrokerInMemory(keep_config=in_config_file(files, "/b.conf", at_once))
     body = b"fileReservedTime=48\nbrokerPermission=4\n"
     assert broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == ResponseCode.SUCCESS
-    kept = b"# ours\nfileReservedTime=48\nbrokerName=b\nbrokerPermission=4\n"
-    assert files.read("/b.conf") == kept
+    kept = b"fileReservedTime=48\nbrokerName=b\nbrokerPermission=4\n"
+    assert files.read("/b.conf") == mark + comment + kept
 
 
 def test_a_file_that_cannot_be_changed_keeps_no_change_away() -> None:
