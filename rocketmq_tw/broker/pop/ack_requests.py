@@ -38,6 +38,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.pop import (
+    ENDS_ATTEMPT_FLAG,
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
@@ -81,10 +82,21 @@ class OrderlyAcks:
         if following is not None and not self._offsets.has_reset(group, topic, queue_id):
             self._offsets.commit(group, topic, queue_id, following, client)
 
-    def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> bool:
-        """Hides a message until `visible_at`, in ms; False where it was acknowledged before."""
+    def hide(
+        self,
+        queue: PoppedQueue,
+        offset: int,
+        pop_time: int,
+        visible_at: int,
+        *,
+        ends_attempt: bool = False,
+    ) -> bool:
+        """Hides a message until `visible_at`, in ms; False where it was acknowledged before. With
+        `ends_attempt` its attempt does not pop it again; False where it did before."""
         topic, group, queue_id = queue
         if offset < self._offsets.query(group, topic, queue_id):
+            return False
+        if ends_attempt and not self._order.end_attempt(queue, pop_time):
             return False
         self._order.hide(queue, offset, pop_time, visible_at)
         return True
@@ -249,7 +261,10 @@ class AckRequests:
         queue = (header.topic, header.consumer_group, header.queue_id)
         response = ChangeInvisibleTimeResponseHeader()
         visible_at = min(self._now_ms() + header.invisible_time, FOREVER_MS)
-        if self._orderly.hide(queue, header.offset, info.pop_time, visible_at):
+        ends_attempt = request.ext_fields.get(ENDS_ATTEMPT_FLAG) == "true"
+        if self._orderly.hide(
+            queue, header.offset, info.pop_time, visible_at, ends_attempt=ends_attempt
+        ):
             response = ChangeInvisibleTimeResponseHeader(
                 pop_time=info.pop_time,
                 invisible_time=visible_at - info.pop_time,

@@ -48,14 +48,22 @@ class OrderBook(WriteBehindTable):
         if table is not None:
             self._table = table.table
 
-    def is_blocked(self, queue: PoppedQueue, attempt_id: str | None, invisible_time: int) -> bool:
+    def is_blocked(
+        self,
+        queue: PoppedQueue,
+        attempt_id: str | None,
+        invisible_time: int,
+        held_since: int | None = None,
+    ) -> bool:
         """Returns whether messages of the queue are being consumed, by another attempt than
-        `attempt_id`: the same one may pop again. `invisible_time`, in ms, stands in for one that is
-        not known."""
+        `attempt_id`: the same one may pop again. A pop that is `held_since` before does not: its
+        client has them by a later one. `invisible_time` stands in for one that is not known. Times
+        in ms."""
         info = self._present_info_of(queue)
         if info is None or not info.offsets:
             return False
-        if info.attempt_id is not None and info.attempt_id == attempt_id:
+        is_same = info.attempt_id is not None and info.attempt_id == attempt_id
+        if is_same and (held_since is None or held_since >= _popped_ms(info)):
             return False
         if not info.invisible_time or info.invisible_time <= 0:
             info.invisible_time = invisible_time
@@ -115,6 +123,15 @@ class OrderBook(WriteBehindTable):
         self.changed.tell(queue)
         waiting = _unacknowledged(info)
         return waiting[0] if waiting else offsets[-1] + 1
+
+    def end_attempt(self, queue: PoppedQueue, pop_time: int) -> bool:
+        """Has no attempt pop again what was popped then; False where it was popped again since."""
+        info = self._info_of(queue)
+        if info is None or info.pop_time != pop_time:
+            return False
+        info.attempt_id = None
+        self._dirty = True
+        return True
 
     def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> None:
         """Changes when a message becomes visible again, in ms; ignored where it was popped again
@@ -273,12 +290,16 @@ def _unacknowledged(info: OrderInfo) -> list[int]:
     ]
 
 
+def _popped_ms(info: OrderInfo) -> int:
+    """Returns when the messages were popped, in ms. That is the pop's name too, which stays where
+    its clock was ahead."""
+    return min(info.pop_time, info.last_consume_timestamp or info.pop_time)
+
+
 def _free_at(info: OrderInfo) -> int:
     """Returns when all that is not acknowledged is visible again, in ms; 0 where there is
     nothing."""
-    # The pop's time is its name too, and stays where its clock was ahead.
-    popped_ms = min(info.pop_time, info.last_consume_timestamp or info.pop_time)
-    usual = popped_ms + (info.invisible_time or 0)
+    usual = _popped_ms(info) + (info.invisible_time or 0)
     changed = info.next_visible_times or {}
     return max((changed.get(offset, usual) for offset in _unacknowledged(info)), default=0)
 

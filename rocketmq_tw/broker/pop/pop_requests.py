@@ -83,12 +83,18 @@ class PopRequests:
         return self._answer(request, header, peer, self._held.end_of(header))
 
     def _resume(
-        self, end_ms: int, request: RemotingCommand, peer: IPeer
+        self, end_ms: int, held_since: int, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
-        return self._answer(request, request.header(PopMessageRequestHeader), peer, end_ms)
+        header = request.header(PopMessageRequestHeader)
+        return self._answer(request, header, peer, end_ms, held_since)
 
     def _answer(
-        self, request: RemotingCommand, header: PopMessageRequestHeader, peer: IPeer, end_ms: int
+        self,
+        request: RemotingCommand,
+        header: PopMessageRequestHeader,
+        peer: IPeer,
+        end_ms: int,
+        held_since: int | None = None,
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
         since = self._stats.seconds()
         late_ms = self._elapsed_ms() - end_ms
@@ -104,11 +110,11 @@ class PopRequests:
                 header=PopMessageResponseHeader(),
             )
         topic = self._check(header)
-        wanted = self._wanted(header, self._now_ms())
+        wanted = self._wanted(header, self._now_ms(), held_since)
         popped = self._take(header, topic, wanted) if self._may_begin() else Popped()
         code: ResponseCode | None = ResponseCode.SUCCESS
         if not popped.count:
-            code = self._hold(request, header, wanted, peer, end_ms)
+            code = self._hold(request, header, wanted, peer, end_ms, held_since)
         if popped.rest > popped.held_back:
             self._held.wake((header.topic, header.consumer_group, header.queue_id))
         if code is None:
@@ -144,7 +150,7 @@ class PopRequests:
         self._reads.check_room()
         return self._checks.may_pop(header.topic, header.consumer_group, header.queue_id)
 
-    def _wanted(self, header: PopMessageRequestHeader, now: int) -> Wanted:
+    def _wanted(self, header: PopMessageRequestHeader, now: int, held_since: int | None) -> Wanted:
         if header.order:
             revive_queue_id = ORDER_REVIVE_QUEUE
         else:
@@ -158,6 +164,7 @@ class PopRequests:
             init_mode=header.init_mode,
             is_orderly=bool(header.order),
             attempt_id=header.attempt_id,
+            held_since=held_since,
             filter=self._filter(header),
             pop_time=now,
             revive_queue_id=revive_queue_id,
@@ -201,12 +208,15 @@ class PopRequests:
         wanted: Wanted,
         peer: IPeer,
         end_ms: int,
+        held_since: int | None,
     ) -> ResponseCode | None:
         """Returns None where it is held; otherwise the code that says why it is not."""
         if header.poll_time <= 0:
             return ResponseCode.POLLING_TIMEOUT
         request.body = b""
-        resume = self._filters.budget.retrying(partial(self._resume, end_ms))
+        if held_since is None:
+            held_since = self._now_ms()
+        resume = self._filters.budget.retrying(partial(self._resume, end_ms, held_since))
         result = self._held.hold(
             (header.topic, header.consumer_group, max(header.queue_id, -1)),
             end_ms,

@@ -59,7 +59,8 @@ _PASSED_OVER = frozenset(
 
 
 class Wanted(NamedTuple):
-    """What one pop asks for; times in ms."""
+    """What one pop asks for; times in ms. `held_since`: since when the broker has held it, None
+    where it has just come."""
 
     topic: str
     group: str
@@ -68,6 +69,7 @@ class Wanted(NamedTuple):
     init_mode: int
     is_orderly: bool
     attempt_id: str | None
+    held_since: int | None
     filter: MessageFilter
     pop_time: int
     revive_queue_id: int
@@ -172,7 +174,7 @@ class PopReads:
         offset = self._positions.begin(queue, wanted.init_mode, wanted.pop_time)
         end = self._positions.end(queue)
         if wanted.is_orderly and self._order.is_blocked(
-            queue, wanted.attempt_id, wanted.invisible_time
+            queue, wanted.attempt_id, wanted.invisible_time, wanted.held_since
         ):
             # Those behind it wait with it, so they are not left for another pop.
             return

@@ -253,13 +253,16 @@ class Polls:
         longest and takes so many; has it come back where there is none."""
         wanted = receive.wanted
         other = self._find(wanted.filtered if receive.is_given_up else wanted, len(messages))
-        if other is not None and receive.is_given_up and receive.attempt is not None:
-            self._note_passed_on(receive.attempt)
+        ends_attempt = receive.is_given_up and receive.attempt is not None
         if other is None:
-            self._bring_all_back(receive, messages)
-        elif other.wanted.invisible_ms == wanted.invisible_ms:
+            # Made again the attempt gets the same ones, which stay hidden for that.
+            if not any(each.waits for each in receive.next_tries.values()):
+                self._bring_all_back(receive, messages)
+        elif other.wanted.invisible_ms == wanted.invisible_ms and not ends_attempt:
             self._give(other, messages)
         else:
+            if ends_attempt and receive.attempt is not None:
+                self._note_passed_on(receive.attempt)
             work = self._hide_and_pass_on(receive, messages, other.wanted.invisible_ms)
             Deferred.fromCoroutine(work).addErrback(_failed, receive)
 
@@ -271,12 +274,18 @@ class Polls:
     async def _hide_and_pass_on(
         self, receive: _Receive, messages: list[PoppedMessage], invisible_ms: int
     ) -> None:
-        """Passes messages on to one of the receives that hide them for so long."""
+        """Passes messages on to one of the receives that hide them for so long. The client may have
+        made their attempt again at another proxy, where it would get them too."""
         receiver, hidden = receive.receiver, []
         try:
             for message in messages:
                 handle = await self._popped.hide(
-                    receiver.topic, receiver.group, message.handle, invisible_ms, receiver.client
+                    receiver.topic,
+                    receiver.group,
+                    message.handle,
+                    invisible_ms,
+                    receiver.client,
+                    ends_attempt=receive.is_given_up and receive.attempt is not None,
                 )
                 hidden.append(attrs.evolve(message, handle=handle))
         except (StatusError, RequestError, RemotingError) as error:

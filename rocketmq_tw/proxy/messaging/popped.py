@@ -3,7 +3,7 @@ made dead letters (200050, 200051, 200151, 200053, 36)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 from twisted.logger import Logger
@@ -32,6 +32,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import BodyError, RequestError
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.pop import (
+    ENDS_ATTEMPT_FLAG,
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
@@ -245,9 +246,12 @@ class PopClient:
         invisible_ms: int,
         client: IProxyClient | None = None,
         timeout: float = ASK_SECONDS,
+        *,
+        ends_attempt: bool = False,
     ) -> ReceiptHandle:
         """Hides a message for a time from now on, and returns its handle from now on; raises as
-        `acknowledge` does."""
+        `acknowledge` does. With `ends_attempt` the attempt that popped it, in an orderly group,
+        does not pop it again at a broker of ours; it is refused where that has done so before."""
         info = handle.info
         header = ChangeInvisibleTimeRequestHeader(
             consumer_group=group,
@@ -259,7 +263,8 @@ class PopClient:
             bname=info.broker_name,
         )
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-        answer = await self._ask(info.broker_name, code, header, client, timeout)
+        fields = {ENDS_ATTEMPT_FLAG: "true"} if ends_attempt else {}
+        answer = await self._ask(info.broker_name, code, header, client, timeout, fields)
         found = answer.header(ChangeInvisibleTimeResponseHeader)
         if not found.pop_time:
             # Brokers answer so for orderly groups.
@@ -283,9 +288,11 @@ class PopClient:
         header: Header,
         client: IProxyClient | None,
         timeout: float = ASK_SECONDS,
+        fields: Mapping[str, str] = {},
     ) -> RemotingCommand:
         check_broker(self._brokers, broker_name)
         request = RemotingCommand.request(code, header)
+        request.ext_fields.update(fields)
         answer = await self._brokers.ask(broker_name, request, timeout, client)
         if answer.code in _NOT_POPPED:
             raise StatusError(Code.INVALID_RECEIPT_HANDLE, answer.remark or "no such message")

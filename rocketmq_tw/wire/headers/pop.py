@@ -50,6 +50,11 @@ class AckMessageRequestHeader(TopicRpcHeader):
     offset: Long
 
 
+#: A field of ours of request 200053 in orderly groups, "true" where the attempt that popped the
+#: message is not made again: another consumer has what it popped. Stock's brokers pass over it.
+ENDS_ATTEMPT_FLAG = "endsAttempt"
+
+
 class ChangeInvisibleTimeRequestHeader(TopicRpcHeader):
     """Request 200053; `invisible_time` in ms from now on."""
 

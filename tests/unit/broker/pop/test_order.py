@@ -8,8 +8,10 @@ from typing import Any
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.pop import ENDS_ATTEMPT_FLAG
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.pops import Popper, pass_time
+from tests.support.pops import PoppedMessage, Popper, pass_time
 
 
 def with_messages(
@@ -56,6 +58,57 @@ def test_the_same_attempt_may_ask_again() -> None:
     assert popper.bodies(attempt_id="a") == [b"0.0", b"0.1"]
     assert popper.bodies(attempt_id="b") == []
     assert popper.bodies(attempt_id="a") == [b"0.0", b"0.1"]
+
+
+def test_an_attempt_that_was_held_takes_nothing_from_its_later_try() -> None:
+    """Its client, which had no answer, has asked another proxy meanwhile."""
+    fields: dict[str, Any] = {"max_msg_nums": 1, "poll_time": 20_000}
+    broker, popper = with_messages(2, **fields)
+    (other,) = popper.pop(attempt_id="other")
+    first, second = (Popper(broker, order=True, **fields) for _ in range(2))
+    for each in (first, second):
+        assert each.ask(attempt_id="a") is None
+    pass_time(broker, 1)
+    popper.ack(other)
+    pass_time(broker, 1)
+    assert len(first.peer.replies) == 1
+    (message,) = popper.pop(attempt_id="a")
+    assert message.body == b"0.1"
+    ok(broker.send(b"0.2"))
+    pass_time(broker, 1)
+    assert second.peer.replies == []
+    popper.ack(message)
+    assert broker.offsets.query("G", "Topic", 0) == 2
+    pass_time(broker, 1)
+    assert [each.body for each in second.messages(second.peer.replies[0])] == [b"0.2"]
+
+
+def test_an_attempt_that_is_ended_may_not_ask_again() -> None:
+    """A proxy has given what it popped to another consumer."""
+    broker, popper = with_messages(1)
+    (message,) = popper.pop(attempt_id="a")
+    pass_time(broker, 1)
+    given = popper.hidden(message, broker.request(ends_attempt(popper, message)))
+    assert popper.bodies(attempt_id="a") == []
+    pass_time(broker, 20)
+    popper.ack(given)
+    assert broker.offsets.query("G", "Topic", 0) == 1
+
+
+def test_an_attempt_that_has_asked_again_is_not_ended() -> None:
+    broker, popper = with_messages(1)
+    (former,) = popper.pop(attempt_id="a")
+    pass_time(broker, 1)
+    (message,) = popper.pop(attempt_id="a")
+    # As where it was acknowledged before.
+    assert ok(broker.request(ends_attempt(popper, former)))["popTime"] == "0"
+    assert popper.bodies(attempt_id="a") == [message.body]
+
+
+def ends_attempt(popper: Popper, message: PoppedMessage) -> RemotingCommand:
+    request = popper.hide_request(message, 30_000)
+    request.ext_fields[ENDS_ATTEMPT_FLAG] = "true"
+    return request
 
 
 def test_another_queue_is_free() -> None:

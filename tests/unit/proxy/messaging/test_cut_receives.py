@@ -30,9 +30,12 @@ class Open(NamedTuple):
 class CutReceives:
     """Clients of a group that receive, acknowledge and cut their receives by chance."""
 
-    def __init__(self, seed: int, *, is_fifo: bool, is_local: bool, renews: bool) -> None:
+    def __init__(
+        self, seed: int, *, is_fifo: bool, renews: bool, is_local: bool = False, proxies: int = 1
+    ) -> None:
         self.random = random.Random(seed)
         self.world = ReceivingWorld(is_fifo=is_fifo, is_local=is_local)
+        self.proxies = [self.world, *(self.world.another_proxy() for _ in range(proxies - 1))]
         self.is_fifo = is_fifo
         self.renews = renews
         self.sent = 0
@@ -54,7 +57,7 @@ class CutReceives:
                 attempt = self.cut_attempts.pop()
             else:
                 attempt = f"attempt-{self.random.random()}"
-        call, done = self.world.begin(
+        call, done = self.random.choice(self.proxies).begin(
             attempt_id=attempt,
             auto_renew=self.renews,
             batch_size=self.random.choice([1, 3, 32]),
@@ -108,7 +111,8 @@ class CutReceives:
     def drain(self) -> None:
         """One client receives until all are acknowledged."""
         # What it has in hand is renewed no more.
-        self.world.clients.remove("client")
+        for proxy in self.proxies:
+            proxy.clients.remove("client")
         for _ in range(60):
             if len(self.acknowledged) == self.sent:
                 return
@@ -126,8 +130,22 @@ def test_none_is_lost_and_none_comes_before_its_time(
     seed: int, is_fifo: bool, is_local: bool, renews: bool
 ) -> None:
     clients = CutReceives(seed, is_fifo=is_fifo, is_local=is_local, renews=renews)
+    check(clients)
+
+
+@pytest.mark.parametrize("renews", [False, True])
+@pytest.mark.parametrize("is_fifo", [False, True])
+@pytest.mark.parametrize("seed", [0, 11, 13, 28])
+def test_none_is_lost_and_none_comes_before_its_time_at_two_proxies(
+    seed: int, is_fifo: bool, renews: bool
+) -> None:
+    """Which are asked by chance, also for an attempt that is made again."""
+    check(CutReceives(seed, is_fifo=is_fifo, renews=renews, proxies=2))
+
+
+def check(clients: CutReceives) -> None:
     clients.go(60)
     clients.drain()
     assert len(set(clients.acknowledged)) == clients.sent
-    if is_fifo:
+    if clients.is_fifo:
         assert clients.acknowledged == [b"%d" % number for number in range(clients.sent)]

@@ -696,8 +696,12 @@ class TestPollsOfReceivesThatAreOver:
         assert message.system_properties.delivery_attempt == 1
         assert world.ack(message).status.code == Code.OK
 
-    def test_in_order_an_attempt_whose_message_another_has_does_not_get_it(self) -> None:
+    @pytest.mark.parametrize("is_elsewhere", [False, True])
+    def test_in_order_an_attempt_whose_message_another_has_does_not_get_it(
+        self, is_elsewhere: bool
+    ) -> None:
         world = ReceivingWorld(is_fifo=True)
+        again = world.another_proxy() if is_elsewhere else world
         waiting = {"long_polling_timeout": {"seconds": 20}}
         self.begin_and_cut(world, 1, attempt_id="first", **waiting)
         self.begin_and_cut(world, 1, attempt_id="second", **waiting)
@@ -705,10 +709,29 @@ class TestPollsOfReceivesThatAreOver:
         world.send(b"one")
         world.pass_time(0.5)
         (message,) = received(call).messages
-        _, done = world.begin(attempt_id="first", **waiting)
+        _, done = again.begin(attempt_id="first", **waiting)
         world.pass_time(3)
         assert not done.called
         assert world.ack(message).status.code == Code.OK
+        assert world.broker.offsets.query("G", "Topic", 0) == 1
+
+    def test_in_order_an_attempt_that_has_its_message_at_another_proxy_keeps_it(self) -> None:
+        """It took it while this proxy was about to give it to another one."""
+        world = ReceivingWorld(is_fifo=True)
+        waiting = {"long_polling_timeout": {"seconds": 20}}
+        world.brokers.late[RequestCode.POP_MESSAGE] = 1
+        self.begin_and_cut(world, 1, attempt_id="first", **waiting)
+        del world.brokers.late[RequestCode.POP_MESSAGE]
+        self.begin_and_cut(world, 1, attempt_id="second", **waiting)
+        other, _ = world.begin(world.call("other"), attempt_id="third", **waiting)
+        world.send(b"one")
+        world.pass_time(0.5)
+        elsewhere = world.another_proxy()
+        (message,) = elsewhere.receive(attempt_id="first").messages
+        world.pass_time(3)
+        assert other.sent == []
+        assert elsewhere.ack(message).status.code == Code.OK
+        assert world.broker.offsets.query("G", "Topic", 0) == 1
 
     def test_what_cannot_be_hidden_for_the_one_that_waits_comes_back(self) -> None:
         world = ReceivingWorld()
@@ -750,6 +773,39 @@ class TestPollsOfReceivesThatAreOver:
         assert again.bodies[:1] == [b"one"]
         assert other.sent == []
         assert world.ack(*again.messages).status.code == Code.OK
+
+    @pytest.mark.parametrize("more", [0, 1])
+    def test_in_order_an_attempt_that_is_made_again_at_another_proxy(self, more: int) -> None:
+        """What the poll takes that is left at the first one comes back, which counts as the same
+        delivery."""
+        world = ReceivingWorld(is_fifo=True)
+        waiting = {"attempt_id": "first", "long_polling_timeout": {"seconds": 20}}
+        self.begin_and_cut(world, 1, **waiting)
+        elsewhere = world.another_proxy()
+        call, done = elsewhere.begin(**waiting)
+        for number in range(1 + more):
+            world.send(b"%d" % number)
+            world.pass_time(0.25)
+        world.pass_time(1.5)
+        assert done.called
+        messages = received(call).messages
+        assert [each.body for each in messages] == [b"0", b"1"][: 1 + more]
+        assert [each.system_properties.delivery_attempt for each in messages] == [1] * (1 + more)
+        world.pass_time(5)
+        assert elsewhere.ack(*messages).status.code == Code.OK
+        assert world.broker.offsets.query("G", "Topic", 0) == 1 + more
+
+    def test_in_order_an_attempt_that_is_made_again_hides_as_it_asks_for(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        first = {"attempt_id": "first", "long_polling_timeout": {"seconds": 5}}
+        self.begin_and_cut(world, 1, invisible_duration={"seconds": 60}, **first)
+        call, _ = world.begin(invisible_duration={"seconds": 30}, **first)
+        world.send(b"one")
+        world.pass_time(0.5)
+        (message,) = received(call).messages
+        assert world.receive(long_polling_timeout={"seconds": 20}).bodies == []
+        assert world.ack(message).status.code == Code.OK
+        assert world.broker.offsets.query("G", "Topic", 0) == 1
 
     @pytest.mark.parametrize("is_cut", [False, True])
     @pytest.mark.parametrize("is_local", [False, True])
