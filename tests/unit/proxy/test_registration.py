@@ -22,7 +22,12 @@ from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.proxy.registration import ClientRegistration
 from rocketmq_tw.runtime.slices import Slices, all_steps
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.clients import ConsumerConnection, ConsumerRunningInfo, HeartbeatData
+from rocketmq_tw.wire.bodies.clients import (
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    HeartbeatData,
+)
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -83,8 +88,8 @@ class Site:
         if is_local:
             brokers = LocalBrokers(self.clock, self.broker.broker, self.cluster)
         self.brokers = brokers
-        asked = asked_clients(self.clock, lambda client, request: None, config=config)
-        self.clients = ProxyClients(self.clock.seconds, asked.hand_on, lambda: 120.0)
+        self.asked = asked_clients(self.clock, lambda client, request: None, config=config)
+        self.clients = ProxyClients(self.clock.seconds, self.asked.hand_on, lambda: 120.0)
         self.heartbeat_sync = heartbeat_sync_of(self.clock, brokers)
         self.registration = ClientRegistration(
             self.clock, brokers, self.clients, all_steps, self.heartbeat_sync.telling
@@ -222,6 +227,28 @@ def test_a_client_that_does_not_answer_is_waited_for_as_long_as_the_key_says(
     (answer,) = answers
     assert answer.code == ResponseCode.CONSUME_MSG_TIMEOUT
     assert f"b did not answer within {RELAY_SECONDS} s" in (answer.remark or "")
+
+
+def test_a_tool_has_the_client_that_is_meant_try_a_message(site: Site) -> None:
+    site.enter("a")
+    call = site.enter("b")
+    header = WAITED_FOR[RequestCode.CONSUME_MESSAGE_DIRECTLY]
+    request = RemotingCommand.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
+    request.ext_fields["msgId"] = ok(site.broker.send(b"tried"))["msgId"]
+    answers: list[RemotingCommand] = []
+    asked = site.broker.network.client("10.0.0.9").request(BROKER, request, 30.0)
+    asked.addCallback(answers.append)
+    site.pass_time(1)
+    command = call.sent[0].verify_message_command
+    assert command.message.body == b"tried" and not answers
+    verified = pb.TelemetryCommand(
+        status=pb.Status(code=pb.OK),
+        verify_message_result=pb.VerifyMessageResult(nonce=command.nonce),
+    )
+    site.asked.answered(site.clients.get("b"), verified)
+    site.pass_time(1)
+    result = decode_body(ConsumeMessageDirectlyResult, answers[0].body)
+    assert result.consume_result == "CR_SUCCESS"
 
 
 def test_a_lost_connection_is_made_again(site: Site) -> None:

@@ -170,6 +170,13 @@ def test_a_time_may_become_a_delay_level(delay: int, level: int) -> None:
     assert parse_properties(proxy.headers[0].properties)["DELAY"] == str(level)
 
 
+@pytest.mark.parametrize(("delay", "level"), [(1_999, 1), (2_000, 2), (3_600_000, 2)])
+def test_delay_levels_are_those_of_the_key(delay: int, level: int) -> None:
+    proxy = Proxy(use_delay_level=True, message_delay_level="2s 1m")
+    proxy.send(message(delivery_timestamp=timestamp_of(NOW + delay)))
+    assert parse_properties(proxy.headers[0].properties)["DELAY"] == str(level)
+
+
 def test_the_id_of_a_transaction_names_the_place_of_its_half_message() -> None:
     proxy = Proxy("TRANSACTION")
     sent = message(message_type=MessageType.TRANSACTION)
