@@ -183,6 +183,12 @@ DAMAGES = [
     Damage("a log file that is lost", _lose_log_file, {"log-damage", "file-missing"}, False),
     Damage("an end that is lost", _lose_end, {"checkpoint-ahead"}, False),
     Damage(
+        "a last log file that is lost",
+        lambda root: max((root / "commitlog").iterdir()).unlink(),
+        {"checkpoint-ahead"},
+        False,
+    ),
+    Damage(
         "a unit that leads elsewhere",
         lambda root: change(root / QUEUE, 40, _unit(4, 99, 0)),
         {"unit-wrong"},

@@ -22,6 +22,7 @@ from rocketmq_tw.admin.store.repairing import copy_store, rebuild
 from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.record import FIXED, MAGIC_V1
+from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.storecheck.layout import Store
 from tests.support.damaged_stores import (
@@ -231,6 +232,9 @@ def test_what_would_lose_records_is_refused_without_cut(
     assert "--cut" in outcome.err
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
+    if damage.name == "a last log file that is lost":
+        with pytest.raises(DamagedStoreError, match=f"after `rmqadmin store repair {root} --cut`"):
+            open_again(root)
     run("repair", root, "--yes", "--cut")
     bodies = bodies_of(root)
     # All in front of the damage, which is in the second file or the last one.
@@ -693,6 +697,7 @@ KILLED = """
 import os, signal, sys
 from rocketmq_tw.admin.main import main
 from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.message_store import MessageStore
 
 setattr(MessageStore, sys.argv[1], lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
