@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 
@@ -12,12 +12,11 @@ from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.replicas.copied_tables import CopiedTables
+from rocketmq_tw.broker.replicas.links import ClassicHA, HAProtocol, NoLinks
 from rocketmq_tw.broker.replicas.master import MasterLinks
-from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group
-from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.requests import ReplicaRequests
 from rocketmq_tw.broker.replicas.returning_master import ReturningMaster
-from rocketmq_tw.broker.replicas.slave import MasterFollower, SlaveTools, TableCopier
+from rocketmq_tw.broker.replicas.slave import NoSlave, SlaveTools, TableCopier
 from rocketmq_tw.broker.replicas.stop_notice import StopNotices
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -25,10 +24,8 @@ from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.replication.classic import ClassicHAClient, ClassicHAService
-from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.service import HAService
-from rocketmq_tw.replication.links.settings import HASettings, ha_settings
+from rocketmq_tw.replication.links.settings import ha_settings
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -39,38 +36,6 @@ COPY_SECONDS = 5.0
 SEARCH_SECONDS = 3.0
 #: Seconds between a slave's questions to the master that a controller named, while it has no link.
 ASK_SECONDS = 1.0
-
-
-class HAProtocol(Protocol):
-    """Makes the ends of the links over which slaves copy the log."""
-
-    def make_service(self, state: RoleState) -> Deferred[Any]:
-        """Fires with the `HAService` of a new master."""
-
-    def make_client(self, state: RoleState, slave: MasterFollower) -> HAClient[Any]:
-        """Returns a slave's end of links."""
-
-
-class ClassicHA:
-    """Master and slaves whose configuration gives them their roles."""
-
-    def __init__(
-        self, host: Host, writing: Writing, settings: HASettings, tell_members: TellMembers
-    ) -> None:
-        self._host = host
-        self._tell_members = tell_members
-        self._log = StoreLog(writing, host.store_config)
-        self._settings = settings
-        self._clock = host.reactor
-
-    def make_service(self, state: RoleState) -> Deferred[Any]:
-        """See `HAProtocol`."""
-        members = members_of_group(self._host, self._tell_members)
-        return succeed(ClassicHAService(self._log, self._settings, self._clock, members))
-
-    def make_client(self, state: RoleState, slave: MasterFollower) -> HAClient[Any]:
-        """See `HAProtocol`."""
-        return ClassicHAClient(self._log, self._settings, self._clock, slave.agree)
 
 
 class Replicas(Part):
@@ -94,7 +59,7 @@ class Replicas(Part):
         #: How a slave reaches its master's HA port; None: by TCP.
         self.endpoint_for: EndpointFor | None = None
         self.master: MasterLinks | None = None
-        self.slave: TableCopier | None = None
+        self.slave: TableCopier | NoSlave = NoSlave()
         #: Leads a slave to a master that comes back.
         self.returning = ReturningMaster(host, addresses, writing, copied, lambda: self.slave)
         #: Slaves that want to be told before this broker stops, while it is the master.
@@ -102,15 +67,13 @@ class Replicas(Part):
         settings = ha_settings(host.store_config, host.config)
         #: The epochs, and what a group with a controller needs.
         self.switching = Switching(host, role, writing, settings)
-        #: None in a DLedger group, whose members copy the log themselves.
-        self._protocol: HAProtocol | None = None
-        if not host.store_config.enable_dledger_commit_log:
-            is_controlled = host.config.enable_controller_mode
-            self._protocol = (
-                self.switching
-                if is_controlled
-                else ClassicHA(host, writing, settings, self._membership.members)
-            )
+        self._protocol: HAProtocol
+        if host.store_config.enable_dledger_commit_log:
+            self._protocol = NoLinks(addresses)
+        elif host.config.enable_controller_mode:
+            self._protocol = self.switching
+        else:
+            self._protocol = ClassicHA(host, writing, settings, self._membership.members)
         self._membership.masters.add(self.follow)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
@@ -139,12 +102,10 @@ class Replicas(Part):
         yield Periodic(
             "asking for the log", ASK_SECONDS, self._ask_master, COPYING_ROLES, may_hang=True
         )
-        if self._protocol is self.switching:
-            seconds = self._host.store_config.clean_resource_interval / 1000
-            yield Periodic("forgetting epochs", seconds, self.switching.forget)
+        yield from self._protocol.periodic()
 
     def start(self) -> Deferred[None] | None:
-        return self.switching.load() if self._protocol is self.switching else None
+        return self._protocol.load()
 
     def enter(self, state: RoleState) -> Deferred[None] | None:
         # What is told where nothing is listened on.
@@ -154,7 +115,7 @@ class Replicas(Part):
         elif state.role is Role.MASTER:
             self._notices = notices = StopNotices(self._host.reactor)
             self._role.scope.on_end(notices.end)
-        if state.role is Role.MASTER and self._protocol is not None and self.master is None:
+        if state.role is Role.MASTER and self.master is None:
             made = self._protocol.make_service(state)
             return made.addCallback(lambda service: self._lead(state, service))
         return None
@@ -163,7 +124,7 @@ class Replicas(Part):
     def open_links(self, state: RoleState) -> Generator[Deferred[Any], Any, None]:
         """Lets slaves copy the log before this broker enters the master's role `state`; fires once
         it listens, fails with `OSError` where the HA port is taken."""
-        if self.master is None and self._protocol is not None:
+        if self.master is None:
             yield self._writing.truncation.end_at_whole_record()
             service = yield self._protocol.make_service(state)
             try:
@@ -172,24 +133,18 @@ class Replicas(Part):
                 yield self.close_links()
                 raise
 
-    def _lead(self, state: RoleState, service: HAService[Any]) -> None:
+    def _lead(self, state: RoleState, service: HAService[Any] | None) -> None:
+        if service is None:
+            return
         self.master = MasterLinks(self._host, self._writing, service, synchronous=state.synchronous)
         self._addresses.ha_port = self.master.listen(self._addresses.port)
         service.log_grew()
 
     def _follow(self, state: RoleState) -> None:
-        host, scope, protocol = self._host, self._role.scope, self._protocol
+        host, scope = self._host, self._role.scope
         may_copy = self.returning.may_copy_tables
         tools = SlaveTools(host, self._writing, self._copied, scope, may_copy)
-        if protocol is None:
-            self.slave = TableCopier(tools, own_address=self._addresses.broker)
-        else:
-            self.slave = MasterFollower(
-                tools,
-                lambda slave: protocol.make_client(state, slave),
-                self.endpoint_for,
-                "" if state.group is None else state.group.master_address,
-            )
+        self.slave = self._protocol.make_follower(state, tools, self.endpoint_for)
         # A client that asks a slave sees all that it has acknowledged.
         host.listener.before_request.append(self._catch_up)
         scope.on_end(lambda: host.listener.before_request.remove(self._catch_up))
@@ -198,9 +153,9 @@ class Replicas(Part):
     def leave(self, state: RoleState) -> Deferred[None]:
         if state.role is Role.ACTING_MASTER:
             return succeed(None)
-        links: MasterLinks | TableCopier | None = self.master or self.slave
-        self.master = self.slave = None
-        return succeed(None) if links is None else links.stop()
+        links = self.master or self.slave
+        self.master, self.slave = None, NoSlave()
+        return links.stop()
 
     def close_links(self) -> Deferred[None]:
         """Closes what `open_links` opened; fires once it is closed."""
@@ -217,17 +172,17 @@ class Replicas(Part):
     def clients_find_master(self) -> bool:
         """Returns whether a client that this broker cannot serve will find the master: where this
         one is no slave, and where it is one that copies a master."""
-        return self.slave is None or self.slave.master_is_near
+        return self.slave.clients_find_master
 
     def hears_master(self, within_ms: int) -> bool:
         """Returns whether this broker is a slave whose master has said something over their link in
         the last `within_ms`."""
-        return self.slave is not None and self.slave.hears_master(within_ms)
+        return self.slave.hears_master(within_ms)
 
     @property
     def copies_master(self) -> bool:
         """Whether this broker is a slave that copies its master's log now."""
-        return self.slave is not None and self.slave.master_is_near
+        return self.slave.copies_master
 
     def reported(self, within_ms: int) -> list[str]:
         """Returns the hosts of the slaves that copy this broker's log, and have said something over
@@ -236,26 +191,23 @@ class Replicas(Part):
 
     def follow(self, master: Master) -> None:
         """Has a slave follow this master, unless haMasterAddress names another one."""
-        if self.slave is not None:
-            self.slave.learned(master)
+        self.slave.learned(master)
 
     def close_silent_link(self) -> None:
         """Closes a slave's link with a master that it takes for gone. Where only what the master
         sends is lost, that one would go on counting this broker as one that follows it."""
-        if self.slave is not None:
-            self.slave.close_silent_link()
+        self.slave.close_silent_link()
 
     def forget_master(self) -> None:
         """Has name servers asked for the master, since another broker leads the DLedger group
         now."""
-        if self.slave is not None:
-            self.slave.forget_master()
+        self.slave.forget_master()
 
-    def _copy(self) -> Deferred[None] | None:
-        return None if self.slave is None else self.slave.keep_copying()
+    def _copy(self) -> Deferred[None]:
+        return self.slave.keep_copying()
 
-    def _ask_master(self) -> Deferred[None] | None:
-        return None if self.slave is None else self.slave.search()
+    def _ask_master(self) -> Deferred[None]:
+        return self.slave.search()
 
     def _search(self) -> Deferred[None] | None:
         """Name servers tell who is master only when they are told of a broker."""
@@ -270,5 +222,4 @@ class Replicas(Part):
         self._writing.dispatcher.dispatch_waiting()
 
     def _runtime_info(self) -> HARuntimeInfo:
-        links: MasterLinks | TableCopier | None = self.master or self.slave
-        return HARuntimeInfo() if links is None else links.runtime_info()
+        return (self.master or self.slave).runtime_info()

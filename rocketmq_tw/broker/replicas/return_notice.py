@@ -36,9 +36,7 @@ class ReturnNoticeCheck:
     stored the newest message of its log, `haAddresses`, and administrators. A slave that knows of
     no master yet believes all."""
 
-    def __init__(
-        self, host: Host, store: IMessageStore, master: Callable[[], Master | None]
-    ) -> None:
+    def __init__(self, host: Host, store: IMessageStore, master: Callable[[], Master]) -> None:
         self._host = host
         self._store = store
         self._master = master
@@ -72,9 +70,7 @@ class ReturnNoticeCheck:
         )
 
     def _known(self) -> set[str]:
-        known, master = set[str](), self._master()
-        if master is not None:
-            known |= {host_of(address) for address in master if address}
+        known = {host_of(address) for address in self._master() if address}
         if (stored_by := newest_store_host(self._store)) is not None:
             known.add(stored_by[0])
         return known

@@ -18,7 +18,7 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.cluster.name_server_links import Master
 from rocketmq_tw.broker.replicas.copied_tables import CopiedTables
 from rocketmq_tw.broker.replicas.return_notice import ReturnNoticeCheck, newest_store_host
-from rocketmq_tw.broker.replicas.slave import TableCopier
+from rocketmq_tw.broker.replicas.slave import NoSlave, TableCopier
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.errors import RemotingError
@@ -42,7 +42,7 @@ class ReturningMaster:
         addresses: Addresses,
         writing: Writing,
         copied: CopiedTables,
-        slave: Callable[[], TableCopier | None],
+        slave: Callable[[], TableCopier | NoSlave],
     ) -> None:
         self._host = host
         self._addresses = addresses
@@ -69,8 +69,7 @@ class ReturningMaster:
         """Keeps a slave from copying its master's tables until `follow_tables`: its own are newer,
         and the master takes them back first."""
         self._tables_held = True
-        if self._slave() is not None:
-            self._copied.forget()
+        self._slave().forget_tables()
 
     def follow_tables(self) -> None:
         """Lets a slave copy its master's tables again."""
@@ -87,7 +86,7 @@ class ReturningMaster:
         slave follows it from now on, but copies no tables before name servers list it, since it
         may have to take back what this one did. Never fails."""
         slave, stored_by = self._slave(), newest_store_host(self._writing.store)
-        if slave is None or slave.knows_master or stored_by is None:
+        if not slave.lacks_master or stored_by is None:
             return False
         address = join_address(*stored_by)
         if address == self._addresses.broker:
@@ -98,7 +97,7 @@ class ReturningMaster:
             master = yield asked.addTimeout(seconds, self._host.reactor)
         except (RemotingError, RequestError, WireError, TimeoutError):
             return False
-        if not master.ha_address or self._slave() is not slave or slave.knows_master:
+        if not master.ha_address or self._slave() is not slave or not slave.lacks_master:
             return False
         log.info(
             "no name server names a master, but {address}, which stored the newest message, leads",
@@ -129,10 +128,7 @@ class ReturningMaster:
 
     def _follow(self, master: Master) -> None:
         self.hold_tables()
-        slave = self._slave()
-        if slave is not None:
-            slave.learned(master)
+        self._slave().learned(master)
 
-    def _followed(self) -> Master | None:
-        slave = self._slave()
-        return None if slave is None else slave.master
+    def _followed(self) -> Master:
+        return self._slave().master

@@ -75,9 +75,9 @@ class TableCopier:
         return self._master
 
     @property
-    def knows_master(self) -> bool:
-        """Whether anybody, or the configuration, has named a master."""
-        return any(self._master)
+    def lacks_master(self) -> bool:
+        """Whether neither anybody nor the configuration has named a master."""
+        return not any(self._master)
 
     def start(self) -> None:
         """Follows the master that is known, where one is."""
@@ -101,6 +101,10 @@ class TableCopier:
         self._tables.forget()
         self._master = Master("", "")
 
+    def forget_tables(self) -> None:
+        """Ends a copy of the master's tables that is under way; see `CopiedTables.forget`."""
+        self._tables.forget()
+
     def keep_copying(self) -> Deferred[None]:
         """Copies as `copy` does, from time to time; never fails."""
         return self.copy().addErrback(_not_copied)
@@ -108,7 +112,7 @@ class TableCopier:
     def copy(self) -> Deferred[None]:
         """Copies the tables that only masters change; see `CopiedTables.copy`."""
         address = self._master.address
-        if not address or not self.master_is_near or not self._may_copy():
+        if not address or not self.copies_master or not self._may_copy():
             return succeed(None)
 
         def copied(result: Failure | None) -> Failure | None:
@@ -140,9 +144,14 @@ class TableCopier:
         self._copy_soon.set_if_unset(NEW_QUEUE_SECONDS)
 
     @property
-    def master_is_near(self) -> bool:
-        """Whether a client that this broker cannot serve will find the master."""
+    def copies_master(self) -> bool:
+        """Whether this broker copies what its master has now."""
         return bool(self._master.address)
+
+    @property
+    def clients_find_master(self) -> bool:
+        """Whether a client that this broker cannot serve will find the master."""
+        return self.copies_master
 
     def hears_master(self, within_ms: int) -> bool:
         """Returns whether the master has said something over its link in the last `within_ms`."""
@@ -157,6 +166,48 @@ class TableCopier:
 
     def stop(self) -> Deferred[None]:
         """Fires once all is closed; the scope is over."""
+        return succeed(None)
+
+
+class NoSlave:
+    """In place of a `TableCopier` on a broker that is no slave: copies nothing, and follows
+    nobody."""
+
+    master = Master("", "")
+    lacks_master = False
+    copies_master = False
+    clients_find_master = True
+
+    def search(self) -> Deferred[None]:
+        """See `TableCopier`."""
+        return succeed(None)
+
+    def learned(self, master: Master) -> None:
+        """See `TableCopier`."""
+
+    def forget_master(self) -> None:
+        """See `TableCopier`."""
+
+    def forget_tables(self) -> None:
+        """See `TableCopier`."""
+
+    def keep_copying(self) -> Deferred[None]:
+        """See `TableCopier`."""
+        return succeed(None)
+
+    def hears_master(self, within_ms: int) -> bool:
+        """See `TableCopier`."""
+        return False
+
+    def close_silent_link(self) -> None:
+        """See `TableCopier`."""
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """See `TableCopier`."""
+        return HARuntimeInfo()
+
+    def stop(self) -> Deferred[None]:
+        """See `TableCopier`."""
         return succeed(None)
 
 
@@ -230,8 +281,8 @@ class MasterFollower(TableCopier):
             self._follow(master.ha_address)
 
     @property
-    def master_is_near(self) -> bool:
-        """Whether a client that this broker cannot serve will find the master."""
+    def copies_master(self) -> bool:
+        """See `TableCopier`."""
         return self.client.linked
 
     def hears_master(self, within_ms: int) -> bool:

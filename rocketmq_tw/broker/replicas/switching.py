@@ -7,18 +7,21 @@ Roles come by way of `Broker.change_role`. What asks the controller sets `propos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Periodic
 from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group, told_by_nobody
 from rocketmq_tw.broker.replicas.replicated_log import SwitchedLog
-from rocketmq_tw.broker.replicas.slave import MasterFollower
+from rocketmq_tw.broker.replicas.slave import MasterFollower, SlaveTools
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import RoleState
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile, KeptEpochs
 from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
@@ -65,8 +68,13 @@ class Switching:
         self._service: AutoSwitchHAService | None = None
 
     def load(self) -> Deferred[None]:
-        """Reads the epochs; the store is loaded. Fails with `EpochFileError`."""
+        """See `HAProtocol`: reads the epochs. Fails with `EpochFileError`."""
         return self.epochs.load(self._store.written_offset)
+
+    def periodic(self) -> Iterable[Periodic]:
+        """See `HAProtocol`: epochs of files that are gone are forgotten."""
+        seconds = self._host.store_config.clean_resource_interval / 1000
+        yield Periodic("forgetting epochs", seconds, self._forget)
 
     @inlineCallbacks
     def make_service(self, state: RoleState) -> Generator[Deferred[Any], Any, AutoSwitchHAService]:
@@ -89,8 +97,14 @@ class Switching:
         self._role.scope.on_end(self._left)
         return service
 
-    def make_client(self, state: RoleState, slave: MasterFollower) -> AutoSwitchHAClient:
-        """See `HAProtocol`."""
+    def make_follower(
+        self, state: RoleState, tools: SlaveTools, endpoint_for: EndpointFor | None
+    ) -> MasterFollower:
+        """See `HAProtocol`; follows the master that the controller names."""
+        address = "" if state.group is None else state.group.master_address
+        return MasterFollower(tools, partial(self._make_client, state), endpoint_for, address)
+
+    def _make_client(self, state: RoleState, slave: MasterFollower) -> AutoSwitchHAClient:
         config = self._host.store_config
         return AutoSwitchHAClient(
             self._log,
@@ -126,8 +140,7 @@ class Switching:
     def _left(self) -> None:
         self._service = None
 
-    def forget(self) -> Deferred[None]:
-        """Epochs of files that are gone are forgotten."""
+    def _forget(self) -> Deferred[None]:
         return self.epochs.forget(self._store.min_physical_offset)
 
     @property
