@@ -110,7 +110,7 @@ class PreOnline(Part):
         self._open_from = 0.0
         #: Why it waits, and since when the log says so.
         self._said = LogThrottle[str](SAY_SECONDS)
-        changes.begin = self.begin
+        changes.ask_group_first = self.begin
 
     @property
     def is_wanted(self) -> bool:

@@ -101,12 +101,15 @@ def _no_broker_yet(state: RoleState) -> Deferred[None]:
 
 
 class RoleChanges:
-    """The broker sets `change`, parts call it; see `Broker.change_role` for what it does.
-
-    `begin` leads towards a configured role: it may fire before the broker has it, where the group
-    is to be asked first (`broker/acting/pre_online.py`).
-    """
+    """The broker sets `change`, parts call it; see `Broker.change_role` for what it does."""
 
     def __init__(self) -> None:
         self.change: Callable[[RoleState], Deferred[None]] = _no_broker_yet
-        self.begin: Callable[[RoleState], Deferred[None]] = lambda state: self.change(state)
+        #: Leads towards a configured role where the group is to be asked first; what asks it sets
+        #: this (`broker/acting/pre_online.py`).
+        self.ask_group_first: Callable[[RoleState], Deferred[None]] | None = None
+
+    def begin(self, state: RoleState) -> Deferred[None]:
+        """Leads towards a configured role; it may fire before the broker has it, where the group is
+        asked first."""
+        return (self.ask_group_first or self.change)(state)

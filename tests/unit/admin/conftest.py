@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,11 +25,19 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.interfaces import Handler
 from tests.support.broker import BrokerInMemory
+from tests.support.damaged_stores import make_store
 from tests.support.network import MemoryNetwork
 from tests.support.stores import START_MS
 from tests.support.wait import result_of
 
 NAMES = "10.0.0.1:9876"
+#: Of stores that `store` commands look at.
+STORE_CONFIG = """\
+mappedFileSizeCommitLog=4096
+mappedFileSizeConsumeQueue=200
+maxHashSlotNum=16
+maxIndexNum=40
+"""
 
 
 class Outcome(NamedTuple):
@@ -51,6 +61,9 @@ class Outcome(NamedTuple):
         """The words of each line that has any."""
         assert self.status == 0, self.err
         return [line.split() for line in self.out.splitlines() if line.strip()]
+
+
+Run = Callable[..., Outcome]
 
 
 class World:
@@ -195,3 +208,31 @@ def stderr_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], io.StringIO
         return stream
 
     return make
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that `root` is a copy of."""
+    root = tmp_path_factory.mktemp("sound") / "store"
+    make_store(root)
+    return root
+
+
+@pytest.fixture
+def root(sound: Path, tmp_path: Path) -> Path:
+    """A store without damage, in a directory of the test."""
+    return Path(shutil.copytree(sound, tmp_path / "store"))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs `rmqadmin store` with the words that follow it."""
+    config = tmp_path / "broker.conf"
+    config.write_text(STORE_CONFIG)
+
+    def run(*words: object) -> Outcome:
+        with pytest.raises(SystemExit) as ended:
+            main(["store", *map(str, words), "-c", str(config)], Tool())
+        return Outcome(ended.value.code, *capsys.readouterr())
+
+    return run

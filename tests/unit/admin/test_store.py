@@ -43,41 +43,7 @@ from tests.support.stores import (
     read_all,
     small_config,
 )
-from tests.unit.admin.conftest import Outcome
-
-CONFIG = """\
-mappedFileSizeCommitLog=4096
-mappedFileSizeConsumeQueue=200
-maxHashSlotNum=16
-maxIndexNum=40
-"""
-
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("sound") / "store"
-    make_store(root)
-    return root
-
-
-@pytest.fixture
-def root(sound: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sound, tmp_path / "store"))
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    config = tmp_path / "broker.conf"
-    config.write_text(CONFIG)
-
-    def run(*words: object) -> Outcome:
-        with pytest.raises(SystemExit) as ended:
-            main(["store", *map(str, words), "-c", str(config)], Tool())
-        return Outcome(ended.value.code, *capsys.readouterr())
-
-    return run
+from tests.unit.admin.conftest import STORE_CONFIG, Run
 
 
 def bodies_of(root: Path) -> list[bytes]:
@@ -328,7 +294,7 @@ def test_a_repair_with_another_stores_configuration_is_refused(
     change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     other = tmp_path / "other.conf"
-    other.write_text(CONFIG.replace("200", "400"))
+    other.write_text(STORE_CONFIG.replace("200", "400"))
     with pytest.raises(SystemExit) as ended:
         main(["store", "repair", str(root), "--yes", "-c", str(other)], Tool())
     assert ended.value.code == 2
@@ -341,7 +307,7 @@ def test_a_log_outside_of_the_store_is_found_and_repaired_in_place(
     log = tmp_path / "elsewhere"
     (root / "commitlog").rename(log)
     config = tmp_path / "broker.conf"
-    config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
+    config.write_text(f"{STORE_CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
     outcome = run("check", root)
     assert (outcome.status, outcome.out.splitlines()[0]) == (0, f"log: {log}")
     change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
@@ -460,7 +426,7 @@ def test_a_copy_is_repaired_with_the_originals_configuration(
     copy = Path(shutil.copytree(root, tmp_path / "copy"))
     config = tmp_path / "broker.conf"
     named = f"storePathRootDir={root}\n" if has_root else ""
-    config.write_text(f"{CONFIG}{named}storePathCommitLog={root}/commitlog\n")
+    config.write_text(f"{STORE_CONFIG}{named}storePathCommitLog={root}/commitlog\n")
     next(damage for damage in DAMAGES if damage.kinds == {"log-torn"}).do(root)
     change(copy / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
     before = content_of(root)
@@ -479,7 +445,9 @@ def test_a_copy_without_the_log_leaves_the_originals_log_alone(
     copy = Path(shutil.copytree(root, tmp_path / "copy"))
     shutil.rmtree(copy / "commitlog")
     config = tmp_path / "broker.conf"
-    config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={root}/commitlog\n")
+    config.write_text(
+        f"{STORE_CONFIG}storePathRootDir={root}\nstorePathCommitLog={root}/commitlog\n"
+    )
     before = content_of(root, copy)
     for words in (("check", copy), ("repair", copy, "--yes", "--cut")):
         outcome = run(*words)
@@ -617,7 +585,7 @@ def test_a_copy_that_is_stopped_leaves_no_store(
     number: str, root: Path, tmp_path: Path, run: Run
 ) -> None:
     config, copy = tmp_path / "broker.conf", tmp_path / "copy"
-    config.write_text(CONFIG)
+    config.write_text(STORE_CONFIG)
     change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
     words = ["store", "repair", str(root), "--to", str(copy), "-c", str(config)]
     what = [sys.executable, "-c", STOPPED, str(int(getattr(signal, number))), *words]
@@ -682,7 +650,7 @@ def test_a_repair_by_root_leaves_the_store_to_its_user(
     assert run("repair", root, "--to", copy).status == 0
     config = tmp_path / "broker.conf"
     (root / "commitlog").rename(log)
-    config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
+    config.write_text(f"{STORE_CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
     assert run("check", root).status == 1
     assert (root / "lock").exists()
     assert set(owners_below(root).values()) == {(65534, 65533)}
@@ -712,7 +680,7 @@ def test_a_repair_by_root_that_is_killed_leaves_the_store_to_its_user(
 ) -> None:
     """Before anything is built again, and when all is."""
     config = tmp_path / "broker.conf"
-    config.write_text(CONFIG)
+    config.write_text(STORE_CONFIG)
     queue = root / "consumequeue/Topic/0" / f"{0:020}"
     change(queue, 40, bytes(20))
     for path in (root, *root.rglob("*")):
@@ -730,7 +698,7 @@ def test_a_repair_by_root_that_is_killed_leaves_the_store_to_its_user(
 def test_two_logs_of_one_store_are_told(root: Path, tmp_path: Path, run: Run) -> None:
     log = Path(shutil.copytree(root / "commitlog", tmp_path / "elsewhere"))
     config = tmp_path / "broker.conf"
-    config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
+    config.write_text(f"{STORE_CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
     outcome = run("check", root)
     assert outcome.status == 2
     for said in (f"{root}/commitlog", str(log), "--log"):
@@ -885,7 +853,7 @@ def test_a_linked_log_is_repaired_in_place_where_it_is_named(
     words: tuple[object, ...] = ()
     if named_by == "-c":
         config = tmp_path / "broker.conf"
-        config.write_text(f"{CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
+        config.write_text(f"{STORE_CONFIG}storePathRootDir={root}\nstorePathCommitLog={log}\n")
     else:
         words = ("--log", log if named_by == "--log" else root / "commitlog")
     # A copy has the log in it, as without a name.
@@ -908,7 +876,7 @@ def test_a_configuration_that_names_no_place_leaves_a_linked_log_alone(
     # The store's own names its log, and the one of the copy its link.
     its = {"store": root, "copy": copy}[of]
     config = tmp_path / "broker.conf"
-    config.write_text(f"{CONFIG}storePathRootDir={its}\nstorePathCommitLog={its}/commitlog\n")
+    config.write_text(f"{STORE_CONFIG}storePathRootDir={its}\nstorePathCommitLog={its}/commitlog\n")
     before = content_of(root, copy)
     outcome = run("repair", copy, "--yes")
     assert (outcome.status, "is a link" in outcome.err) == (2, True)
@@ -1394,7 +1362,7 @@ def test_a_dump_of_a_queue_that_cannot_be_read_says_so(root: Path, run: Run) -> 
 
 def test_a_terminal_shows_how_far_the_check_is(root: Path) -> None:
     config = root.parent / "broker.conf"
-    config.write_text(CONFIG)
+    config.write_text(STORE_CONFIG)
     ours, theirs = pty.openpty()
     command = [
         sys.executable,

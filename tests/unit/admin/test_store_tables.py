@@ -1,56 +1,19 @@
 """`rmqadmin store repair` of tables and epochs: on stores in a directory of the test."""
 
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.admin.main import main
-from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
 from rocketmq_tw.wire.fastjson import loads
-from tests.support.damaged_stores import change, log_end, make_store, open_again
+from tests.support.damaged_stores import change, log_end, open_again
 from tests.support.stores import make_message, put
-from tests.unit.admin.conftest import Outcome
+from tests.unit.admin.conftest import Run
 
-CONFIG = """\
-mappedFileSizeCommitLog=4096
-mappedFileSizeConsumeQueue=200
-maxHashSlotNum=16
-maxIndexNum=40
-"""
 OFFSETS = "config/consumerOffset.json"
 EPOCHS = "epochFileCheckpoint"
-
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("sound") / "store"
-    make_store(root)
-    return root
-
-
-@pytest.fixture
-def root(sound: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(sound, tmp_path / "store"))
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    config = tmp_path / "broker.conf"
-    config.write_text(CONFIG)
-
-    def run(*words: object) -> Outcome:
-        with pytest.raises(SystemExit) as ended:
-            main(["store", *map(str, words), "-c", str(config)], Tool())
-        return Outcome(ended.value.code, *capsys.readouterr())
-
-    return run
 
 
 def content_of(root: Path) -> dict[str, bytes]:
