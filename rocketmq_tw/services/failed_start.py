@@ -87,7 +87,9 @@ def _advice(error: OSError, paths: Mapping[str, str]) -> str:
     if key is None:
         return ""
     is_inside = os.path.abspath(error.filename).startswith(os.path.abspath(paths[key]) + os.sep)
-    if error.errno in (errno.ENOTDIR, errno.EEXIST) and is_inside:
+    # Where the place itself is none, what is in its way is no part of the store.
+    is_place = is_inside and os.path.isdir(paths[key])
+    if error.errno in (errno.ENOTDIR, errno.EEXIST) and is_place:
         return f": a directory belongs there, move away what is in its place or change {key}"
     if error.errno == errno.EISDIR and is_inside:
         return f": a file belongs there, move the directory away or change {key}"

@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+from pathlib import Path
 
 import pytest
 from twisted.internet.error import CannotListenError
@@ -63,9 +64,17 @@ def test_another_path_is_no_help_where_the_disk_is_full() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOTDIR, errno.EEXIST])
-def test_what_is_in_place_of_a_directory_of_the_store_is_to_be_moved_away(code: int) -> None:
-    reason = describe_failed_start(system_error(code, "/a/store/deletedqueues/1"), KEYS)
+def test_what_is_in_place_of_a_directory_of_the_store_is_to_be_moved_away(
+    code: int, tmp_path: Path
+) -> None:
+    path = f"{tmp_path}/deletedqueues/1"
+    keys = KeysToChange(paths={"root": str(tmp_path), "log": f"{tmp_path}/file/store"})
+    reason = describe_failed_start(system_error(code, path), keys)
     assert reason == (
-        f"/a/store/deletedqueues/1: {os.strerror(code)}: a directory belongs there, move away what"
-        " is in its place or change root"
+        f"{path}: {os.strerror(code)}: a directory belongs there, move away what is in its place"
+        " or change root"
     )
+    # A place below a file is the user's to change.
+    path = f"{tmp_path}/file/store/1"
+    reason = describe_failed_start(system_error(code, path), keys)
+    assert reason == f"{path}: {os.strerror(code)}: change log"
