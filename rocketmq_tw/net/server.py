@@ -219,6 +219,8 @@ class Listener:
 
     def register(self, code: int, handler: Handler) -> None:
         self.handlers[code] = handler
+        # It is to have all requests of the code.
+        self._frame_handlers.pop(json_start(code), None)
 
     def serve(
         self,

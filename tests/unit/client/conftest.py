@@ -81,8 +81,8 @@ class World:
     def answer(self, code: int, handler: Handler) -> Handler:
         """`broker` answers requests of that code by `handler` from now on, on open connections
         too; returns what it answered by before."""
-        handlers = self.broker.listener.handlers
-        before, handlers[code] = handlers[code], handler
+        before = self.broker.listener.handlers[code]
+        self.broker.listener.register(code, handler)
         return before
 
     def record(self, code: int) -> list[RemotingCommand]:

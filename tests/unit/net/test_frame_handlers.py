@@ -187,3 +187,11 @@ def test_a_check_says_of_what_it_would_refuse_nothing(code: RequestCode) -> None
             refused = True
         assert not (refused and check.passes(code))
         assert check.passes(CODE) or check in busy[1:]
+
+
+def test_a_handler_that_is_registered_has_all_requests_of_its_code() -> None:
+    world = World()
+    world.server.listener.register(CODE, world.command)
+    world.send((CODE, b"a"))
+    assert not world.taken
+    assert world.came == [b"a"]
