@@ -289,18 +289,17 @@ class ServerConnection(RemotingProtocol):
 
     # IFramePeer
 
-    def accepts(self, frame: Frame, code: int, opaque: int) -> bool:
-        if (
-            opaque in self._open
-            or len(frame.header) > SMALL_HEADER
-            or self._budget.used > self._budget.limit
-        ):
+    def accepts(self, frame: Frame, code: int) -> bool:
+        if len(frame.header) > SMALL_HEADER or self._budget.used > self._budget.limit:
             return False
         for check in self._before_request:
             passes = getattr(check, "passes", None)
             if passes is None or not passes(code):
                 return False
         return True
+
+    def has_open(self, opaque: int) -> bool:
+        return opaque in self._open
 
     def opened(self, code: int, opaque: int, size: int, *, oneway: bool) -> None:
         charged = REQUEST_OVERHEAD + size

@@ -108,10 +108,12 @@ class IPeer(IIdentified):
 class IFramePeer(IPeer):
     """What a `FrameHandler` sees of the connection that its frames came on."""
 
-    def accepts(frame: Frame, code: int, opaque: int) -> bool:
-        """Returns whether the request in `frame` may be opened: no other one that is open has its
-        opaque, its header need not be looked at for its size, there is memory, and all checks let
-        requests of its code pass."""
+    def accepts(frame: Frame, code: int) -> bool:
+        """Returns whether the request in `frame` may be opened: its header need not be looked at
+        for its size, there is memory, and all checks let requests of its code pass."""
+
+    def has_open(opaque: int) -> bool:
+        """Returns whether a request with this opaque is open: then no other one may be opened."""
 
     def opened(code: int, opaque: int, size: int, *, oneway: bool) -> None:
         """Takes a request that `accepts` has let in, with a body of so many bytes, which counts as
@@ -120,6 +122,14 @@ class IFramePeer(IPeer):
     def reply_encoded(opaque: int, answer: bytes) -> None:
         """Ends such a request with success: sends its answer, an encoded command, unless the
         connection is lost; an empty one where the request was oneway."""
+
+
+class ISharedPorts(Interface):
+    """A reactor by which several processes may listen on one port."""
+
+    def listen_shared(port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
+        """Listens as `listenTCP` does, where other processes of the user that call this may listen
+        too: each connection comes to one of them."""
 
 
 #: What became of a response, in stock's words: it was written; none was wanted; its connection was

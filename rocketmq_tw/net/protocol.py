@@ -133,13 +133,12 @@ class RemotingProtocol(Protocol):
                 self._later += [frame, *rest]
                 return
             take = frame_handlers.get(frame.header[:JSON_START])
-            if take is not None and take(frame, self):
-                continue
-            command = decode_command(frame)
-            if command.flag & RESPONSE_FLAG:
-                self._requests.answer(command)
-            else:
-                self._received(command, frame)
+            if take is None or not take(frame, self):
+                command = decode_command(frame)
+                if command.flag & RESPONSE_FLAG:
+                    self._requests.answer(command)
+                else:
+                    self._received(command, frame)
             if self._closing:
                 return
 

@@ -22,6 +22,7 @@ from twisted.python import log
 from zope.interface import implementer
 
 from rocketmq_tw.net.descriptors import PatientPort
+from rocketmq_tw.net.interfaces import ISharedPorts
 from rocketmq_tw.net.stalls import STALL_SECONDS, StallLog
 from rocketmq_tw.runtime.turns import IReactorTurns
 from rocketmq_tw.runtime.waking_time import ABSENT_SECONDS
@@ -32,7 +33,7 @@ EVENTS_OF_A_TURN = 256
 _GONE = ConnectionFdescWentAway("closed, but not taken from the reactor")
 
 
-@implementer(IReactorTurns)
+@implementer(IReactorTurns, ISharedPorts)
 class ServerReactor(EPollReactor):
     """An `EPollReactor` in all that can be seen, but for the prefix in the log of what fails, ports
     that wait for descriptors (`PatientPort`), and an end of each turn that needs no timer."""
@@ -74,8 +75,7 @@ class ServerReactor(EPollReactor):
     def listen_shared(
         self, port: int, factory: Any, backlog: int = 50, interface: str = ""
     ) -> PatientPort:
-        """Listens as `listenTCP` does, where other processes of the user that call this may listen
-        too: each connection comes to one of them."""
+        """See `ISharedPorts`."""
         listening = PatientPort(port, factory, backlog, interface, self)
         listening.is_shared = True
         listening.startListening()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -168,6 +169,7 @@ def _heartbeat_sync(
         config.local_serve_addr or host_address(),
         config.remoting_listen_port,
         config.grpc_server_port,
+        os.getpid() if config.share_ports else None,
     )
     return HeartbeatSync(
         reactor,

@@ -228,7 +228,10 @@ class _Signals:
             if signal.getsignal(taken) is not signal.SIG_IGN:
                 signal.signal(taken, self._handle)
         if self._early is not None:
-            self._handle(self._early, None)
+            # Behind a stop that a refused start has asked for.
+            self._reactor.callLater(
+                0, self._reactor.callFromThread, self._handle, self._early, None
+            )
 
     def stopping(self) -> None:
         self._is_stopping = True
@@ -237,6 +240,10 @@ class _Signals:
         # An exception would be lost in whatever is being started.
         if self._early is None:
             self._early = number
+        else:
+            # What is being started may hang.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     def _handle(self, number: int, frame: object) -> None:
         name = signal.Signals(number).name

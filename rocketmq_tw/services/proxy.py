@@ -25,7 +25,7 @@ from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import TlsConfigError
-from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.net.interfaces import IRemotingClient, ISharedPorts
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.server_metrics import MetricsLog, request_latency
 from rocketmq_tw.net.tls import ServerTls
@@ -129,6 +129,10 @@ class ProxyServer:
         """Serves from now on; raises `CannotListenError`, `ConfigError`, `TlsConfigError`."""
         if not self.config.namesrv_addr:
             raise ConfigError("a proxy finds topics by name servers: give -n host:port")
+        if self.config.share_ports and not ISharedPorts.providedBy(self._reactor):
+            raise ConfigError(
+                "sharePorts=true needs epoll: start twistd on Linux without --reactor"
+            )
         self._server = RemotingServer(
             self._reactor, self._net, tls=ServerTls(_server_tls(self.config, self._tls))
         )
@@ -223,7 +227,7 @@ class ProxyService(service.Service):
         super().startService()
         try:
             self.proxy.start()
-        except (CannotListenError, TlsConfigError) as error:
+        except (CannotListenError, ConfigError, TlsConfigError) as error:
             refuse_to_start(self._reactor, error, _KEYS)
             return
         self._serves = True

@@ -20,6 +20,8 @@ from rocketmq_tw.store.multi_dispatch import FurtherUnit, MultiDispatch
 
 _UNIQUE_ID = b"UNIQ_KEY\x01"
 _KEY_SEPARATOR = KEY_SEPARATOR.encode()
+#: Of the largest number that a long holds.
+_MOST_DIGITS = 19
 #: Name and value of each property that queue or index want, of properties behind a separator.
 _wanted = re.compile(rb"\x02(TAGS|UNIQ_KEY|KEYS)\x01([^\x02]*)").findall
 #: Keys of messages of a batch that go into the index in one go; with more each goes by itself.
@@ -355,7 +357,8 @@ class EntryMaker:
 
     def _deliver_time(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
         delay = property_value(properties, b"DELAY\x01")
-        if not delay.isdigit() or int(delay) < 1:
+        # Python reads no longer ones, and no level has them.
+        if not delay.isdigit() or len(delay) > _MOST_DIGITS or int(delay) < 1:
             return otherwise
         level = min(int(delay), len(self._delay_levels))
         return store_timestamp + self._delay_levels[level - 1]

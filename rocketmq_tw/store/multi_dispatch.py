@@ -35,6 +35,7 @@ from rocketmq_tw.message.properties import (
     REAL_TOPIC,
     WAIT,
     join_properties,
+    number,
     parse_properties,
 )
 from rocketmq_tw.store.errors import IllegalMessageError
@@ -83,10 +84,10 @@ class MultiDispatch:
         if _NAMES not in properties or message.topic not in _WAITING or message.was_stored:
             return []
         parsed = parse_properties(properties)
-        topic, queue_id = parsed.get(REAL_TOPIC, ""), parsed.get(REAL_QID, "")
-        if not _allows(topic) or not queue_id.isdecimal():
+        topic, queue_id = parsed.get(REAL_TOPIC, ""), number(parsed.get(REAL_QID))
+        if not _allows(topic) or queue_id is None or queue_id < 0:
             return []
-        queues = self._checked(parsed, topic, int(queue_id))
+        queues = self._checked(parsed, topic, queue_id)
         if len(properties) + _GROWTH + len(queues) * _OFFSET_LENGTH > MAX_PROPERTIES_LENGTH:
             raise IllegalMessageError(
                 f"the offsets in {len(queues)} queues find no room in the message's properties:"
@@ -175,11 +176,8 @@ def _stated(properties: bytes) -> list[tuple[str, int]]:
     offsets = parsed.get(INNER_MULTI_QUEUE_OFFSET, "").split(SEPARATOR)
     if len(names) != len(offsets) or len(names) > MAX_QUEUES:
         return []
-    return [
-        (name, int(offset))
-        for name, offset in zip(names, offsets, strict=True)
-        if offset.isascii() and offset.isdigit()
-    ]
+    stated = zip(names, map(number, offsets), strict=True)
+    return [(name, offset) for name, offset in stated if offset is not None and offset >= 0]
 
 
 def _keeps_copies(topic: str) -> bool:

@@ -27,6 +27,8 @@ _FIXED = {flags: flat(declaration) for flags, declaration in FIXED.items()}
 _V4 = _FIXED[0]
 _V6_FLAGS = BORN_HOST_V6 | STORE_HOST_V6
 _CRC_PROPERTY = re.compile(rb"__CRC32#\x01(\d{10})\x02").fullmatch
+#: Digits of the largest number that a long holds.
+_LONGEST_NUMBER = 19
 _CRC_SIZE = 20
 #: Lengths of two bytes have a sign.
 _MAX_SHORT = 0x7FFF
@@ -178,6 +180,6 @@ def further_places(record: LogRecord, wanted: dict[bytes, bytes]) -> Iterator[tu
         return
     for raw, offset in zip(names, offsets, strict=True):
         name = str(raw, "utf-8", "replace")
-        if offset.isdigit() and name:
+        if offset.isdigit() and len(offset) <= _LONGEST_NUMBER and name:
             queue_id = 0 if name.startswith(_LIGHT_PREFIX) else record.queue_id
             yield name, queue_id, int(offset)

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import grpc
@@ -19,6 +19,19 @@ from tests.support.wait import wait_until
 STOCK = "5.3.3"
 #: That all of them come to one of two processes has a chance of one in 2 ** 31.
 CONNECTIONS = 32
+
+
+class OtherReactor(OurProxy):
+    """A proxy on Twisted's reactor for `select`."""
+
+    def command(self) -> list[str]:
+        command = super().command()
+        return [
+            *command[: command.index("-n")],
+            "--reactor",
+            "select",
+            *command[command.index("-n") :],
+        ]
 
 
 class Site:
@@ -112,6 +125,13 @@ def test_clients_of_both_send_and_receive(site: Site, jvms, names) -> None:
     with java.consumer(site.one.ports.classic, names.group, {topic: "*"}) as consumer:
         wait_until(lambda: len(consumer.received()) == 8, "all messages")
         assert sorted(consumer.bodies()) == [str(number) for number in range(8)]
+
+
+def test_another_reactor_is_told_that_it_cannot(tmp_path: Path) -> None:
+    with closing(OtherReactor(tmp_path, "127.0.0.1:9", sharePorts=True)) as proxy:
+        proxy.launch()
+        wait_until(lambda: not proxy.running, "the start to fail")
+        assert "cannot start: sharePorts=true needs epoll" in proxy.log_text()
 
 
 def test_a_proxy_that_does_not_share_is_told_that_the_port_is_taken(site: Site) -> None:

@@ -84,10 +84,10 @@ def due_message(waiting: StoredMessage) -> StoredMessage | None:
     """Returns the message that `waiting` becomes at its time; None where it names no topic and
     queue. Its properties stay, as consumers of stock see them."""
     properties = parse_properties(waiting.properties)
-    topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID)
-    if topic is None or queue_id is None or not queue_id.isdecimal():
+    topic, queue_id = properties.get(REAL_TOPIC), number(properties.get(REAL_QID))
+    if topic is None or queue_id is None or queue_id < 0:
         return None
-    return msgspec.structs.replace(waiting, topic=topic, queue_id=int(queue_id))
+    return msgspec.structs.replace(waiting, topic=topic, queue_id=queue_id)
 
 
 def delivered_level(head: RecordHead) -> int | None:

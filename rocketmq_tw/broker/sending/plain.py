@@ -68,8 +68,8 @@ class PlainSends:
 
     def take(self, frame: Frame, peer: IFramePeer) -> bool:
         """See `FrameHandler`."""
-        if _HALF in frame.header:
-            # Of all that is special this comes often; it is not read in vain.
+        if _HALF in frame.header or not peer.accepts(frame, _CODE):
+            # Of all that is special these come often; they are not read in vain.
             return False
         since = self._stats.seconds()
         body = frame.body
@@ -81,7 +81,8 @@ class PlainSends:
                 request.code != _CODE
                 or request.flag & RESPONSE_FLAG
                 or frame.serialization != _JSON
-                or not peer.accepts(frame, _CODE, opaque)
+                or peer.has_open(opaque)
+                or not _is_utf8(frame.header)
                 or text is None
                 or header.batch
                 or transaction_value(header.sys_flag)
@@ -139,6 +140,12 @@ class PlainSends:
             f'"serializeTypeCurrentRPC":"JSON","version":{VERSION_5_3_3}}}'
         )
         return encode_frame(_JSON, header.encode())
+
+
+def _is_utf8(header: bytes) -> bool:
+    """Returns True for a header that is all UTF-8, since fields that nobody knows are passed over
+    unread; raises `UnicodeDecodeError` for another one."""
+    return header.isascii() or bool(header.decode())
 
 
 @lru_cache(maxsize=16)

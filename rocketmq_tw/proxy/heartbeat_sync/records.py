@@ -70,14 +70,16 @@ class Origin(NamedTuple):
 
 
 class ProxyIdentity(NamedTuple):
-    """How a proxy names itself."""
+    """How a proxy names itself; one that shares its ports names its process too."""
 
     host: str
     classic_port: int
     grpc_port: int
+    process: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.host}%{self.classic_port}%{self.grpc_port}"
+        place = f"{self.host}%{self.classic_port}%{self.grpc_port}"
+        return place if self.process is None else f"{place}%{self.process}"
 
 
 def encode_consumer(

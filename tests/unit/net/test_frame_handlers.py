@@ -44,7 +44,9 @@ class World:
 
     def take(self, frame: Frame, peer: IFramePeer) -> bool:
         command = decode_command(frame)
-        if frame.body == b"leave" or not peer.accepts(frame, CODE, command.opaque):
+        if frame.body == b"leave" or not peer.accepts(frame, CODE):
+            return False
+        if peer.has_open(command.opaque):
             return False
         oneway = bool(command.flag & ONEWAY_FLAG)
         peer.opened(CODE, command.opaque, len(frame.body), oneway=oneway)
@@ -195,3 +197,18 @@ def test_a_handler_that_is_registered_has_all_requests_of_its_code() -> None:
     world.send((CODE, b"a"))
     assert not world.taken
     assert world.came == [b"a"]
+
+
+def test_nothing_is_taken_of_a_connection_that_closes() -> None:
+    world = World()
+    closing = []
+
+    def close(frame: Frame, peer: Any) -> bool:
+        taken = world.take(frame, peer)
+        peer.close("it is enough")
+        closing.append(peer)
+        return taken
+
+    world.server.listener.serve({CODE: world.command}, {CODE: close})
+    world.send((CODE, b"1"), (CODE, b"2"))
+    assert world.came == [b"1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -105,6 +106,29 @@ def test_a_server_that_begins_to_serve_stops_as_it_always_does(
     assert done.returncode == -signal.Signals[name], done.stderr
     assert f"{name}: the server stops" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_start_that_is_refused_ends_as_such_after_a_signal_too(
+    tmp_path: os.PathLike[str],
+) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        argv = f"twistd -n rmq-namesrv -o listenPort={port} -o bindAddress=127.0.0.1".split()
+        late = LATE.format(name="SIGTERM")
+        done = run(INTERRUPT.format(module="", argv=argv) + late + TWISTD, tmp_path)
+    assert done.returncode == 1, done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_second_signal_ends_a_start_that_hangs(tmp_path: os.PathLike[str]) -> None:
+    argv = ["twistd", "-n", "rmq-namesrv", "-o", "listenPort=0", "-o", "bindAddress=127.0.0.1"]
+    twice = LATE.format(name="SIGTERM").replace(
+        "start(self)", "os.kill(os.getpid(), signal.SIGTERM)"
+    )
+    done = run(INTERRUPT.format(module="", argv=argv) + twice + TWISTD, tmp_path)
+    assert done.returncode == -signal.SIGTERM
 
 
 def test_a_question_that_waits_is_interrupted(tmp_path: os.PathLike[str]) -> None:

@@ -203,6 +203,15 @@ class TestWhatWaits:
         )
         assert sent is not None and sent.code == ResponseCode.MESSAGE_ILLEGAL
 
+    @LATER
+    def test_an_offset_that_no_queue_can_have_holds_nothing_up(self, later: dict[str, str]) -> None:
+        broker = light()
+        odd = {"INNER_MULTI_DISPATCH": " ", "INNER_MULTI_QUEUE_OFFSET": "9" * 5_000}
+        ok(broker.send(b"odd", properties=later | odd))
+        ok(broker.send(b"good", properties=later))
+        pass_time(broker, 3)
+        assert queue(broker, "Topic") == [b"odd", b"good"]
+
     def test_offsets_must_find_room(self) -> None:
         broker = light()
         names = {"INNER_MULTI_DISPATCH": ",".join([A] * 1_000), "k": "x" * 16_000}

@@ -315,6 +315,8 @@ def frame(dice: Random) -> bytes:
                 data.replace(b'"flag":', b'"code":10,"flag":', 1),
                 data.replace(b'"group"', b'"\xff"', 1),
                 data.replace(b'"group"', b'"\\ud800"', 1),
+                data.replace(b'"extFields":{', b'"extFields":{"z":"\xff",', 1),
+                data.replace(b'"flag":', b'"z":"\xed\xa0\x80","flag":', 1),
                 data[:-1],
                 data + b" ",
                 data + b"}",

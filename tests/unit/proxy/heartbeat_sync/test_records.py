@@ -60,6 +60,11 @@ IDENTITY = ProxyIdentity("10.0.0.1", 8080, 8081)
 ORIGIN = Origin("c", GRPC, "10.0.0.9:40000", "10.0.0.1:8081", "PYTHON", 475)
 
 
+def test_proxies_at_one_port_are_told_apart_by_their_processes() -> None:
+    assert str(IDENTITY) == "10.0.0.1%8080%8081"
+    assert str(IDENTITY._replace(process=7)) == "10.0.0.1%8080%8081%7"
+
+
 def test_what_stock_tells() -> None:
     record, channel = decode_consumer(STOCK)
     assert (record.heartbeat_type, record.client_id, record.group) == (
