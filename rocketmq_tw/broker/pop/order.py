@@ -40,6 +40,8 @@ class OrderBook(WriteBehindTable):
         self._file = file
         self._now_ms = now_ms
         self._table: dict[str, dict[int, OrderInfo]] = {}
+        #: When the pop came that has the messages. Not in the file: a restart ends what is held.
+        self._came: dict[PoppedQueue, int] = {}
         self.changed: Listeners[PoppedQueue] = Listeners("the order of a queue changed")
 
     def load(self) -> None:
@@ -53,17 +55,17 @@ class OrderBook(WriteBehindTable):
         queue: PoppedQueue,
         attempt_id: str | None,
         invisible_time: int,
-        held_since: int | None = None,
+        came: int | None = None,
     ) -> bool:
         """Returns whether messages of the queue are being consumed, by another attempt than
-        `attempt_id`: the same one may pop again. A pop that is `held_since` before does not: its
-        client has them by a later one. `invisible_time` stands in for one that is not known. Times
-        in ms."""
+        `attempt_id`: the same one may pop again. A pop that came, by the elapsed time, before the
+        one that has them may not: its client has gone on. None: it comes now. `invisible_time`
+        stands in for one that is not known. Times in ms."""
         info = self._present_info_of(queue)
         if info is None or not info.offsets:
             return False
         is_same = info.attempt_id is not None and info.attempt_id == attempt_id
-        if is_same and (held_since is None or held_since >= _popped_ms(info)):
+        if is_same and (came is None or came >= self._came.get(queue, came)):
             return False
         if not info.invisible_time or info.invisible_time <= 0:
             info.invisible_time = invisible_time
@@ -85,9 +87,10 @@ class OrderBook(WriteBehindTable):
         pop_time: int,
         invisible_time: int,
         offsets: Sequence[int],
+        came: int,
     ) -> list[tuple[int, int]]:
-        """Notes that these messages are being consumed now; returns which of them were consumed
-        before, and how often. Times in ms."""
+        """Notes that these messages are being consumed now, by a pop that came at `came` of the
+        elapsed time; returns which of them were consumed before, and how often. Times in ms."""
         topic, group, queue_id = queue
         before = self._info_of(queue)
         first = offsets[0]
@@ -101,6 +104,7 @@ class OrderBook(WriteBehindTable):
         if before is not None:
             info.consumed_counts = _consume_counts(before, info, offsets)
         self._table.setdefault(pair_key(topic, group), {})[queue_id] = info
+        self._came[queue] = came
         self._dirty = True
         self.changed.tell(queue)
         return sorted((info.consumed_counts or {}).items())
@@ -146,14 +150,17 @@ class OrderBook(WriteBehindTable):
         self.changed.tell(queue)
 
     def clear(self, queue: PoppedQueue) -> None:
-        """Notes that nothing of the queue is being consumed, since the group's offset was reset."""
+        """Notes that nothing of the queue is being consumed, as where the group's offset was
+        reset."""
         topic, group, queue_id = queue
+        self._came.pop(queue, None)
         queues = self._table.get(pair_key(topic, group))
         if queues is not None and queues.pop(queue_id, None) is not None:
             self._dirty = True
 
     def clear_all(self) -> None:
         """Notes that nothing of any queue is being consumed here: another broker is the master."""
+        self._came.clear()
         if self._table:
             self._table = {}
             self._dirty = True
@@ -161,25 +168,23 @@ class OrderBook(WriteBehindTable):
     def clamp(self, end_of: Callable[[str, int], int | None]) -> Iterator[None]:
         """Forgets pops that reach behind `end_of(topic, queue_id)`, the new end of the queue; None:
         it is not cut. A step for each group."""
-        for key, queues in list(self._table.items()):
+        for key in list(self._table):
             yield
-            topic, _ = split_pair(key)
-            for queue_id, info in list(queues.items()):
+            topic, group = split_pair(key)
+            for queue_id, info in list(self._table.get(key, {}).items()):
                 end = end_of(topic, queue_id)
                 if end is not None and info.offsets and _popped_offsets(info)[-1] >= end:
-                    del queues[queue_id]
-                    self._dirty = True
+                    self.clear((topic, group, queue_id))
 
     def forget_consumed(self, committed: Callable[[str, str, int], int]) -> Iterator[None]:
         """Forgets pops of which all is in front of `committed(group, topic, queue_id)`, where the
         group goes on: it was acknowledged at another broker. A step for each group."""
-        for key, queues in list(self._table.items()):
+        for key in list(self._table):
             yield
             topic, group = split_pair(key)
-            for queue_id, info in list(queues.items()):
+            for queue_id, info in list(self._table.get(key, {}).items()):
                 if info.offsets and _popped_offsets(info)[-1] < committed(group, topic, queue_id):
-                    del queues[queue_id]
-                    self._dirty = True
+                    self.clear((topic, group, queue_id))
 
     def forget_unused(self, is_there: Callable[[str, str, int], bool]) -> Iterator[None]:
         """Forgets queues that nobody consumed for a day, and those for which `is_there(topic,
@@ -192,8 +197,7 @@ class OrderBook(WriteBehindTable):
             for queue_id, info in list(queues.items()):
                 looked += 1
                 if info.last_consume_timestamp < oldest or not is_there(topic, group, queue_id):
-                    del queues[queue_id]
-                    self._dirty = True
+                    self.clear((topic, group, queue_id))
             if not queues and key in self._table:
                 del self._table[key]
                 self._dirty = True

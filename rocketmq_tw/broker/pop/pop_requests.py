@@ -80,13 +80,13 @@ class PopRequests:
         """Answers 200050, once what it pops is hidden from others; None where the request is held
         and answered later."""
         header = request.header(PopMessageRequestHeader)
-        return self._answer(request, header, peer, self._held.end_of(header))
+        return self._answer(request, header, peer, self._held.end_of(header), self._elapsed_ms())
 
     def _resume(
-        self, end_ms: int, held_since: int, request: RemotingCommand, peer: IPeer
+        self, end_ms: int, came: int, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
         header = request.header(PopMessageRequestHeader)
-        return self._answer(request, header, peer, end_ms, held_since)
+        return self._answer(request, header, peer, end_ms, came)
 
     def _answer(
         self,
@@ -94,7 +94,7 @@ class PopRequests:
         header: PopMessageRequestHeader,
         peer: IPeer,
         end_ms: int,
-        held_since: int | None = None,
+        came: int,
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
         since = self._stats.seconds()
         late_ms = self._elapsed_ms() - end_ms
@@ -110,11 +110,11 @@ class PopRequests:
                 header=PopMessageResponseHeader(),
             )
         topic = self._check(header)
-        wanted = self._wanted(header, self._now_ms(), held_since)
+        wanted = self._wanted(header, self._now_ms(), came)
         popped = self._take(header, topic, wanted) if self._may_begin() else Popped()
         code: ResponseCode | None = ResponseCode.SUCCESS
         if not popped.count:
-            code = self._hold(request, header, wanted, peer, end_ms, held_since)
+            code = self._hold(request, header, wanted, peer, end_ms)
         if popped.rest > popped.held_back:
             self._held.wake((header.topic, header.consumer_group, header.queue_id))
         if code is None:
@@ -150,7 +150,7 @@ class PopRequests:
         self._reads.check_room()
         return self._checks.may_pop(header.topic, header.consumer_group, header.queue_id)
 
-    def _wanted(self, header: PopMessageRequestHeader, now: int, held_since: int | None) -> Wanted:
+    def _wanted(self, header: PopMessageRequestHeader, now: int, came: int) -> Wanted:
         if header.order:
             revive_queue_id = ORDER_REVIVE_QUEUE
         else:
@@ -164,7 +164,7 @@ class PopRequests:
             init_mode=header.init_mode,
             is_orderly=bool(header.order),
             attempt_id=header.attempt_id,
-            held_since=held_since,
+            came=came,
             filter=self._filter(header),
             pop_time=now,
             revive_queue_id=revive_queue_id,
@@ -208,15 +208,12 @@ class PopRequests:
         wanted: Wanted,
         peer: IPeer,
         end_ms: int,
-        held_since: int | None,
     ) -> ResponseCode | None:
         """Returns None where it is held; otherwise the code that says why it is not."""
         if header.poll_time <= 0:
             return ResponseCode.POLLING_TIMEOUT
         request.body = b""
-        if held_since is None:
-            held_since = self._now_ms()
-        resume = self._filters.budget.retrying(partial(self._resume, end_ms, held_since))
+        resume = self._filters.budget.retrying(partial(self._resume, end_ms, wanted.came))
         result = self._held.hold(
             (header.topic, header.consumer_group, max(header.queue_id, -1)),
             end_ms,

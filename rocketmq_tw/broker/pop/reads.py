@@ -59,8 +59,7 @@ _PASSED_OVER = frozenset(
 
 
 class Wanted(NamedTuple):
-    """What one pop asks for; times in ms. `held_since`: since when the broker has held it, None
-    where it has just come."""
+    """What one pop asks for; times in ms. `came`: when it came, by the elapsed time."""
 
     topic: str
     group: str
@@ -69,7 +68,7 @@ class Wanted(NamedTuple):
     init_mode: int
     is_orderly: bool
     attempt_id: str | None
-    held_since: int | None
+    came: int
     filter: MessageFilter
     pop_time: int
     revive_queue_id: int
@@ -174,7 +173,7 @@ class PopReads:
         offset = self._positions.begin(queue, wanted.init_mode, wanted.pop_time)
         end = self._positions.end(queue)
         if wanted.is_orderly and self._order.is_blocked(
-            queue, wanted.attempt_id, wanted.invisible_time, wanted.held_since
+            queue, wanted.attempt_id, wanted.invisible_time, wanted.came
         ):
             # Those behind it wait with it, so they are not left for another pop.
             return
@@ -244,7 +243,12 @@ class PopReads:
         found = _offsets_of(topic, start, read)
         if wanted.is_orderly:
             counts = self._order.popped(
-                queue, wanted.attempt_id, wanted.pop_time, wanted.invisible_time, found
+                queue,
+                wanted.attempt_id,
+                wanted.pop_time,
+                wanted.invisible_time,
+                found,
+                wanted.came,
             )
             popped.infos.add_counts(topic, queue_id, counts)
             least = min((count for _, count in counts), default=0)

@@ -83,6 +83,25 @@ def test_an_attempt_that_was_held_takes_nothing_from_its_later_try() -> None:
     assert [each.body for each in second.messages(second.peer.replies[0])] == [b"0.2"]
 
 
+def test_an_attempt_that_was_held_later_takes_what_its_former_try_has() -> None:
+    """The client asked again since the former one's proxy hangs: it gives nothing to anybody."""
+    fields: dict[str, Any] = {"max_msg_nums": 1, "poll_time": 20_000}
+    broker, popper = with_messages(0, **fields)
+    former, later = (Popper(broker, order=True, **fields) for _ in range(2))
+    for each in (former, later):
+        assert each.ask(attempt_id="a") is None
+        pass_time(broker, 1)
+    ok(broker.send(b"new"))
+    pass_time(broker, 1)
+    assert [each.body for each in former.messages(former.peer.replies[0])] == [b"new"]
+    assert later.peer.replies == []
+    pass_time(broker, 19)
+    (message,) = later.messages(later.peer.replies[0])
+    assert message.body == b"new"
+    popper.ack(message)
+    assert broker.offsets.query("G", "Topic", 0) == 1
+
+
 def test_an_attempt_that_is_ended_may_not_ask_again() -> None:
     """A proxy has given what it popped to another consumer."""
     broker, popper = with_messages(1)
