@@ -54,11 +54,14 @@ def refuse_if_behind_queues(
 
 
 def _refuse(log: ILog, paths: StorePaths, who: str, end: int) -> None:
+    # Where the tool looks for the log by itself.
+    elsewhere = paths.commit_log != f"{paths.root}/commitlog"
+    given = f" --log {paths.commit_log}" if elsewhere else ""
     if log.file_starts:
         raise DamagedStoreError(
             f"the commit log in {paths.commit_log} ends at {log.files_end}, and {who} up to {end}:"
             " nothing was changed; restore its last files, or go on without them after `rmqadmin"
-            f" store repair {paths.root} --cut`"
+            f" store repair {paths.root}{given} --cut`"
         )
     raise DamagedStoreError(
         f"there is no commit log in {paths.commit_log}, and {who} up to {end}: nothing was changed;"

@@ -169,16 +169,20 @@ class MessageStore(StoreReads):
             self.dispatch_limit = checkpoint.confirm_phy_offset
         self._removal.load()
         self._log.load(clean=clean, safe=checkpoint.safe_offset)
-        refuse_if_behind_checkpoint(self._log, checkpoint, self.paths)
+        # In a DLedger group checkpoint and queues tell of the group's log, which its member judges.
+        is_judged = not self.config.enable_dledger_commit_log
+        if is_judged:
+            refuse_if_behind_checkpoint(self._log, checkpoint, self.paths)
         self._queues.load(clean=clean)
-        refuse_if_behind_queues(
-            self._log,
-            self._queues,
-            checkpoint,
-            self.paths,
-            clean=clean,
-            has_checkpoint=has_checkpoint,
-        )
+        if is_judged:
+            refuse_if_behind_queues(
+                self._log,
+                self._queues,
+                checkpoint,
+                self.paths,
+                clean=clean,
+                has_checkpoint=has_checkpoint,
+            )
         return checkpoint
 
     def _run_recovery(

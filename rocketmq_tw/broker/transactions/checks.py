@@ -76,7 +76,7 @@ class DecisionChecks:
         self._registry = registry
         self._scope = scope
         self._schedule = CheckSchedule(self._interval_ms)
-        self._alarm = Alarm(host.reactor, self._wake)
+        self._alarm = Alarm(host.reactor, self._wake, LONGEST_SLEEP)
         #: How many of the producers that were asked in a turn do not keep up yet.
         self._slow = 0
         self._turn = 0

@@ -1,5 +1,6 @@
 """All files of one member, `dledger-ID/` under its store directory."""
 
+import errno
 from contextlib import ExitStack, suppress
 
 from rocketmq_tw.files.atomic import settle
@@ -161,6 +162,10 @@ class MemberStore:
         raises `OSError` since there was no room, or no descriptor left, it may be called again with
         the same `Ready`; until that has worked no checkpoint is written."""
         self._is_whole = False
+        if not self._lock.is_at(f"{self._directory}/lock"):
+            # What is written would be in files that nobody finds again, and its vote elsewhere.
+            reason = "it was removed, moved or replaced while it was in use"
+            raise FileNotFoundError(errno.ENOENT, reason, self._directory)
         if ready.hard_state is not None:
             write_term(self._files, f"{self._directory}/currterm", ready.hard_state)
             self.hard_state = ready.hard_state

@@ -94,6 +94,22 @@ def test_a_directory_that_a_killed_process_made_outlives_a_power_loss() -> None:
     assert read_all(store_in(files.crash())) == entries
 
 
+def test_nothing_is_stored_in_a_directory_that_was_moved() -> None:
+    files = MemoryFiles()
+    store = store_in(files)
+    entries = entries_of_terms([1, 1], FILE_SIZE)
+    store.store(ready(entries[:1], hard=HardState(1, "n0")))
+    files.rename("/s", "/moved")
+    with pytest.raises(FileNotFoundError, match="/s"):
+        store.store(ready(entries[1:], hard=HardState(2, "n1")))
+    assert not files.exists("/s/currterm")
+    files.rename("/moved", "/s")
+    store.store(ready(entries[1:], hard=HardState(2, "n1")))
+    store.close()
+    again = store_in(files)
+    assert (read_all(again), again.hard_state) == (entries, HardState(2, "n1"))
+
+
 def test_files_have_stocks_names_lengths_and_blank() -> None:
     files = MemoryFiles()
     entries = filled(files)

@@ -290,6 +290,15 @@ class TestAskingBack:
         let(broker, 2)
         assert questions(peer)[-1].msg_id == "ID-long"
 
+    def test_a_clock_that_is_set_ahead_is_heard_of_soon(self) -> None:
+        broker = BrokerInMemory()
+        peer = connect(broker)
+        begin(broker, CHECK_IMMUNITY_TIME_IN_SECONDS=str(4 * 3600))
+        let(broker, 60)
+        broker.shift_ms += 5 * 3600 * 1000
+        let(broker, 12)
+        assert len(questions(peer)) == 1
+
     def test_another_of_the_group_is_asked(self) -> None:
         broker = BrokerInMemory()
         first, second, stranger = (
