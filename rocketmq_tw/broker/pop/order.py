@@ -294,16 +294,12 @@ def _unacknowledged(info: OrderInfo) -> list[int]:
     ]
 
 
-def _popped_ms(info: OrderInfo) -> int:
-    """Returns when the messages were popped, in ms. That is the pop's name too, which stays where
-    its clock was ahead."""
-    return min(info.pop_time, info.last_consume_timestamp or info.pop_time)
-
-
 def _free_at(info: OrderInfo) -> int:
     """Returns when all that is not acknowledged is visible again, in ms; 0 where there is
     nothing."""
-    usual = _popped_ms(info) + (info.invisible_time or 0)
+    # The pop's time is its name too, and stays where its clock was ahead.
+    popped_ms = min(info.pop_time, info.last_consume_timestamp or info.pop_time)
+    usual = popped_ms + (info.invisible_time or 0)
     changed = info.next_visible_times or {}
     return max((changed.get(offset, usual) for offset in _unacknowledged(info)), default=0)
 
