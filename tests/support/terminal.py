@@ -145,7 +145,7 @@ class Terminal(Running):
                 read_from = os.ttyname(theirs)
                 os.write(ours, answer.encode() + b"\n")
             self._tell(f"{{ {command}\n}} > {output} 2>&1 < {read_from}\necho $? > {ended}")
-            self._wait_for(ended, command)
+            self._wait_for(ended, command, output)
         said = output.read_text()
         found = int(ended.read_text())
         if found != status:
@@ -173,7 +173,7 @@ class Terminal(Running):
         self._number += 1
         output, pid = self._files()
         self._tell(f"{{ {command}\n}} > {output} 2>&1 < /dev/null &\necho $! > {pid}")
-        self._wait_for(pid, command)
+        self._wait_for(pid, command, output)
         return Started(command, int(pid.read_text()), output)
 
     def interrupt(self, started: Started, *, status: int = 0) -> str:
@@ -195,12 +195,16 @@ class Terminal(Running):
         self._shell.stdin.write(f"{text}\n")
         self._shell.stdin.flush()
 
-    def _wait_for(self, file: Path, command: str) -> None:
+    def _wait_for(self, file: Path, command: str, output: Path) -> None:
         def is_whole() -> bool:
             assert self._shell is not None and self._shell.poll() is None, "the shell has ended"
             return file.exists() and file.read_text().endswith("\n")
 
-        wait_until(is_whole, f"{command} to end")
+        try:
+            wait_until(is_whole, f"{command} to end")
+        except TimeoutError as error:
+            said = output.read_text() if output.exists() else ""
+            raise TimeoutError(f"{error}\n{said}") from None
 
     def close(self) -> None:
         if self._shell is not None:
