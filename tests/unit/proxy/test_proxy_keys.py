@@ -22,6 +22,7 @@ from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import CheckTransactionStateRequestHeader
+from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
 from tests.support.classic import classic_request
 from tests.support.network import FakePeer
 from tests.support.proxy import HEARTBEAT_SYNC_TOPIC, FakeCall, PlayedBrokers, answer_of
@@ -120,3 +121,38 @@ def test_how_long_it_is_known_where_a_half_message_stands() -> None:
     assert site.commit() == pb.OK
     site.clock.advance(0.2)
     assert site.commit() == pb.INVALID_TRANSACTION_ID
+
+
+@pytest.mark.parametrize(
+    ("keys", "brokers"),
+    [
+        ({}, {"broker-a"}),
+        ({"rocket_mq_cluster_name": "Second"}, {"broker-b"}),
+        ({"heartbeat_syncer_topic_cluster_name": "Third"}, {"broker-c"}),
+        (
+            {"rocket_mq_cluster_name": "Second", "heartbeat_syncer_topic_cluster_name": "Third"},
+            {"broker-c"},
+        ),
+        ({"rocket_mq_cluster_name": "Unknown"}, {"broker-a", "broker-b", "broker-c"}),
+    ],
+)
+def test_the_cluster_in_which_proxies_have_their_topic(
+    keys: dict[str, str], brokers: set[str]
+) -> None:
+    site = Site(**keys)
+    del site.brokers.routes[HEARTBEAT_SYNC_TOPIC]
+    for cluster, name in (
+        ("DefaultCluster", "broker-a"),
+        ("Second", "broker-b"),
+        ("Third", "broker-c"),
+    ):
+        # Each broker has a topic of its cluster's name.
+        site.brokers.add_topic(cluster, {name: 1})
+    code = RequestCode.UPDATE_AND_CREATE_TOPIC
+    site.brokers.answer(code, lambda request: request.response())
+    site.proxy.start()
+    site.clock.pump([1.0] * 5)
+    asked = [each for each in site.brokers.asked if each.request.code == code]
+    assert {each.broker_name for each in asked} == brokers
+    topics = {each.request.header(CreateTopicRequestHeader).topic for each in asked}
+    assert topics == {HEARTBEAT_SYNC_TOPIC}
