@@ -52,6 +52,8 @@ class RealBroker(PlayedBrokers):
         self.unheard: set[int] = set()
         #: Codes of requests that are carried out while the connection is lost.
         self.lost: set[int] = set()
+        #: Fields of requests that it does not know, as stock's.
+        self.unknown_fields: set[str] = set()
         #: Code of requests that are carried out at once -> seconds until the answer comes.
         self.late: dict[int, float] = {}
 
@@ -78,6 +80,8 @@ class RealBroker(PlayedBrokers):
                 later.errback(too_late)
 
         self._broker.clock.callLater(timeout, end)
+        for name in self.unknown_fields:
+            request.ext_fields.pop(name, None)
 
         comes, seconds = request.code not in self.unheard, self.late.get(request.code, 0)
 

@@ -39,6 +39,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.pop import (
     ENDS_ATTEMPT_FLAG,
+    UNDELIVERED_FLAG,
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
@@ -54,6 +55,9 @@ MOST_BYTES = 64 * 1024
 MOST_OF_ONE = 256
 #: Check points that are dealt with in one go.
 FEW_ACKS = 100
+#: For so many ms a message is hidden still that no consumer got: the time of a pop is its name, so
+#: that the next one has to have another.
+_UNDELIVERED_MS = 1
 
 #: The distances that each byte of a BitSet names, from the first of its eight.
 _DISTANCES = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
@@ -90,14 +94,18 @@ class OrderlyAcks:
         visible_at: int,
         *,
         ends_attempt: bool = False,
+        is_undelivered: bool = False,
     ) -> bool:
         """Hides a message until `visible_at`, in ms; False where it was acknowledged before. With
-        `ends_attempt` its attempt does not pop it again; False where it did before."""
+        `ends_attempt` its attempt does not pop it again; False where it did before. One that
+        `is_undelivered` counts as if it had not been popped."""
         topic, group, queue_id = queue
         if offset < self._offsets.query(group, topic, queue_id):
             return False
         if ends_attempt and not self._order.end_attempt(queue, pop_time):
             return False
+        if is_undelivered:
+            self._order.note_undelivered(queue, offset, pop_time)
         self._order.hide(queue, offset, pop_time, visible_at)
         return True
 
@@ -260,10 +268,17 @@ class AckRequests:
     ) -> RemotingCommand:
         queue = (header.topic, header.consumer_group, header.queue_id)
         response = ChangeInvisibleTimeResponseHeader()
-        visible_at = min(self._now_ms() + header.invisible_time, FOREVER_MS)
-        ends_attempt = request.ext_fields.get(ENDS_ATTEMPT_FLAG) == "true"
+        fields = request.ext_fields
+        is_undelivered = fields.get(UNDELIVERED_FLAG) == "true"
+        invisible_ms = _UNDELIVERED_MS if is_undelivered else header.invisible_time
+        visible_at = min(self._now_ms() + invisible_ms, FOREVER_MS)
         if self._orderly.hide(
-            queue, header.offset, info.pop_time, visible_at, ends_attempt=ends_attempt
+            queue,
+            header.offset,
+            info.pop_time,
+            visible_at,
+            ends_attempt=fields.get(ENDS_ATTEMPT_FLAG) == "true",
+            is_undelivered=is_undelivered,
         ):
             response = ChangeInvisibleTimeResponseHeader(
                 pop_time=info.pop_time,

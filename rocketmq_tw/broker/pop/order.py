@@ -8,7 +8,7 @@ queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -42,6 +42,9 @@ class OrderBook(WriteBehindTable):
         self._table: dict[str, dict[int, OrderInfo]] = {}
         #: When the pop came that has the messages. Not in the file: a restart ends what is held.
         self._came: dict[PoppedQueue, int] = {}
+        #: The messages of the last pop that no consumer got. Not in the file, which is in stock's
+        #: form: after a restart they count as consumed once more.
+        self._undelivered: dict[PoppedQueue, set[int]] = {}
         self.changed: Listeners[PoppedQueue] = Listeners("the order of a queue changed")
 
     def load(self) -> None:
@@ -102,7 +105,8 @@ class OrderBook(WriteBehindTable):
             pop_time=pop_time,
         )
         if before is not None:
-            info.consumed_counts = _consume_counts(before, info, offsets)
+            undelivered = self._undelivered.pop(queue, set())
+            info.consumed_counts = _consume_counts(before, info, offsets, undelivered)
         self._table.setdefault(pair_key(topic, group), {})[queue_id] = info
         self._came[queue] = came
         self._dirty = True
@@ -137,6 +141,15 @@ class OrderBook(WriteBehindTable):
         self._dirty = True
         return True
 
+    def note_undelivered(self, queue: PoppedQueue, offset: int, pop_time: int) -> None:
+        """Has this pop of a message not count, since no consumer got it; ignored where it was
+        popped again since."""
+        info = self._info_of(queue)
+        if info is None or not info.offsets or info.pop_time != pop_time:
+            return
+        if offset in _popped_offsets(info):
+            self._undelivered.setdefault(queue, set()).add(offset)
+
     def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> None:
         """Changes when a message becomes visible again, in ms; ignored where it was popped again
         since."""
@@ -154,6 +167,7 @@ class OrderBook(WriteBehindTable):
         reset."""
         topic, group, queue_id = queue
         self._came.pop(queue, None)
+        self._undelivered.pop(queue, None)
         queues = self._table.get(pair_key(topic, group))
         if queues is not None and queues.pop(queue_id, None) is not None:
             self._dirty = True
@@ -161,6 +175,7 @@ class OrderBook(WriteBehindTable):
     def clear_all(self) -> None:
         """Notes that nothing of any queue is being consumed here: another broker is the master."""
         self._came.clear()
+        self._undelivered.clear()
         if self._table:
             self._table = {}
             self._dirty = True
@@ -304,10 +319,18 @@ def _free_at(info: OrderInfo) -> int:
     return max((changed.get(offset, usual) for offset in _unacknowledged(info)), default=0)
 
 
-def _consume_counts(before: OrderInfo, info: OrderInfo, offsets: Sequence[int]) -> dict[int, int]:
-    """Returns how often each of `offsets` was consumed before."""
+def _consume_counts(
+    before: OrderInfo, info: OrderInfo, offsets: Sequence[int], undelivered: Set[int]
+) -> dict[int, int]:
+    """Returns how often those of `offsets` were consumed that were consumed before; of
+    `undelivered` the pop before does not count."""
     known = before.consumed_counts or {}
     if before.attempt_id is not None and before.attempt_id == info.attempt_id:
         return known
     former = set(_popped_offsets(before)) if before.offsets else set()
-    return {offset: known.get(offset, 0) + 1 for offset in offsets if offset in former}
+    counts = {
+        offset: known.get(offset, 0) + (offset not in undelivered)
+        for offset in offsets
+        if offset in former
+    }
+    return {offset: count for offset, count in counts.items() if count}

@@ -96,7 +96,7 @@ class Delivery:
         try:
             call.hold(answer.held)
         except GrpcError as error:
-            call.finish(error)
+            self._refuse(answer, error)
             return
         call.send(ReceiveMessageResponse(status=ok()))
         await self._send(answer)
@@ -135,12 +135,12 @@ class Delivery:
                 try:
                     call.hold(answer.held + len(stored.body))
                 except GrpcError as error:
-                    call.finish(error)
+                    self._refuse(answer, error)
                     return
             message = answer.take()
             place = receiver.group, receiver.topic, message.handle
             if answer.renews:
-                is_hidden = self._renewal.renews(*place)
+                is_hidden = self._renewal.deliver(*place)
             else:
                 is_hidden = answer.left_ms(message, self._clock.seconds()) > 0
             if not is_hidden:
@@ -151,6 +151,15 @@ class Delivery:
                 call.send(shown)
             elif answer.renews:
                 self._renewal.bring_back(*place)
+
+    def _refuse(self, answer: _Answer, error: GrpcError) -> None:
+        """Ends a call for whose messages there is no room. That counts as their delivery: one for
+        which there never is any becomes a dead letter."""
+        answer.is_refused = True
+        if answer.renews:
+            for handle in answer.handles:
+                self._renewal.deliver(answer.receiver.group, answer.receiver.topic, handle)
+        answer.call.finish(error)
 
     def _cut(self, answer: _Answer) -> None:
         """Has the messages of an answer come back of which the client has not got all: clients
@@ -168,6 +177,7 @@ class Delivery:
                     receiver.topic,
                     message.handle,
                     answer.left_ms(message, self._clock.seconds()),
+                    counts=answer.is_refused,
                 )
         answer.left.clear()
 
@@ -196,6 +206,8 @@ class _Answer:
         self.call = call
         self._popped_at = popped_at
         self.receiver = receiver
+        #: Whether there was no room for it.
+        self.is_refused = False
         #: Not for a caller that is gone: its messages come back.
         self.renews = receiver.renews and not call.is_over
         self.left = deque(messages)

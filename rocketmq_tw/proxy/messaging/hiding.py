@@ -111,7 +111,13 @@ class Hiding:
         client = self._clients.get(message.client_id)
         try:
             handle = await self._popped.hide(
-                place.topic, place.group, message.handle, invisible_ms, client, seconds
+                place.topic,
+                place.group,
+                message.handle,
+                invisible_ms,
+                client,
+                seconds,
+                is_undelivered=message.is_undelivered,
             )
         except Exception as error:
             # In order, a message keeps its handle.

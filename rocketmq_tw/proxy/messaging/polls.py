@@ -1,7 +1,9 @@
 """Polls of receives at brokers, which hold them to their end, also where the receive is over by
 then, but for a broker of this process, where it is withdrawn. What such a poll brings goes to
 another receive that waits for the same. Where none does it comes back once none of the polls is
-left that are now: each would take it, and it would be a dead letter before any client saw it."""
+left that are now: each would take it, and it would be a dead letter before any client saw it.
+Brokers of ours go by that in groups out of order alone: in order they give it to the next one at
+once, and do not count the delivery."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ from rocketmq_tw.wire.errors import BodyError, RequestError
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.pop import (
     ENDS_ATTEMPT_FLAG,
+    UNDELIVERED_FLAG,
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     ChangeInvisibleTimeResponseHeader,
@@ -248,10 +249,13 @@ class PopClient:
         timeout: float = ASK_SECONDS,
         *,
         ends_attempt: bool = False,
+        is_undelivered: bool = False,
     ) -> ReceiptHandle:
         """Hides a message for a time from now on, and returns its handle from now on; raises as
         `acknowledge` does. With `ends_attempt` the attempt that popped it, in an orderly group,
-        does not pop it again at a broker of ours; it is refused where that has done so before."""
+        does not pop it again at a broker of ours; it is refused where that has done so before. In
+        such a group a broker of ours gives others at once what `is_undelivered`, and does not count
+        the delivery."""
         info = handle.info
         header = ChangeInvisibleTimeRequestHeader(
             consumer_group=group,
@@ -263,7 +267,8 @@ class PopClient:
             bname=info.broker_name,
         )
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-        fields = {ENDS_ATTEMPT_FLAG: "true"} if ends_attempt else {}
+        flags = {ENDS_ATTEMPT_FLAG: ends_attempt, UNDELIVERED_FLAG: is_undelivered}
+        fields = {name: "true" for name, is_set in flags.items() if is_set}
         answer = await self._ask(info.broker_name, code, header, client, timeout, fields)
         found = answer.header(ChangeInvisibleTimeResponseHeader)
         if not found.pop_time:

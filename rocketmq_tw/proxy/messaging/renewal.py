@@ -174,6 +174,7 @@ class Renewal:
             message_place(group, topic, handle), handle, client_id, 0, self._now()
         )
         message.handle_ends = message.hidden_until = self._now() + left_ms
+        message.is_delivered = True
         message.claims = 1
         return message
 
@@ -251,17 +252,26 @@ class Renewal:
         handle: ReceiptHandle,
         left_ms: int,
         returns_in: int | None = None,
+        *,
+        counts: bool = False,
     ) -> None:
         """Has a message come back that nobody has got, and that is hidden for `left_ms`: in so many
-        ms, or soon."""
+        ms, or soon. Brokers of ours count the delivery in a group in order only where it
+        `counts`."""
         message = self.unrenewed(client_id, group, topic, handle, left_ms)
+        message.is_delivered = counts
         message.returns_in = returns_in
         message.is_left = True
         self.give_back(message)
 
-    def renews(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
-        """Returns whether a message is kept hidden still."""
-        return self._find(group, topic, handle) is not None
+    def deliver(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
+        """Notes that a message is about to go to its client, so that the delivery counts; returns
+        whether it is kept hidden still."""
+        message = self._find(group, topic, handle)
+        if message is None:
+            return False
+        message.is_delivered = True
+        return True
 
     def _find(self, group: str, topic: str, handle: ReceiptHandle) -> RenewedMessage | None:
         """Returns the message of a client's handle; None where it is not renewed, or delivered once

@@ -49,6 +49,7 @@ class RenewedMessage:
         "handle_ends",
         "hidden_until",
         "is_busy",
+        "is_delivered",
         "is_left",
         "is_queued",
         "is_uncertain",
@@ -81,6 +82,8 @@ class RenewedMessage:
         self.claims = 0
         #: Whether its client is gone, so that it comes back unless a claim settles it.
         self.is_left = False
+        #: Whether its client got it, or may have.
+        self.is_delivered = False
         #: In how many ms it is to come back once it is left, where that is not to be soon.
         self.returns_in: int | None = None
         #: Whether a broker may have hidden it without that its answer came: `handle` is void then.
@@ -98,6 +101,12 @@ class RenewedMessage:
     def has_another_handle(self) -> bool:
         """Whether brokers accept another handle than the client's."""
         return self.handle.info != self.popped
+
+    @property
+    def is_undelivered(self) -> bool:
+        """Whether it comes back without that any client got it, in a group that receives in order:
+        brokers of ours give it to others at once, and do not count the delivery."""
+        return self.is_left and not self.is_delivered and self.popped.is_orderly
 
     def is_of(self, handle: ReceiptHandle) -> bool:
         """Returns whether a client has this handle, or had it, for this delivery of the message."""

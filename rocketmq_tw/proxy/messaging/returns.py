@@ -91,12 +91,14 @@ class Returns:
         broker_name = message.place.broker_name
         if not is_wanted or broker_name in self._out_of_reach:
             return
-        wait_ms = message.returns_in
+        wait_ms, left_ms = message.returns_in, message.hidden_until - self._now()
         if wait_ms is None:
             wait_ms = self._config.invisible_time_millis_when_clear
-        elif message.hidden_until - self._now() <= wait_ms:
-            # It comes back by itself.
-            return
+        elif left_ms <= wait_ms:
+            # It comes back by itself, which brokers of ours need not wait for.
+            if not message.is_undelivered:
+                return
+            wait_ms = left_ms
         error = await self._hiding.hide(message, wait_ms)
         if error is None or is_for_good(error):
             return

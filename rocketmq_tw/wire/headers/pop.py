@@ -53,6 +53,9 @@ class AckMessageRequestHeader(TopicRpcHeader):
 #: A field of ours of request 200053 in orderly groups, "true" where the attempt that popped the
 #: message is not made again: another consumer has what it popped. Stock's brokers pass over it.
 ENDS_ATTEMPT_FLAG = "endsAttempt"
+#: A field of ours of request 200053 in orderly groups, "true" where no consumer got the message: it
+#: is visible at once, and this pop does not count. Stock's brokers go by the invisible time.
+UNDELIVERED_FLAG = "undelivered"
 
 
 class ChangeInvisibleTimeRequestHeader(TopicRpcHeader):

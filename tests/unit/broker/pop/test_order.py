@@ -9,7 +9,7 @@ from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.pop import ENDS_ATTEMPT_FLAG
+from rocketmq_tw.wire.headers.pop import ENDS_ATTEMPT_FLAG, UNDELIVERED_FLAG
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.pops import PoppedMessage, Popper, pass_time
 
@@ -127,6 +127,91 @@ def test_an_attempt_that_has_asked_again_is_not_ended() -> None:
 def ends_attempt(popper: Popper, message: PoppedMessage) -> RemotingCommand:
     request = popper.hide_request(message, 30_000)
     request.ext_fields[ENDS_ATTEMPT_FLAG] = "true"
+    return request
+
+
+def test_what_no_consumer_got_comes_at_once_and_is_not_counted() -> None:
+    broker, popper = with_messages(2)
+    for given_back in popper.pop(attempt_id="a"):
+        assert popper.bodies() == []
+        ok(broker.request(undelivered(popper, given_back)))
+        pass_time(broker, 0.25)
+    answer = popper.ask()
+    assert answer is not None
+    assert [each.body for each in popper.messages(answer)] == [b"0.0", b"0.1"]
+    assert answer.ext_fields["orderCountInfo"] == "0 0 0"
+
+
+def test_what_no_consumer_got_keeps_its_count() -> None:
+    """Here of a queue whose second message was consumed once, and the first one twice."""
+    broker, popper = with_messages(2, invisible_time=5_000)
+    popper.pop(max_msg_nums=1)
+    pass_time(broker, 6)
+    popper.pop()
+    pass_time(broker, 6)
+    for given_back in popper.pop():
+        ok(broker.request(undelivered(popper, given_back)))
+    pass_time(broker, 0.25)
+    answer = popper.ask()
+    assert answer is not None
+    assert answer.ext_fields["orderCountInfo"] == "0 qo0%0 2;0 qo0%1 1;0 0 1"
+
+
+def test_what_no_consumer_got_counts_for_those_before_it() -> None:
+    broker, popper = with_messages(2, invisible_time=5_000)
+    _, given_back = popper.pop()
+    ok(broker.request(undelivered(popper, given_back)))
+    assert popper.bodies() == []
+    pass_time(broker, 6)
+    answer = popper.ask()
+    assert answer is not None
+    assert [each.body for each in popper.messages(answer)] == [b"0.0", b"0.1"]
+    assert answer.ext_fields["orderCountInfo"] == "0 qo0%0 1;0 0 0"
+
+
+def test_who_waits_gets_what_no_consumer_got() -> None:
+    broker, popper = with_messages(1)
+    (given_back,) = popper.pop(attempt_id="a")
+    other = Popper(broker, order=True, poll_time=15_000)
+    assert other.ask(attempt_id="b") is None
+    ok(broker.request(undelivered(popper, given_back)))
+    pass_time(broker, 0.5)
+    (reply,) = other.peer.replies
+    assert [each.body for each in other.messages(reply)] == [b"0.0"]
+
+
+def test_what_was_popped_again_since_has_a_consumer() -> None:
+    broker, popper = with_messages(1)
+    (former,) = popper.pop()
+    ok(broker.request(undelivered(popper, former)))
+    pass_time(broker, 0.25)
+    popper.pop()
+    ok(broker.request(undelivered(popper, former)))
+    pass_time(broker, 0.25)
+    assert popper.bodies() == []
+    pass_time(broker, 61)
+    answer = popper.ask()
+    assert answer is not None and answer.ext_fields["orderCountInfo"] == "0 qo0%0 1;0 0 1"
+
+
+def test_each_pop_of_what_no_consumer_got_has_a_time_of_its_own() -> None:
+    """By which an acknowledgement names it."""
+    broker, popper = with_messages(1)
+    (former,) = popper.pop()
+    ok(broker.request(undelivered(popper, former)))
+    assert popper.bodies() == []
+    broker.clock.advance(0.001)
+    (message,) = popper.pop()
+    assert message.extra_info != former.extra_info
+    popper.ack(former)
+    assert broker.offsets.query("G", "Topic", 0) == 0
+    popper.ack(message)
+    assert broker.offsets.query("G", "Topic", 0) == 1
+
+
+def undelivered(popper: Popper, message: PoppedMessage) -> RemotingCommand:
+    request = popper.hide_request(message, 30_000)
+    request.ext_fields[UNDELIVERED_FLAG] = "true"
     return request
 
 

@@ -24,6 +24,7 @@ from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import (
+    UNDELIVERED_FLAG,
     PollingInfoRequestHeader,
     PollingInfoResponseHeader,
     PopMessageRequestHeader,
@@ -526,8 +527,42 @@ class TestCallsThatEnd:
         assert call.held == 0
 
     @pytest.mark.parametrize("renews", [False, True])
-    def test_what_the_proxy_has_no_room_for_comes_back(self, renews: bool) -> None:
-        world = ReceivingWorld()
+    @pytest.mark.parametrize(("sent", "attempts"), [(0, [1, 1]), (1, [2, 1])])
+    def test_in_order_what_was_not_sent_is_not_counted(
+        self, sent: int, attempts: list[int], renews: bool
+    ) -> None:
+        """The client may have got what was sent."""
+        world = ReceivingWorld(is_fifo=True)
+        world.send(b"one"), world.send(b"two")
+        call = world.call()
+        call.ready = False
+        fields: dict[str, Any] = {"auto_renew": renews, "invisible_duration": {"seconds": 10}}
+        _, done = world.begin(call, **fields)
+        world.pass_time(1)
+        for _ in range(sent):
+            call.take()
+            world.pass_time(1)
+        call.finish()
+        assert done.called
+        again = world.receive(long_polling_timeout={"seconds": 15}).messages
+        assert [each.body for each in again] == [b"one", b"two"]
+        assert [each.system_properties.delivery_attempt for each in again] == attempts
+
+    def test_in_order_what_is_not_sent_to_a_client_that_goes_is_not_counted(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        world.send(b"one")
+        call = world.call()
+        call.ready = False
+        world.begin(call, auto_renew=True)
+        world.pass_time(1)
+        world.clients.remove("client")
+        (message,) = world.receive(long_polling_timeout={"seconds": 5}).messages
+        assert message.system_properties.delivery_attempt == 1
+
+    @pytest.mark.parametrize("is_fifo", [False, True])
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_what_the_proxy_has_no_room_for_comes_back(self, renews: bool, is_fifo: bool) -> None:
+        world = ReceivingWorld(is_fifo=is_fifo)
         world.send(b"much")
         call = world.call()
         call.most_held = 100
@@ -617,6 +652,65 @@ class TestPollsOfReceivesThatAreOver:
         assert sorted(bodies) == [b"one", b"two"]
         assert not is_fifo or bodies == [b"one", b"two"]
         assert not self.dead_letters(world)
+
+    @pytest.mark.parametrize("attempts", [[""], ["first", "second"]])
+    @pytest.mark.parametrize("attempt_id", ["first", "other"])
+    @pytest.mark.parametrize("renews", [False, True])
+    def test_in_order_what_they_take_is_for_another_proxy_at_once(
+        self, attempts: list[str], attempt_id: str, renews: bool
+    ) -> None:
+        """Each takes it in its turn, which does not count."""
+        world = ReceivingWorld(is_fifo=True)
+        for number in range(5):
+            self.begin_and_cut(
+                world, 1, auto_renew=renews, attempt_id=attempts[number % len(attempts)]
+            )
+        elsewhere = world.another_proxy()
+        waiting = {"attempt_id": attempt_id, "long_polling_timeout": {"seconds": 20}}
+        call, done = elsewhere.begin(elsewhere.call("other"), auto_renew=renews, **waiting)
+        world.send(b"one")
+        world.pass_time(5)
+        assert done.called
+        (message,) = received(call).messages
+        assert (message.body, message.system_properties.delivery_attempt) == (b"one", 1)
+        assert elsewhere.ack(message).status.code == Code.OK
+        assert world.broker.offsets.query("G", "Topic", 0) == 1
+
+    def test_in_order_another_attempt_gets_what_the_former_was_not_sent(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        self.begin_and_cut(world, 1, attempt_id="first")
+        other, _ = world.begin(
+            world.call("other"), attempt_id="other", long_polling_timeout={"seconds": 20}
+        )
+        world.send(b"one"), world.pass_time(0.5)
+        (message,) = received(other).messages
+        assert (message.body, message.system_properties.delivery_attempt) == (b"one", 1)
+        fields: dict[str, Any] = {"long_polling_timeout": {"seconds": 5}}
+        assert world.receive(attempt_id="first", **fields).bodies == []
+        assert world.ack(message).status.code == Code.OK
+        assert world.broker.offsets.query("G", "Topic", 0) == 1
+
+    def test_in_order_what_they_take_is_for_the_next_receive_at_once(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        self.begin_and_cut(world, 1)
+        world.send(b"one")
+        world.pass_time(0.5)
+        (message,) = world.receive(long_polling_timeout={"seconds": 4}).messages
+        assert message.system_properties.delivery_attempt == 1
+
+    def test_in_order_stocks_broker_counts_what_they_take(self) -> None:
+        world = ReceivingWorld(is_fifo=True)
+        world.brokers.unknown_fields.add(UNDELIVERED_FLAG)
+        self.begin_and_cut(world, 2, long_polling_timeout={"seconds": 8})
+        elsewhere = world.another_proxy()
+        call, done = elsewhere.begin(long_polling_timeout={"seconds": 20})
+        world.send(b"one")
+        world.pass_time(6)
+        assert not done.called
+        world.pass_time(6)
+        assert done.called
+        (message,) = received(call).messages
+        assert message.system_properties.delivery_attempt == 2
 
     def test_what_they_took_comes_back_soon_where_none_is_left(self) -> None:
         world = ReceivingWorld()
@@ -761,8 +855,9 @@ class TestPollsOfReceivesThatAreOver:
         assert world.receive(long_polling_timeout={"seconds": 20}).bodies == [b"one"]
 
     def test_in_order_an_attempt_that_is_made_again_has_its_message_alone(self) -> None:
-        """The broker gives it the messages of its first try again."""
+        """Stock's broker gives it the messages of its first try again."""
         world = ReceivingWorld(is_fifo=True)
+        world.brokers.unknown_fields.add(UNDELIVERED_FLAG)
         self.begin_and_cut(world, 1, attempt_id="first")
         waiting = {"long_polling_timeout": {"seconds": 20}}
         other, _ = world.begin(world.call("other"), attempt_id="other", **waiting)
@@ -777,8 +872,9 @@ class TestPollsOfReceivesThatAreOver:
     @pytest.mark.parametrize("more", [0, 1])
     def test_in_order_an_attempt_that_is_made_again_at_another_proxy(self, more: int) -> None:
         """What the poll takes that is left at the first one comes back, which counts as the same
-        delivery."""
+        delivery at stock's broker too."""
         world = ReceivingWorld(is_fifo=True)
+        world.brokers.unknown_fields.add(UNDELIVERED_FLAG)
         waiting = {"attempt_id": "first", "long_polling_timeout": {"seconds": 20}}
         self.begin_and_cut(world, 1, **waiting)
         elsewhere = world.another_proxy()

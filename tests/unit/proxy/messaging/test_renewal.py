@@ -440,7 +440,7 @@ class TestClientsThatAreGone:
         for handle in handles:
             world.add(handle)
         world.lose_client()
-        assert world.renewal.renews("G", "T", handles[-1])
+        assert world.renewal.deliver("G", "T", handles[-1])
         (claimed,) = world.claim(handles[-1])
         (settled,) = world.claim(handles[-2])
         assert claimed is not None and settled is not None

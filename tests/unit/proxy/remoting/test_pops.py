@@ -92,6 +92,19 @@ def test_pops_of_a_client_that_is_gone_take_a_message_twice_at_most() -> None:
     assert message.reconsume_times == 2
 
 
+def test_in_order_pops_of_a_client_that_is_gone_are_not_counted() -> None:
+    port = PopPort(orderly=True)
+    gone = FakePeer("10.0.0.8:1")
+    for _ in range(5):
+        port.hold(gone, 20)
+    gone.lose()
+    port.broker.send(b"one")
+    port.clock.pump([0.5] * 15)
+    answer = result_of(port.clock, port.begin(FakePeer("10.0.0.9:1")))
+    assert [message.body for message in port.popper.messages(answer)] == [b"one"]
+    assert answer.ext_fields["orderCountInfo"] == "0 0 0"
+
+
 @pytest.mark.parametrize("orderly", [False, True])
 def test_messages_popped_for_a_client_that_is_gone_come_back(orderly: bool) -> None:
     port = PopPort(orderly=orderly)
