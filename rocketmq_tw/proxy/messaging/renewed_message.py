@@ -108,6 +108,10 @@ class RenewedMessage:
         brokers of ours give it to others at once, and do not count the delivery."""
         return self.is_left and not self.is_delivered and self.popped.is_orderly
 
+    def is_late(self, now: int) -> bool:
+        """Returns whether the time for which it is hidden is over; `now` in ms of the clock."""
+        return self.hidden_until <= now
+
     def is_of(self, handle: ReceiptHandle) -> bool:
         """Returns whether a client has this handle, or had it, for this delivery of the message."""
         return self.popped.pop_time == handle.info.pop_time
