@@ -25,15 +25,18 @@ from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.checks import TopicTypes
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.dead_letters import DeadLetters
+from rocketmq_tw.proxy.messaging.delivery import Delivery
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.heartbeats import ClientHeartbeats
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
 from rocketmq_tw.proxy.messaging.offsets import OffsetCalls
 from rocketmq_tw.proxy.messaging.orphans import OrphanQuestions
 from rocketmq_tw.proxy.messaging.outgoing import OutgoingMessages
+from rocketmq_tw.proxy.messaging.polls import Polls
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.pulling import Pulling
 from rocketmq_tw.proxy.messaging.recalls import Recalls
+from rocketmq_tw.proxy.messaging.receive_requests import ReceiveRequests
 from rocketmq_tw.proxy.messaging.receiving import Receiving
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.routes import RouteQueries
@@ -82,6 +85,9 @@ class Proxy:
         claims = Claims(renewal, times)
         types = TopicTypes(metadata, config)
         expressions = Expressions(CompileBudget(reactor))
+        receives = ReceiveRequests(reactor, renewal, self.clients, metadata, expressions, config)
+        delivery = Delivery(reactor, self.clients, popped, renewal, unpacking, now_ms)
+        polls = Polls(reactor, brokers, popped, self.clients, config, delivery.bring_back)
         outgoing = OutgoingMessages(config, now_ms, in_thread)
         services = (
             Telemetry(config, self.clients, metadata, asked, expressions, reactor),
@@ -90,18 +96,7 @@ class Proxy:
             Sends(reactor, brokers, types, outgoing),
             transactions,
             Recalls(reactor, brokers, types),
-            Receiving(
-                brokers,
-                renewal,
-                self.clients,
-                metadata,
-                unpacking,
-                expressions,
-                times,
-                reactor,
-                config,
-                now_ms,
-            ),
+            Receiving(reactor, brokers, receives, polls, delivery, times),
             Acknowledging(reactor, popped, claims, self.clients, config),
             InvisibleDurations(claims, config),
             DeadLetters(reactor, self.clients, popped, renewal),

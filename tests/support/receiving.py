@@ -22,11 +22,14 @@ from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.messaging.acknowledging import Acknowledging
 from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.claims import Claims
+from rocketmq_tw.proxy.messaging.delivery import Delivery
 from rocketmq_tw.proxy.messaging.expressions import Expressions
 from rocketmq_tw.proxy.messaging.invisible import InvisibleDurations
 from rocketmq_tw.proxy.messaging.offsets import OffsetCalls
+from rocketmq_tw.proxy.messaging.polls import Polls
 from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.pulling import Pulling
+from rocketmq_tw.proxy.messaging.receive_requests import ReceiveRequests
 from rocketmq_tw.proxy.messaging.receiving import Receiving
 from rocketmq_tw.proxy.messaging.renewal import Renewal
 from rocketmq_tw.proxy.messaging.unpacking import Unpacking
@@ -185,19 +188,15 @@ class ReceivingWorld:
         claims = Claims(self.renewal, times)
         unpacking = Unpacking(self.config, self._in_thread)
         expressions = Expressions(CompileBudget(self.clock))
+        receives = ReceiveRequests(
+            self.clock, self.renewal, self.clients, metadata, expressions, self.config
+        )
+        delivery = Delivery(self.clock, self.clients, popped, self.renewal, unpacking, now_ms)
+        polls = Polls(
+            self.clock, self.cluster, popped, self.clients, self.config, delivery.bring_back
+        )
         self.methods: dict[str, Any] = {
-            **Receiving(
-                self.cluster,
-                self.renewal,
-                self.clients,
-                metadata,
-                unpacking,
-                expressions,
-                times,
-                self.clock,
-                self.config,
-                now_ms,
-            ).methods(),
+            **Receiving(self.clock, self.cluster, receives, polls, delivery, times).methods(),
             **Acknowledging(self.clock, popped, claims, self.clients, self.config).methods(),
             **InvisibleDurations(claims, self.config).methods(),
             **Pulling(
