@@ -23,6 +23,9 @@ _OURS_AT = 64
 _MAGIC = 0x726D7175
 #: In place of `units`, more than queues can have: nothing of them is synced.
 NOTHING_OF_QUEUES = 1 << 62
+#: Safe offsets that are none: it is not known what is safe, or nothing is, and the log has no file,
+#: or is about to lose its empty one to begin elsewhere.
+UNKNOWN, BETWEEN_LOGS = -1, -2
 
 
 class Checkpoint(msgspec.Struct, kw_only=True):
@@ -34,8 +37,8 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
     #: A record starts (or the log ends) here, and log, queues and index in front of it are
-    #: synced; -1: not known.
-    safe_offset: int = -1
+    #: synced; `UNKNOWN` or `BETWEEN_LOGS` where there is none.
+    safe_offset: int = UNKNOWN
     #: Queues, and the sum of their max offsets, when `safe_offset` was taken.
     queues: int = 0
     units: int = 0
@@ -54,6 +57,11 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     def is_of_log_alone(self) -> bool:
         """Whether nothing of the queues is safe, though the log is."""
         return self.units == NOTHING_OF_QUEUES
+
+    @property
+    def is_between_logs(self) -> bool:
+        """Whether the log may have no file though it had some."""
+        return self.safe_offset == BETWEEN_LOGS
 
     @property
     def min_timestamp(self) -> int:

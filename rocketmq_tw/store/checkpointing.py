@@ -15,7 +15,9 @@ from typing import NamedTuple
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import NO_DESCRIPTOR
 from rocketmq_tw.store.checkpoint import (
+    BETWEEN_LOGS,
     NOTHING_OF_QUEUES,
+    UNKNOWN,
     Checkpoint,
     read_checkpoint,
     write_checkpoint,
@@ -126,7 +128,7 @@ class Checkpointing:
         """Takes back all claims, also of checkpoints that are prepared and not yet written: the log
         is about to lose all of its files, which are empty."""
         self._written = self._prepared
-        self._claim_nothing()
+        self._claim_log_alone(BETWEEN_LOGS)
 
     def claim_log(self, safe_offset: int) -> None:
         """Claims that the log is safe up to an offset, and nothing of the queues, where a start
@@ -148,7 +150,7 @@ class Checkpointing:
         self._write_file(self.last)
 
     def _claim_nothing(self) -> None:
-        self._claim_log_alone(-1)
+        self._claim_log_alone(UNKNOWN if self._log.file_starts else BETWEEN_LOGS)
 
     def _claim_log_alone(self, safe_offset: int) -> None:
         last = self.last

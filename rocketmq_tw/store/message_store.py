@@ -28,11 +28,7 @@ from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import Appended, Arrival, ILog, IMessageStore
-from rocketmq_tw.store.lost_log import (
-    lacks_files,
-    refuse_if_behind_checkpoint,
-    refuse_if_behind_queues,
-)
+from rocketmq_tw.store.lost_log import LostLog, lacks_files
 from rocketmq_tw.store.multi_dispatch import multi_dispatch_of
 from rocketmq_tw.store.paths import Ownership, StorePaths
 from rocketmq_tw.store.queue_extension import QueueExtensions
@@ -163,7 +159,6 @@ class MessageStore(StoreReads):
         return report
 
     def _open_files(self, clean: bool) -> Checkpoint:
-        has_checkpoint = self.files.exists(self.paths.checkpoint)
         checkpoint = self._checkpointing.load(clean=clean)
         if self._confirmed_only:
             self.dispatch_limit = checkpoint.confirm_phy_offset
@@ -171,18 +166,12 @@ class MessageStore(StoreReads):
         self._log.load(clean=clean, safe=checkpoint.safe_offset)
         # In a DLedger group checkpoint and queues tell of the group's log, which its member judges.
         is_judged = not self.config.enable_dledger_commit_log
+        lost = LostLog(self._log, self.files, self.paths)
         if is_judged:
-            refuse_if_behind_checkpoint(self._log, checkpoint, self.paths)
+            lost.judge_by_checkpoint(checkpoint)
         self._queues.load(clean=clean)
         if is_judged:
-            refuse_if_behind_queues(
-                self._log,
-                self._queues,
-                checkpoint,
-                self.paths,
-                clean=clean,
-                has_checkpoint=has_checkpoint,
-            )
+            lost.judge_by_queues(self._queues, checkpoint, clean=clean)
         return checkpoint
 
     def _run_recovery(

@@ -37,6 +37,11 @@ class StorePaths:
         self.lock = f"{self.root}/lock"
 
 
+def dledger_members(files: IFiles, root: str) -> list[str]:
+    """Returns the directories of members of DLedger groups in a store's root."""
+    return [f"{root}/{name}" for name in files.list(root) if name.startswith("dledger-")]
+
+
 def _expand(path: str) -> str:
     return path.replace("${user.home}", os.path.expanduser("~")).rstrip("/")
 

@@ -284,9 +284,15 @@ class QueueTable:
             self.remove_topic(topic)
 
     @property
+    def furthest(self) -> ConsumeQueue | None:
+        """The queue that reaches furthest in the log; None without queues."""
+        return max(self._queues.values(), key=_max_physical, default=None)
+
+    @property
     def max_physical(self) -> int:
         """The highest log offset that any queue knows of; -1 without messages."""
-        return max((queue.max_physical for queue in self._queues.values()), default=-1)
+        furthest = self.furthest
+        return -1 if furthest is None else furthest.max_physical
 
     @property
     def last_position(self) -> int:

@@ -304,7 +304,7 @@ def test_a_start_that_is_refused_while_queues_are_built_again_is_refused_again(
     loses_power: bool, stop: str, files: MemoryFiles
 ) -> None:
     """A supervisor starts it over and over. What was built meanwhile is not safe."""
-    bodies = stopped(stop, files)
+    files, bodies = stopped(stop, files)
     image = files.read(f"{LOG}/{4096:020d}")
     files.remove_tree(f"{ROOT}/consumequeue")
     overwrite(files, f"{LOG}/{4096:020d}", 95, b"?")
@@ -520,13 +520,26 @@ def test_a_checkpoint_that_says_the_middle_of_a_record_loses_nothing(files: Memo
     assert bodies_of(open_store(files.kill())) == bodies
 
 
-#: How a store stopped: in order, killed behind a checkpoint, before its first one, and as stock's.
-STOPS = ("clean", "killed", "young", "of stock")
+#: How a store stopped: in order, killed behind a checkpoint, before its first one, behind a cut
+#: that took it back or behind one without messages, and as stock's.
+STOPS = ("clean", "killed", "young", "cut", "second", "of stock")
 
 
-def stopped(kind: str, files: MemoryFiles, count: int = 40) -> list[bytes]:
-    """A store that stopped in one of `STOPS`; the bodies of its messages."""
-    bodies = filled(count, files)
+def stopped(kind: str, files: MemoryFiles) -> tuple[MemoryFiles, list[bytes]]:
+    """A store that stopped in one of `STOPS`, and the bodies of its messages."""
+    if kind == "second":
+        open_store(files).close()
+        store = open_store(files)
+        bodies = [b"%d " % n + bytes(200) for n in range(40)]
+        put(store, *map(make_message, bodies))
+        for _ in store.write_queues():
+            pass
+        return files.kill(), bodies
+    bodies = filled(40, files)
+    if kind == "cut":
+        store = open_store(files)
+        cut(store, store.queue_units("Topic", 0, 30, 1)[0].position)
+        return files.kill(), bodies[:30]
     if kind in ("killed", "young"):
         files.open(f"{ROOT}/abort", create=True)
     if kind == "young":
@@ -534,7 +547,7 @@ def stopped(kind: str, files: MemoryFiles, count: int = 40) -> list[bytes]:
     if kind == "of stock":
         # It leaves our fields with a CRC that does not hold.
         overwrite(files, f"{ROOT}/checkpoint", 24, bytes(15) + b"\x01")
-    return bodies
+    return files, bodies
 
 
 def content_of(files: MemoryFiles) -> dict[str, bytes]:
@@ -555,7 +568,7 @@ def test_a_log_that_is_gone_is_refused_until_it_is_there_again(
     stop: str, is_mounted: bool, files: MemoryFiles
 ) -> None:
     """As where the disk of `storePathCommitLog` is not mounted."""
-    bodies = stopped(stop, files)
+    files, bodies = stopped(stop, files)
     names = files.list(LOG)
     images = {name: files.read(f"{LOG}/{name}") for name in names}
     files.remove_tree(LOG)
@@ -563,7 +576,7 @@ def test_a_log_that_is_gone_is_refused_until_it_is_there_again(
         files.make_dirs(LOG)
     before = content_of(files)
     for _ in range(2):
-        with pytest.raises(DamagedStoreError, match=f"no commit log in {LOG}, and .* up to"):
+        with pytest.raises(DamagedStoreError, match=f"no commit log in {LOG}, and "):
             open_store(files)
         assert content_of(files) == before
         files = files.kill()
@@ -576,7 +589,7 @@ def test_a_log_that_is_gone_is_refused_until_it_is_there_again(
 def test_a_store_without_a_log_begins_anew_where_nothing_leads_to_one(
     stop: str, files: MemoryFiles
 ) -> None:
-    stopped(stop, files)
+    files, _ = stopped(stop, files)
     for name in files.list(ROOT):
         if name != "config":
             path = f"{ROOT}/{name}"
@@ -586,11 +599,48 @@ def test_a_store_without_a_log_begins_anew_where_nothing_leads_to_one(
     assert store.append(make_message()).queue_offset == 0
 
 
+def test_a_log_of_stocks_that_is_gone_with_its_queues_is_refused_too(files: MemoryFiles) -> None:
+    files, _ = stopped("of stock", files)
+    for directory in (LOG, f"{ROOT}/consumequeue"):
+        files.remove_tree(directory)
+    with pytest.raises(DamagedStoreError, match=f"no commit log in {LOG}, and {ROOT}/checkpoint"):
+        open_store(files)
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed", "of stock"])
+def test_an_older_copy_of_the_last_file_is_refused_until_the_file_is_restored(
+    stop: str, files: MemoryFiles
+) -> None:
+    bodies = filled(40, files)
+    last = f"{LOG}/{files.list(LOG)[-1]}"
+    older = files.read(last)
+    store = open_store(files)
+    bodies += [b"later %d" % n for n in range(3)]
+    put(store, *map(make_message, bodies[40:]))
+    store.close()
+    assert files.list(LOG)[-1] in last
+    if stop == "killed":
+        files.open(f"{ROOT}/abort", create=True)
+    if stop == "of stock":
+        overwrite(files, f"{ROOT}/checkpoint", 24, bytes(15) + b"\x01")
+    image = files.read(last)
+    overwrite(files, last, 0, older)
+    before = content_of(files)
+    why = "is damaged at offset" if stop == "killed" else "has no message at .* older copy"
+    for _ in range(2):
+        with pytest.raises(DamagedStoreError, match=why):
+            open_store(files)
+        assert stop == "killed" or content_of(files) == before
+        files = files.kill()
+    overwrite(files, last, 0, image)
+    assert bodies_of(open_store(files)) == bodies
+
+
 @pytest.mark.parametrize("stop", ["clean", "killed", "of stock"])
 def test_a_log_that_lost_its_last_files_is_refused_until_they_are_there_again(
     stop: str, files: MemoryFiles
 ) -> None:
-    bodies = stopped(stop, files)
+    files, bodies = stopped(stop, files)
     last = files.list(LOG)[-1]
     image = files.read(f"{LOG}/{last}")
     files.remove(f"{LOG}/{last}")
@@ -605,7 +655,7 @@ def test_a_log_that_lost_its_last_files_is_refused_until_they_are_there_again(
 
 
 def test_what_no_checkpoint_calls_safe_may_be_gone_behind_a_crash(files: MemoryFiles) -> None:
-    stopped("young", files)
+    files, _ = stopped("young", files)
     last = files.list(LOG)[-1]
     files.remove(f"{LOG}/{last}")
     store = open_store(files.kill())
