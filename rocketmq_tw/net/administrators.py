@@ -12,10 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from twisted.logger import Logger
+from zope.interface import implementer
 
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.changes import who
-from rocketmq_tw.net.interfaces import ANONYMOUS, IIdentified, IPeer, PeerIdentity
+from rocketmq_tw.net.interfaces import (
+    ANONYMOUS,
+    IIdentified,
+    IPeer,
+    ISelectiveCheck,
+    PeerIdentity,
+)
 from rocketmq_tw.net.networks import Networks, host_of, is_loopback
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -101,6 +108,7 @@ class Administrators:
         return is_loopback(peer.address) or peer.address in self._networks
 
 
+@implementer(ISelectiveCheck)
 class AdministratorCheck:
     """A `RequestCheck` that identifies administrators, and refuses others what is theirs.
 
@@ -109,6 +117,7 @@ class AdministratorCheck:
     """
 
     log = Logger()
+    codes = frozenset(_GUARDS)
 
     def __init__(
         self,
@@ -118,9 +127,9 @@ class AdministratorCheck:
         self._administrators = Administrators(config.admin_addresses)
         self._needs_no_administrator = needs_no_administrator
 
-    def passes(self, code: int) -> bool:
-        """See `RequestCheck`."""
-        return code not in _GUARDS
+    def lets_all_pass(self) -> bool:
+        """See `ISelectiveCheck`."""
+        return False
 
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
         guard = _GUARDS.get(request.code)

@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.config.net import WANTS_TLS, NettyClientConfig, TlsConfig
 from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.checks import RequestChecks
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestCheck
 from rocketmq_tw.net.outbox import Outboxes
@@ -182,7 +183,7 @@ class RemotingClient:
         self._endpoint_for = endpoint_for or host_endpoints(reactor, self._connect_timeout)
         self._tls = _context(tls or TlsConfig()) if config.use_tls else None
         self._before_send = before_send
-        self._before_request = before_request
+        self._checks = RequestChecks(before_request)
         self._handlers: dict[int, Handler] = {}
         self._links: dict[str, _Link] = {}
         self._outboxes = Outboxes(reactor)
@@ -269,7 +270,7 @@ class RemotingClient:
                 self._clock,
                 self._handlers,
                 outboxes=self._outboxes,
-                before_request=self._before_request,
+                checks=self._checks,
                 frame_limit=self._frame_limit,
             )
         )

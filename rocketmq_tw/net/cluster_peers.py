@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twisted.logger import Logger
+from zope.interface import implementer
 
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.administrators import Administrators
 from rocketmq_tw.net.changes import who
-from rocketmq_tw.net.interfaces import IIdentified, IPeer
+from rocketmq_tw.net.interfaces import IIdentified, IPeer, ISelectiveCheck
 from rocketmq_tw.net.networks import Networks, host_of, is_loopback
 from rocketmq_tw.runtime.log_throttle import LogThrottleByKey
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -28,7 +29,7 @@ SAY_AGAIN_SECONDS = 60.0
 MAX_HOSTS = 256
 
 #: What brokers alone ask, and what changes who belongs to a group. What only reads is everybody's.
-_OF_BROKERS = frozenset(
+_OF_BROKERS = frozenset[int](
     {
         # name servers
         RequestCode.REGISTER_BROKER,
@@ -70,10 +71,12 @@ class ClusterPeers:
         )
 
 
+@implementer(ISelectiveCheck)
 class ClusterCheck:
     """A `RequestCheck` that takes what brokers ask from the brokers of the cluster alone."""
 
     log = Logger()
+    codes = _OF_BROKERS
 
     def __init__(self, config: NettyServerConfig, seconds: Callable[[], float]) -> None:
         """`seconds` is the clock's time."""
@@ -81,12 +84,12 @@ class ClusterCheck:
         self._seconds = seconds
         self._said = LogThrottleByKey[str](SAY_AGAIN_SECONDS, MAX_HOSTS)
 
-    def passes(self, code: int) -> bool:
-        """See `RequestCheck`."""
-        return code not in _OF_BROKERS
+    def lets_all_pass(self) -> bool:
+        """See `ISelectiveCheck`."""
+        return False
 
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
-        if request.code not in _OF_BROKERS or self._peers.has(peer):
+        if request.code not in self.codes or self._peers.has(peer):
             return
         code = RequestCode(request.code)
         self._say(code, peer)

@@ -17,6 +17,7 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from rocketmq_tw.net.checks import RequestChecks
 from rocketmq_tw.net.interfaces import (
     LOST,
     ONEWAY,
@@ -26,7 +27,6 @@ from rocketmq_tw.net.interfaces import (
     FrameHandler,
     Handler,
     IFramePeer,
-    RequestCheck,
     RequestObserver,
     RequestResult,
 )
@@ -85,7 +85,7 @@ class ServerConnection(RemotingProtocol):
         group: ConnectionObserver,
         handlers: Mapping[int, Handler],
         frame_handlers: Mapping[bytes, FrameHandler],
-        before_request: Sequence[RequestCheck],
+        checks: RequestChecks,
         observer: RequestObserver | None,
         events: ConnectionEvents | None,
     ) -> None:
@@ -94,7 +94,7 @@ class ServerConnection(RemotingProtocol):
             handlers,
             frame_handlers=frame_handlers,
             outboxes=resources.outboxes,
-            before_request=before_request,
+            checks=checks,
             frame_limit=resources.config.frame_max_length,
         )
         self._config = resources.config
@@ -290,13 +290,11 @@ class ServerConnection(RemotingProtocol):
     # IFramePeer
 
     def accepts(self, frame: Frame, code: int) -> bool:
-        if len(frame.header) > SMALL_HEADER or self._budget.used > self._budget.limit:
-            return False
-        for check in self._before_request:
-            passes = getattr(check, "passes", None)
-            if passes is None or not passes(code):
-                return False
-        return True
+        return (
+            len(frame.header) <= SMALL_HEADER
+            and self._budget.used <= self._budget.limit
+            and self._checks.let_all_pass(code)
+        )
 
     def has_open(self, opaque: int) -> bool:
         return opaque in self._open

@@ -1,6 +1,6 @@
 """The interfaces by which handlers and callers of the remoting protocol see a connection."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from enum import Enum, auto
 from typing import Any
 
@@ -26,9 +26,8 @@ FrameHandler = Callable[[Frame, "IFramePeer"], bool]
 #: Looks at a request before its handler does (accounts, limits). It refuses by a `RequestError`
 #: that it raises, or that its Deferred or coroutine fails with. While that has not fired, nothing
 #: else of the connection is carried out, answers to our requests included: so it must not ask the
-#: peer. It is given up, cancelled, where the connection is lost. A check may have a method
-#: `passes(code)`: whether it is sure to let each request of that code pass now, whatever is in it.
-#: Frame handlers take requests only while all checks say so.
+#: peer. It is given up, cancelled, where the connection is lost. One that leaves some requests
+#: alone says so as an `ISelectiveCheck`.
 RequestCheck = Callable[[RemotingCommand, "IPeer"], "Deferred[Any] | Awaitable[Any] | None"]
 
 #: Looks at a connection of another protocol, as HA's is, before anything is taken from it or sent
@@ -161,13 +160,21 @@ class ConnectionEvent(Enum):
 ConnectionEvents = Callable[[ConnectionEvent], None]
 
 
+class ISelectiveCheck(Interface):
+    """A `RequestCheck` that leaves some requests alone, and says which: those it never sees. Frame
+    handlers take requests only where all checks that might see them let them pass."""
+
+    codes: Set[int] = Attribute("The codes of the requests that it may refuse; they never change.")
+
+    def lets_all_pass() -> bool:
+        """Returns whether it is sure to let each request pass now, whatever is in it. It is called
+        for each message that comes, so it has to be fast."""
+
+
 class IListener(Interface):
     """Ports of a server that share one table of handlers, and the connections made to them."""
 
     handlers: Mapping[int, Handler] = Attribute("The table, request code to handler.")
-    before_request: list[RequestCheck] = Attribute(
-        "The checks that each request passes, in order; the owner of the listener may change them."
-    )
     factory: Any = Attribute("Builds the connections, also those of a network in memory.")
 
     def register(code: int, handler: Handler) -> None:
@@ -190,6 +197,10 @@ class IListener(Interface):
     ) -> None:
         """Answers requests by these handlers and by no others from now on; those of a code with a
         frame handler by that one, as far as it takes them."""
+
+    def add_check(check: RequestCheck) -> Callable[[], None]:
+        """Has requests pass `check` too, behind the others, from now on; what is returned ends
+        that, and does nothing when it is called again."""
 
     def gather(work: Callable[..., None], *args: Any) -> None:
         """Calls `work` with `args`; its answers leave in one piece for each connection."""

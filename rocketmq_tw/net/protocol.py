@@ -5,7 +5,7 @@ response to the request that it answers. The protocol itself is the `IPeer` that
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from rocketmq_tw.net.checks import RequestChecks
 from rocketmq_tw.net.errors import ConnectionLost
 from rocketmq_tw.net.haproxy import Forwarded, ends_of
 from rocketmq_tw.net.interfaces import ANONYMOUS, Handler, IPeer, RequestCheck
@@ -62,7 +63,7 @@ class RemotingProtocol(Protocol):
         *,
         frame_handlers: Mapping[bytes, Callable[[Frame, Any], bool]] = MappingProxyType({}),
         outboxes: Outboxes | None = None,
-        before_request: Sequence[RequestCheck] = (),
+        checks: RequestChecks | None = None,
         frame_limit: int = DEFAULT_FRAME_LIMIT,
     ) -> None:
         """`frame_handlers`: `json_start` of a code to its `FrameHandler`; a protocol that has some
@@ -72,7 +73,7 @@ class RemotingProtocol(Protocol):
         self._outbox = Outbox(self._outboxes, None)
         self._handlers = handlers
         self._frame_handlers = frame_handlers
-        self._before_request = before_request
+        self._checks = checks or RequestChecks()
         self._frame_limit = frame_limit
         self._decoder = FrameDecoder(frame_limit)
         self._lost: Listeners[IPeer] = Listeners("a connection was lost")
@@ -246,12 +247,12 @@ class RemotingProtocol(Protocol):
         if passed is None and not command.flag & ONEWAY_FLAG:
             self.unanswered += 1
         try:
-            for check in self._before_request:
+            checks = self._checks.of(command.code)
+            for check in checks:
                 if passed is not None and check in passed:
                     continue
                 pending = check(command, self)
                 if pending is not None:
-                    checks = list(self._before_request)
                     passed = [*(passed or ()), *checks[: checks.index(check) + 1]]
                     self._await_check(command, passed, as_deferred(pending))
                     return

@@ -13,6 +13,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.address import format_address
+from rocketmq_tw.net.checks import RequestChecks
 from rocketmq_tw.net.connection import ServerConnection
 from rocketmq_tw.net.first_bytes import SpokenProtocols
 from rocketmq_tw.net.haproxy import Forwarded
@@ -129,7 +130,7 @@ class ConnectionFactory(Factory):
         group: OpenConnections,
         handlers: dict[int, Handler],
         frame_handlers: Mapping[bytes, FrameHandler],
-        before_request: Sequence[RequestCheck],
+        checks: RequestChecks,
         tls: ServerTls | None,
         http2: ConnectionBuilder | None,
     ) -> None:
@@ -141,7 +142,7 @@ class ConnectionFactory(Factory):
         self._group = group
         self._handlers = handlers
         self._frame_handlers = frame_handlers
-        self._before_request = before_request
+        self._checks = checks
         self._http2 = http2
         self._spoken = SpokenProtocols(
             resources.clock,
@@ -164,7 +165,7 @@ class ConnectionFactory(Factory):
             self._group,
             self._handlers,
             self._frame_handlers,
-            self._before_request,
+            self._checks,
             self.observer,
             self.connection_events,
         )
@@ -202,7 +203,7 @@ class Listener:
         self.handlers: dict[int, Handler] = {}
         #: By what the header of a request begins with.
         self._frame_handlers: dict[bytes, FrameHandler] = {}
-        self.before_request = list(before_request)
+        self._checks = RequestChecks(before_request)
         self._ports: list[IListeningPort] = []
         #: Those of them that do not accept connections yet.
         self._waiting: list[FileDescriptor] = []
@@ -212,7 +213,7 @@ class Listener:
             self.connections,
             self.handlers,
             self._frame_handlers,
-            self.before_request,
+            self._checks,
             tls,
             http2,
         )
@@ -233,6 +234,9 @@ class Listener:
         self._frame_handlers.update(
             {json_start(code): handler for code, handler in frame_handlers.items()}
         )
+
+    def add_check(self, check: RequestCheck) -> Callable[[], None]:
+        return self._checks.add(check)
 
     def gather(self, work: Callable[..., None], *args: Any) -> None:
         self._resources.outboxes.gather(work, *args)

@@ -12,7 +12,7 @@ A slave is registered once it follows the master that lives.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -99,6 +99,8 @@ class PreOnline(Part):
         self._replicas = replicas
         self._taking_back = taking_back
         self._tries: PeriodicCall | None = None
+        #: Ends that slaves are refused what they copy.
+        self._let_copy: Callable[[], None] = lambda: None
         #: While slaves may connect: since when, and those that were told of this broker.
         self._opened_at: float | None = None
         self._told: set[str] = set()
@@ -139,7 +141,8 @@ class PreOnline(Part):
         if state.role is Role.MASTER:
             # The links that an earlier return opened were closed with the role.
             self._opened_at, self._open_from = None, self._host.reactor.seconds()
-            self._host.listener.before_request.append(self._refuse_copies)
+            self._let_copy()
+            self._let_copy = self._host.listener.add_check(self._refuse_copies)
         else:
             self._membership.hold()
             yield self._changes.change(state)
@@ -160,9 +163,7 @@ class PreOnline(Part):
         tries, self._tries = self._tries, None
         if tries is not None:
             tries.stop()
-        checks = self._host.listener.before_request
-        if self._refuse_copies in checks:
-            checks.remove(self._refuse_copies)
+        self._let_copy()
 
     def _refuse_copies(self, request: RemotingCommand, peer: IPeer) -> None:
         if request.code in _COPIED:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from zope.interface import implementer
+
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.interfaces import IPeer, ISelectiveCheck
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -49,16 +51,19 @@ LIMITS: Mapping[int, str] = {
 }
 
 
+@implementer(ISelectiveCheck)
 class FastFailure:
     """A `RequestCheck`, as `brokerFastFailureEnable` and the limits of `config` want it."""
+
+    codes = frozenset(LIMITS)
 
     def __init__(self, config: BrokerConfig, waited: Callable[[], float]) -> None:
         """`waited`: how many seconds ago the round of the reactor began."""
         self._config = config
         self._waited = waited
 
-    def passes(self, code: int) -> bool:
-        """See `RequestCheck`."""
+    def lets_all_pass(self) -> bool:
+        """See `ISelectiveCheck`."""
         return self._waited() < LEAST or not self._config.broker_fast_failure_enable
 
     def __call__(self, request: RemotingCommand, peer: IPeer) -> None:

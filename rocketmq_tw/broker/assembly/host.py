@@ -81,8 +81,8 @@ class Surroundings:
 class Host(Surroundings):
     """What the parts of a broker are given: its surroundings and what it has made of them.
 
-    `elapsed_ms` is a time in milliseconds that only lasts. Parts may add to
-    `listener.before_request`, the checks that each request passes first.
+    `elapsed_ms` is a time in milliseconds that only lasts. Parts may add to the checks that
+    requests pass first, by `listener.add_check`.
     """
 
     #: The listener on the broker's port.

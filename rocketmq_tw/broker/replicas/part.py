@@ -146,8 +146,7 @@ class Replicas(Part):
         tools = SlaveTools(host, self._writing, self._copied, scope, may_copy)
         self.slave = self._protocol.make_follower(state, tools, self.endpoint_for)
         # A client that asks a slave sees all that it has acknowledged.
-        host.listener.before_request.append(self._catch_up)
-        scope.on_end(lambda: host.listener.before_request.remove(self._catch_up))
+        scope.on_end(host.listener.add_check(self._catch_up))
         self.slave.start()
 
     def leave(self, state: RoleState) -> Deferred[None]:

@@ -42,7 +42,7 @@ class Groups(ActingCluster):
             if getattr(request, "code", None) == RequestCode.SEND_MESSAGE_V2:
                 self.sends[name] += 1
 
-        self.broker(name, 0).listener.before_request.append(count)
+        self.broker(name, 0).listener.add_check(count)
 
     def lose_master(self) -> None:
         """Delayed messages wait in a, whose master dies; they come due at once."""

@@ -9,6 +9,7 @@ import pytest
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
+from zope.interface import implementer
 
 from rocketmq_tw.net.interfaces import (
     ANONYMOUS,
@@ -16,6 +17,7 @@ from rocketmq_tw.net.interfaces import (
     WRITTEN,
     AccessChecks,
     IPeer,
+    ISelectiveCheck,
     PeerIdentity,
     RequestCheck,
     RequestResult,
@@ -309,16 +311,58 @@ def test_each_check_is_asked_once_and_in_order() -> None:
         return look
 
     world = World(check("a", later=False), check("b", later=True), check("c", later=True))
-    world.server.listener.before_request.append(check("d", later=False))
+    end = world.server.listener.add_check(check("d", later=False))
     world.send(ECHO)
     assert asked == ["a", "b"]
-    # Another role of the server may bring another check meanwhile.
-    world.server.listener.before_request.insert(0, check("new", later=False))
+    # Another role of the server may bring another check meanwhile, and take its own along.
+    world.server.listener.add_check(check("new", later=False))
+    end()
     waiting[0].callback(None)
-    assert asked == ["a", "b", "new", "c"]
+    assert asked == ["a", "b", "c"]
     waiting[1].callback(None)
     world.settle()
-    assert asked == ["a", "b", "new", "c", "d"] and world.codes == [ResponseCode.SUCCESS]
+    assert asked == ["a", "b", "c", "new"] and world.codes == [ResponseCode.SUCCESS]
+
+
+def test_a_check_that_was_added_twice_goes_when_both_are_ended() -> None:
+    asked: list[int] = []
+
+    def look(request: RemotingCommand, peer: IPeer) -> None:
+        asked.append(request.opaque)
+
+    world = World(lambda request, peer: None)
+    ends = [world.server.listener.add_check(look) for _ in range(2)]
+    for opaque, end in enumerate((ends[0], ends[0], ends[1])):
+        world.send(ECHO, opaque=opaque)
+        end()
+    world.send(ECHO, opaque=3)
+    assert asked == [0, 0, 1, 2]
+
+
+def test_a_check_sees_only_requests_of_the_codes_that_it_names() -> None:
+    seen: list[tuple[str, int]] = []
+
+    def named(name: str, codes: frozenset[int]) -> RequestCheck:
+        @implementer(ISelectiveCheck)
+        class Check:
+            def __init__(self) -> None:
+                self.codes = codes
+
+            def lets_all_pass(self) -> bool:
+                return False
+
+            def __call__(self, request: RemotingCommand, peer: IPeer) -> None:
+                seen.append((name, request.code))
+
+        return Check()
+
+    def of_all(request: RemotingCommand, peer: IPeer) -> None:
+        seen.append(("all", request.code))
+
+    world = World(named("a", frozenset({91})), of_all, named("b", frozenset({91, 92})))
+    for code in (91, 92, 93):
+        world.send(code)
+    assert seen == [("a", 91), ("all", 91), ("b", 91), ("all", 92), ("b", 92), ("all", 93)]
 
 
 def test_a_check_may_be_a_coroutine_and_may_be_done_at_once() -> None:

@@ -9,6 +9,7 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
 
+from rocketmq_tw.net.checks import RequestChecks
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.wire.codes import ResponseCode
@@ -202,7 +203,7 @@ def test_a_check_refuses_before_the_handler():
     def nobody(command, peer):
         raise RequestError(ResponseCode.NO_PERMISSION, f"{peer.address} is not known here")
 
-    connection = Connection(before_request=[nobody])
+    connection = Connection(checks=RequestChecks([nobody]))
     connection.send(request(SELF))
     assert connection.peers == []
     assert connection.sent()[0].code == ResponseCode.NO_PERMISSION
