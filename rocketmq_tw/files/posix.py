@@ -26,14 +26,30 @@ _sync_data = getattr(os, "fdatasync", os.fsync)
 _unsynced_dirs: set[str] = set()
 
 
+class _Naming:
+    """Within it errors name `path`, which the system leaves out where a descriptor is used."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            error.filename = self.path
+
+
 @implementer(IFile)
 class PosixFile:
-    """One descriptor; all access is by position, so one object serves several threads. Its errors
-    name `path`, which the system leaves out where a descriptor is used."""
+    """One descriptor; all access is by position, so one object serves several threads. What fails
+    to change it names `path`."""
 
     def __init__(self, descriptor: int, path: str) -> None:
         self._fd = descriptor
-        self._path = path
+        self._naming = _Naming(path)
 
     def pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -50,7 +66,7 @@ class PosixFile:
         return b"".join(parts)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        try:
+        with self._naming:
             written = os.pwrite(self._fd, data, offset)
             total = len(data)
             while written < total:
@@ -58,37 +74,25 @@ class PosixFile:
                 if step == 0:
                     raise OSError(errno.EIO, "the system wrote nothing")
                 written += step
-        except OSError as error:
-            error.filename = self._path
-            raise
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> None:
         for start in range(0, len(buffers), _MAX_VECTORS):
             group = buffers[start : start + _MAX_VECTORS]
             total = sum(map(len, group))
-            try:
+            with self._naming:
                 written = os.pwritev(self._fd, group, offset)
-            except OSError as error:
-                error.filename = self._path
-                raise
             if written < total:
                 self.pwrite(b"".join(group)[written:], offset + written)
             offset += total
 
     def fsync(self) -> None:
-        try:
+        with self._naming:
             # fdatasync also writes what is needed to find the data again: the size and the blocks.
             _sync_data(self._fd)
-        except OSError as error:
-            error.filename = self._path
-            raise
 
     def truncate(self, size: int) -> None:
-        try:
+        with self._naming:
             os.ftruncate(self._fd, size)
-        except OSError as error:
-            error.filename = self._path
-            raise
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -97,10 +101,7 @@ class PosixFile:
         return os.fstat(self._fd).st_mtime_ns // 1_000_000
 
     def is_at(self, path: str) -> bool:
-        try:
-            return os.path.samestat(os.stat(path), os.fstat(self._fd))
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        return is_open_at(path, self._fd)
 
     def may_have_data(self, offset: int) -> bool:
         page_end = offset - offset % -_PAGE
@@ -117,6 +118,15 @@ class PosixFile:
         descriptor, self._fd = self._fd, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def is_open_at(path: str, descriptor: int) -> bool:
+    """Returns whether what is open as `descriptor` is what is at `path` now. Raises `OSError` where
+    the system does not tell."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _open_file(path: str, flags: int, mode: int = 0o644) -> int:
@@ -226,10 +236,8 @@ class PosixFiles:
     def sync_dir(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
-        except OSError as error:
-            error.filename = path
-            raise
+            with _Naming(path):
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -241,14 +249,14 @@ class PosixFiles:
     def lock(self, path: str) -> PosixFile:
         descriptor = _open_file(path, os.O_RDWR | os.O_CREAT)
         try:
-            # Record locks keep a Java process out but are shared inside one process; flock keeps
-            # out a second lock in this process too.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            with _Naming(path):
+                # Record locks keep a Java process out but are shared inside one process; flock
+                # keeps out a second lock in this process too.
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise BlockingIOError(error.errno, "locked by another process", path) from error
-            error.filename = path
             raise
         return PosixFile(descriptor, path)

@@ -21,6 +21,7 @@ from twisted.python import threadable
 from twisted.python.logfile import LogFile
 
 from rocketmq_tw.config.log import DEBUG, LogConfig
+from rocketmq_tw.files.posix import is_open_at
 from rocketmq_tw.services.pid_file import name_of_server
 from rocketmq_tw.services.process import python_version
 from twisted import __version__ as twisted_version
@@ -150,7 +151,7 @@ class _AppendedFile(LogFile):
 
     def _is_there(self) -> bool:
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno()))
+            return is_open_at(self.path, self._file.fileno())
         except OSError:
             return False
 
