@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -13,28 +14,14 @@ from tests.support.hosts import HostNetwork
 from tests.support.load import send_request
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.remoting import ask
-from tests.support.replicas import log_digest, wait_equal
+from tests.support.replicas import log_digest, log_end, wait_equal
 from tests.support.running import Closing
 from tests.support.wait import PeerFailed, wait_until
 
 
-def make_controlled(
-    kind: str,
-    name: str,
-    home: Path,
-    name_server: NameServerProcess,
-    controllers: ControllerGroup,
-    settings: dict[str, str] | None,
-) -> BrokerProcess:
-    """A broker, not started, that follows the controllers; what it acknowledges is on all members
-    of its SyncStateSet, and slaves serve reads."""
-    keys = controlled_keys(home, controllers)
-    keys |= {"allAckInSyncStateSet": "true", "slaveReadEnable": "true", **(settings or {})}
-    return make_broker(kind, name, home, [name_server], settings=keys)
-
-
-class ControlledGroup(Closing):
-    """Brokers of one name; ids follow from the order in which they are started."""
+class FollowingBrokers(Closing):
+    """Brokers of one name that follow controllers; what they acknowledge is on all members of their
+    SyncStateSet, and slaves serve reads."""
 
     def __init__(
         self,
@@ -42,31 +29,79 @@ class ControlledGroup(Closing):
         home: Path,
         name_server: NameServerProcess,
         controllers: ControllerGroup,
-        kinds: list[str],
+        kinds: Sequence[str],
+        settings: dict[str, str] | None = None,
+        *,
+        network: HostNetwork | None = None,
+        small_buffers: bool = False,
+    ) -> None:
+        """They are not started. With `network` each runs on a host of its own, whose connections
+        hold little where `small_buffers` are wanted."""
+        self.name = name
+        self.name_server = name_server
+        self.controllers = controllers
+        self.brokers: list[BrokerProcess] = []
+        for number, kind in enumerate(kinds, 1):
+            where = home / f"broker{number}-{kind}"
+            keys = controlled_keys(where, controllers)
+            keys |= {"allAckInSyncStateSet": "true", "slaveReadEnable": "true", **(settings or {})}
+            broker = make_broker(kind, name, where, [name_server], settings=keys)
+            if network is not None:
+                host = network.add_host()
+                if small_buffers:
+                    host.small_buffers()
+                broker.place(host)
+            self.brokers.append(broker)
+
+    @property
+    def master(self) -> Master:
+        """What the controllers say of the group now."""
+        return self.controllers.master(self.name)
+
+    def check_equal_to(self, master: BrokerProcess) -> int:
+        """Waits until all logs end where the master's does; they must be equal byte for byte.
+        Returns where they end."""
+        for broker in self.brokers:
+            if broker is not master:
+                wait_equal(master, broker)
+        end = log_end(master)
+        assert len({log_digest(broker, 0, end) for broker in self.brokers}) == 1, "logs differ"
+        return end
+
+    def close(self) -> None:
+        for broker in self.brokers:
+            broker.close()
+
+
+class ControlledGroup(FollowingBrokers):
+    """A group whose ids follow from the order in which its brokers are started, and whose master a
+    test chooses."""
+
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        name_server: NameServerProcess,
+        controllers: ControllerGroup,
+        kinds: Sequence[str],
         settings: dict[str, str] | None = None,
         *,
         network: HostNetwork | None = None,
     ) -> None:
         """With `network` each runs on a host of its own whose connections hold little."""
-        self.name = name
-        self.controllers = controllers
-        self.brokers: list[BrokerProcess] = []
-        for number, kind in enumerate(kinds, 1):
-            where = home / f"broker{number}"
-            broker = make_controlled(kind, name, where, name_server, controllers, settings)
-            if network is not None:
-                host = network.add_host()
-                host.small_buffers()
-                broker.place(host)
-            self.brokers.append(broker)
+        super().__init__(
+            name,
+            home,
+            name_server,
+            controllers,
+            kinds,
+            settings,
+            network=network,
+            small_buffers=True,
+        )
 
     def __getitem__(self, broker_id: int) -> BrokerProcess:
         return self.brokers[broker_id - 1]
-
-    @property
-    def master(self) -> Master:
-        """What the controller says of it now."""
-        return self.controllers.master(self.name)
 
     def start(self) -> None:
         """Starts one after the other, so that the first is master and ids are known."""
@@ -118,14 +153,5 @@ class ControlledGroup(Closing):
         wait_until(accepts, f"{broker_id} to take messages")
 
     def check_equal(self, master: int) -> int:
-        """All logs are the master's, byte for byte; returns where they end."""
-        end = 0
-        for broker in self.brokers:
-            if broker is not self[master]:
-                end = wait_equal(self[master], broker)
-        assert len({log_digest(broker, 0, end) for broker in self.brokers}) == 1, "logs differ"
-        return end
-
-    def close(self) -> None:
-        for broker in self.brokers:
-            broker.close()
+        """See `check_equal_to`."""
+        return self.check_equal_to(self[master])

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.controlled import make_controlled
-from tests.support.controllers import ControllerGroup, Master
+from tests.support.controlled import FollowingBrokers
+from tests.support.controllers import ControllerGroup
 from tests.support.hosts import HostNetwork
 from tests.support.java_client import JavaError, Producer
 from tests.support.outages import Outage
 from tests.support.processes import BrokerProcess, NameServerProcess
-from tests.support.replicas import log_digest, log_end, wait_equal
 from tests.support.running import Closing, Running
 from tests.support.storecheck import read_log
 from tests.support.wait import wait_until
@@ -27,8 +26,8 @@ _REFUSED_SECONDS = 0.01
 STOCK_IS_STUCK = 40.0
 
 
-class ElectedBrokers(Running):
-    """A group in which an acknowledged message is on all that are in sync."""
+class ElectedBrokers(FollowingBrokers, Running):
+    """A group whose master the controllers choose."""
 
     def __init__(
         self,
@@ -44,19 +43,10 @@ class ElectedBrokers(Running):
     ) -> None:
         """With `network` each runs on a host of its own. `restart_after`: seconds out of sync after
         which brokers are killed and started again, as an operator would do; None: never."""
-        self.name = name
+        super().__init__(name, home, name_server, controllers, kinds, settings, network=network)
         #: Brokers that were started again since they did not come into sync.
         self.restarted = 0
         self._restart_after = restart_after
-        self.name_server = name_server
-        self.controllers = controllers
-        self.brokers: list[BrokerProcess] = []
-        for number, kind in enumerate(kinds, 1):
-            where = home / f"broker{number}-{kind}"
-            broker = make_controlled(kind, name, where, name_server, controllers, settings)
-            if network is not None:
-                broker.place(network.add_host())
-            self.brokers.append(broker)
 
     def start(self) -> None:
         """Starts all at once; back when all are in sync."""
@@ -65,11 +55,6 @@ class ElectedBrokers(Running):
         for broker in self.brokers:
             broker.wait_ready()
         self.wait_in_sync()
-
-    @property
-    def told(self) -> Master:
-        """What the controllers say of the group now."""
-        return self.controllers.master(self.name)
 
     def wait_in_sync(self, count: int | None = None) -> BrokerProcess:
         """Waits until all brokers, or at least `count`, are in the SyncStateSet; the master."""
@@ -80,7 +65,7 @@ class ElectedBrokers(Running):
         needed = len(self.brokers) if count is None else count
 
         def master() -> tuple[BrokerProcess, int] | None:
-            told = self.told
+            told = self.master
             if len(told.sync_state_set) < needed:
                 return None
             found = (one for one in self.brokers if one.address == told.address)
@@ -100,7 +85,7 @@ class ElectedBrokers(Running):
         return found
 
     def _restart(self, *, of_master: bool) -> None:
-        leading = self.told.address
+        leading = self.master.address
         for broker in self.brokers:
             if (broker.address == leading) == of_master:
                 broker.kill()
@@ -112,22 +97,15 @@ class ElectedBrokers(Running):
         master, epoch = self._wait_led(in_sync)
         outage.begin(master)
         wait_until(
-            lambda: self.told.epoch > epoch and self.told.address not in (None, master.address),
+            lambda: self.master.epoch > epoch and self.master.address not in (None, master.address),
             "another broker to be the master",
             interval=0.05,
         )
         return master
 
     def check_equal(self) -> int:
-        """Waits until all logs end where the master's does; they must be equal byte for byte.
-        Returns where they end."""
-        master = self.wait_in_sync()
-        for broker in self.brokers:
-            if broker is not master:
-                wait_equal(master, broker)
-        end = log_end(master)
-        assert len({log_digest(broker, 0, end) for broker in self.brokers}) == 1
-        return end
+        """See `check_equal_to`; the master is the one that there is once all are in sync."""
+        return self.check_equal_to(self.wait_in_sync())
 
     def bodies(self, topic: str) -> list[Counter[bytes]]:
         """How often each body of the topic is in each broker's log."""
@@ -135,10 +113,6 @@ class ElectedBrokers(Running):
             Counter(record.body for record in read_log(broker.store) if record.topic == topic)
             for broker in self.brokers
         ]
-
-    def close(self) -> None:
-        for broker in self.brokers:
-            broker.close()
 
 
 class SteadyLoad(Closing):

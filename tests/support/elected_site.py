@@ -43,7 +43,7 @@ class ElectedSite(Site):
         names.wait_ready()
         group = ends.enter_context(ElectedBrokers(BROKER, home, names, controllers, [kind, kind]))
         container.wait_ready()
-        told = group.told
+        told = group.master
         assert told.address is not None
         send_until_accepted(told.address, TOPIC, b"m")
         (slave,) = told.sync_state_set - {told.broker_id}

@@ -114,7 +114,7 @@ def run_cell(
             load.wait_more(_SENDS)
             acknowledged, refused = load.stop(), load.refused
         end = group.check_equal()
-        epochs = wait_until(lambda: group.told.epoch, "the last epoch")
+        epochs = wait_until(lambda: group.master.epoch, "the last epoch")
         for broker in group.brokers:
             broker.stop()
         for broker, seen in zip(group.brokers, group.bodies(topic), strict=True):
