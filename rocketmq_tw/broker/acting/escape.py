@@ -78,7 +78,9 @@ class EscapeBridge:
             )
         return Deferred.fromCoroutine(self._put(message))
 
-    def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+    def at_turn_end(
+        self, compose: Callable[[], StoredMessage | None]
+    ) -> Deferred[PutResult | None]:
         """Fails: what belongs to the same write as another message has no place elsewhere."""
         return fail(
             RequestError(

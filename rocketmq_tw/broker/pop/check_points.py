@@ -204,10 +204,11 @@ class ReviveLog:
         )
         return self.counts.put(ack, self._put(revive_queue_id, tag, key, encode_body(ack)))
 
-    def put_last(self, put: Callable[[], None]) -> Deferred[Any]:
-        """Calls `put`, which puts acknowledgements, once all else of this reactor turn is in the
-        sink: one write takes them with that. Fails at once where the sink knows no such write."""
-        return self._sink.put_last(put)
+    def at_turn_end(self, put: Callable[[], None]) -> Deferred[Any]:
+        """Calls `put`, which puts acknowledgements, at the end of this reactor turn, once all else
+        of it is in the sink: one write takes them with that. Fails at once, and without a call,
+        where the sink has no such write."""
+        return self._sink.at_turn_end(put)
 
     def put_mark(self, back: PutBack) -> Deferred[PutResult]:
         """Stores that a group was put back."""

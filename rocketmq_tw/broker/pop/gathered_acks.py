@@ -96,7 +96,7 @@ class GatheredAcks:
         offsets `put_alike` takes requests of this turn that are like it."""
         if not self._gathered:
             # Written and flushed with all else of the turn, where that goes into one log.
-            last = self._revive_log.put_last(self._store_all)
+            last = self._revive_log.at_turn_end(self._store_all)
             last.addErrback(lambda _: self._turns.at_turn_end(self._store_all))
         key = (
             revive_queue_id,

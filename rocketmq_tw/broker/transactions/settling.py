@@ -282,7 +282,7 @@ class Settling:
             self._is_due = False
             self._op_refused(failure, ops)
 
-        put = self._writing.sink.put_last(compose)
+        put = self._writing.sink.at_turn_end(compose)
         put.addCallbacks(lambda result: self._op_ended(result, ops), refused)
 
     def _take_ops(self) -> _Ops:

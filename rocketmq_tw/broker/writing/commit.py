@@ -215,8 +215,9 @@ class Commit:
         return self.replicator.refusal()
 
     def append_last(self, callback: Callable[[AppendLast], None]) -> None:
-        """Calls `callback` once when all else of this turn is appended: what it appends is written
-        with that, behind it, and its `done` is called once it is written."""
+        """Calls `callback` once when all else of this turn is appended: what it appends, by what it
+        is called with or by `append`, is written with that, behind it. `done` of the former is
+        called once it is written."""
         self._last_appends.append(callback)
         if not self._turn_is_open:
             self._open_turn()

@@ -97,9 +97,11 @@ class CountedSink:
             put.addCallback(partial(self._count, message.topic))
         return put
 
-    def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+    def at_turn_end(
+        self, compose: Callable[[], StoredMessage | None]
+    ) -> Deferred[PutResult | None]:
         """See `IMessageSink`; what is put so belongs to the broker, and is not counted."""
-        return self._sink.put_last(compose)
+        return self._sink.at_turn_end(compose)
 
     def _count(self, topic: str, result: PutResult) -> PutResult:
         if result.is_stored:

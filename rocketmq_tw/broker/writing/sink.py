@@ -54,12 +54,14 @@ class IMessageSink(Interface):
         `RequestError` where the message is refused, and with any other error where something else
         goes wrong, which a local log does before it returns; it never raises."""
 
-    def put_last(
+    def at_turn_end(
         compose: Callable[[], StoredMessage | None],
     ) -> Deferred[PutResult | None]:
-        """Calls `compose` once all else of this reactor turn is in the sink, and stores what it
-        returns behind that, with the same write; fires once that is written, with None where it
-        returned None. Fails with what it raised, or with `RequestError` where that is refused."""
+        """Calls `compose` at the end of this reactor turn, once all else of it is in the sink: the
+        turn's one write also takes what `compose` puts, and behind that the message that it
+        returns. Fires once that message is written, with None where it returned None. Fails with
+        what it raised, or with `RequestError` where its message is refused; at once, and without a
+        call, where the sink has no such write."""
 
 
 class Attempt(NamedTuple):
@@ -109,7 +111,9 @@ class LocalLog:
             return fail()
         return ended
 
-    def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+    def at_turn_end(
+        self, compose: Callable[[], StoredMessage | None]
+    ) -> Deferred[PutResult | None]:
         """See `IMessageSink`."""
         ended: Deferred[PutResult | None] = Deferred()
 
@@ -146,10 +150,12 @@ class SinkOfRole:
         sink = self.sinks.get(self._holder.role)
         return self._refused() if sink is None else sink.put(message, wait=wait)
 
-    def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+    def at_turn_end(
+        self, compose: Callable[[], StoredMessage | None]
+    ) -> Deferred[PutResult | None]:
         """See `IMessageSink`."""
         sink = self.sinks.get(self._holder.role)
-        return self._refused() if sink is None else sink.put_last(compose)
+        return self._refused() if sink is None else sink.at_turn_end(compose)
 
     def _refused(self) -> Deferred:
         return fail(refusal_of(self._holder.role))

@@ -218,5 +218,7 @@ class RefusingSink:
             return fail(refusal)
         return deferLater(self._clock, 0.05).addCallback(lambda _: fail(refusal))
 
-    def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
-        return self._sink.put_last(compose)
+    def at_turn_end(
+        self, compose: Callable[[], StoredMessage | None]
+    ) -> Deferred[PutResult | None]:
+        return self._sink.at_turn_end(compose)

@@ -43,7 +43,7 @@ class Sink:
         self.put_messages.append((message, ended))
         return ended
 
-    def put_last(self, compose: Any) -> Deferred[Any]:
+    def at_turn_end(self, compose: Any) -> Deferred[Any]:
         return fail(RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "no log of its own"))
 
     def take(self) -> list[tuple[StoredMessage, Deferred[PutResult]]]:

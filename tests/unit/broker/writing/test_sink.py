@@ -92,7 +92,7 @@ def test_what_the_store_refuses_fails_at_once() -> None:
     assert isinstance(error, RequestError) and error.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-@pytest.mark.parametrize("form", ["put", "put_last"])
+@pytest.mark.parametrize("form", ["put", "at_turn_end"])
 def test_a_role_without_a_sink_refuses(form: str) -> None:
     broker = BrokerInMemory()
     broker.become(RoleState(Role.SLAVE, 1))
@@ -108,7 +108,7 @@ def test_each_role_has_its_sink() -> None:
         def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[Any]:
             return succeed((message.body, wait))
 
-        def put_last(self, compose: Any) -> Deferred[Any]:
+        def at_turn_end(self, compose: Any) -> Deferred[Any]:
             return succeed(compose().body)
 
     role = a_slave()
@@ -118,30 +118,47 @@ def test_each_role_has_its_sink() -> None:
     assert isinstance(error, RequestError)
     role.change(RoleState(Role.ACTING_MASTER, 1))
     assert results_of(sink.put(make_message(b"a"), wait=True)) == [(b"a", True)]
-    assert results_of(sink.put_last(lambda: make_message(b"b"))) == [b"b"]
+    assert results_of(sink.at_turn_end(lambda: make_message(b"b"))) == [b"b"]
 
 
-class TestLast:
+class TestTurnEnd:
     def test_it_stands_behind_all_else_of_the_turn_and_is_written_with_that(self) -> None:
         broker = BrokerInMemory()
         sink = sink_of(broker)
-        last = results_of(sink.put_last(lambda: make_message(b"last")))
+        last = results_of(sink.at_turn_end(lambda: make_message(b"last")))
         first = results_of(sink.put(make_message(b"first")))
         broker.clock.advance(0)
         assert [message.body for message in broker.consume()] == [b"first", b"last"]
         assert isinstance(last[0], PutResult) and last[0].is_safe
         assert last[0].appended.physical_offset > first[0].appended.physical_offset
 
+    def test_what_is_put_by_then_is_written_with_all_else_too(self) -> None:
+        broker = BrokerInMemory()
+        sink = sink_of(broker)
+        writes: list[int] = []
+        commit = broker.broker[Writing].commit
+        commit.on_written(lambda: writes.append(len(writes)))
+
+        def put_more() -> StoredMessage:
+            sink.put(make_message(b"more"), wait=True)
+            return make_message(b"last")
+
+        sink.at_turn_end(put_more)
+        sink.put(make_message(b"first"))
+        broker.clock.advance(0)
+        assert [message.body for message in broker.consume()] == [b"first", b"more", b"last"]
+        assert writes == [0]
+
     def test_nothing_may_be_left_to_say_by_then(self) -> None:
         broker = BrokerInMemory()
-        results = results_of(sink_of(broker).put_last(lambda: None))
+        results = results_of(sink_of(broker).at_turn_end(lambda: None))
         broker.clock.advance(0)
         assert results == [None] and broker.consume() == []
 
     def test_a_role_that_ends_in_the_turn_still_writes_it(self) -> None:
         """What the turn has appended is written, so what belongs behind it must be as well."""
         broker = BrokerInMemory()
-        results = results_of(sink_of(broker).put_last(make_message))
+        results = results_of(sink_of(broker).at_turn_end(make_message))
         broker.broker.role.change(RoleState(Role.ISOLATED, 0))
         broker.clock.advance(0)
         assert results[0].code is ResponseCode.SUCCESS
@@ -153,9 +170,9 @@ class TestLast:
         def broken() -> StoredMessage:
             raise LookupError("nothing there")
 
-        failed = results_of(sink.put_last(broken))
-        refused = results_of(sink.put_last(lambda: make_message(b"x" * 5_000_000)))
-        stored = results_of(sink.put_last(make_message))
+        failed = results_of(sink.at_turn_end(broken))
+        refused = results_of(sink.at_turn_end(lambda: make_message(b"x" * 5_000_000)))
+        stored = results_of(sink.at_turn_end(make_message))
         broker.clock.advance(0)
         assert isinstance(failed[0], LookupError)
         assert refused[0].code == ResponseCode.MESSAGE_ILLEGAL
