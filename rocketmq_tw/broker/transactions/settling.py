@@ -124,7 +124,8 @@ class Settling:
         it is stored, or with `wait`, or where the message wants that, once it is safe. Raises
         `RequestError` where the store refuses, settling nothing.
 
-        It goes straight to the log, which is a master's here, since most half messages end so.
+        It goes straight to the log, which is a master's here: most half messages end so, and the
+        sink would choose the same at a cost (ARCHITECTURE.md, *Send*).
         """
         self._check()
         message = real_message(half)
