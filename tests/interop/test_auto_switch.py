@@ -54,7 +54,14 @@ def told_epochs(group: ControlledGroup) -> list[tuple[object, ...]]:
     return told
 
 
-@pytest.mark.parametrize("kinds", [[STOCK_VERSION, OURS], [OURS, STOCK_VERSION], [OURS, OURS]])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param([STOCK_VERSION, OURS], marks=pytest.mark.more),
+        [OURS, STOCK_VERSION],
+        [OURS, OURS],
+    ],
+)
 def test_hand_overs_between_stock_and_ours(
     kinds: list[str],
     name_server: NameServerProcess,

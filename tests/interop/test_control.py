@@ -215,6 +215,9 @@ def test_a_group_that_runs_is_reset_to_a_time(group: Group) -> None:
         group.wait_offsets(2, 1)
 
 
+@pytest.mark.parametrize(
+    "java", [pytest.param("4.9.7", marks=pytest.mark.more), "5.3.3"], indirect=True
+)
 def test_a_group_that_is_away_is_reset_to_a_time(group: Group) -> None:
     with group.consumer() as consumer:
         group.send("a", "b", "c")

@@ -67,7 +67,7 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed(
             group.check_all(topic, acknowledged)
 
 
-@pytest.mark.parametrize("leader", [0, pytest.param(1, marks=pytest.mark.more), 2])
+@pytest.mark.parametrize("leader", [0, *(pytest.param(n, marks=pytest.mark.more) for n in (1, 2))])
 def test_whoever_is_preferred_leads_stock_and_ours(
     leader: int, jvms: dict[str, JavaClients], tmp_path: Path, names
 ) -> None:

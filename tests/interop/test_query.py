@@ -41,6 +41,9 @@ def files_of_index(cluster: Cluster) -> int:
     return len(list((cluster.broker.store / "index").iterdir()))
 
 
+@pytest.mark.parametrize(
+    "java", [pytest.param("4.9.7", marks=pytest.mark.more), "5.3.3"], indirect=True
+)
 def test_by_key_through_many_files(
     java: JavaClients, mqadmin: Callable[..., str], indexed: Cluster, names
 ) -> None:

@@ -193,6 +193,11 @@ def test_rmqadmin_makes_and_moves_them(java: JavaClients, pair: Cluster, names) 
             consumer.wait_bodies({str(n) for n in range(12)})
 
 
+@pytest.mark.parametrize(
+    "pair",
+    [pytest.param("ours", marks=pytest.mark.more), "ours-stock", "stock-ours"],
+    indirect=True,
+)
 def test_our_clients_go_on_behind_a_move(pair: Cluster, names) -> None:
     """The producer has no further tries, and knows the route of before the move."""
     topic, group, namesrv = names.topic, names.group, pair.namesrv

@@ -19,6 +19,7 @@ from pyspark_rocketmq.dstreams import (
 )
 from rocketmq_tw.spark.dstreams import direct
 from rocketmq_tw.spark.errors import OffsetError, OptionError
+from tests.support.cluster import OURS
 from tests.support.spark import SparkReceiver
 from tests.support.wait import wait_until
 
@@ -158,6 +159,9 @@ def receiver(topics: Any, tmp_path: Path) -> Iterator[Callable[[str], SparkRecei
         service.close()
 
 
+@pytest.mark.parametrize(
+    "topics", [OURS, pytest.param("4.9.7", marks=pytest.mark.more), "5.3.3"], indirect=True
+)
 def test_receiver_commits_only_what_the_job_confirmed(
     topics: Any, spark: Any, receiver: Any, tmp_path: Path
 ) -> None:

@@ -184,7 +184,7 @@ def test_a_query_follows_brokers_that_come_and_fall(spark: Any, tmp_path: Path) 
 
 
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("kind", [OURS, STOCK_VERSIONS[-1]])
+@pytest.mark.parametrize("kind", [OURS, pytest.param(STOCK_VERSIONS[-1], marks=pytest.mark.more)])
 def test_a_slave_serves_what_its_dead_master_did_not(spark: Any, tmp_path: Path, kind: str) -> None:
     """The master is killed for good between two triggers of a query that has read a part."""
     name_server = make_name_server(kind, tmp_path / "names")

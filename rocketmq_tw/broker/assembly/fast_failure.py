@@ -1,7 +1,8 @@
 """Refuses requests that waited too long before they were served (brokerFastFailureEnable).
 
 A round of the reactor serves what had come when it began, so a request that is served late in a
-long round has waited at least since then. SYSTEM_BUSY has its sender try another broker.
+long round has waited at least since then. SYSTEM_BUSY has producers of stock's 5.x try another
+broker; for those of 4.9 the send has failed.
 """
 
 from __future__ import annotations
