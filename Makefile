@@ -21,7 +21,7 @@ for pause in 5 15 45; do \
 done; $(PIP) -e '$(1)'
 endef
 
-.PHONY: help no-copies install-spark run try-controller try-acting test lint types imports unit servers crash jars interop interop-more spark proto bench clean
+.PHONY: help no-copies install-spark run try-controller try-acting test lint types imports unit reactor servers crash jars interop interop-more spark proto bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -70,7 +70,7 @@ try-acting: $(STAMP)-run
 #: make test     all of the following up to servers: everything a change must pass
 # mypy has one processor for a minute or two: the other one goes on with what comes next.
 test: $(STAMP)-test
-	@$(MAKE) -j 2 lint types imports unit
+	@$(MAKE) -j 2 lint types imports reactor unit
 	@$(MAKE) servers
 
 #: make lint     ruff: format and lint; whether generated modules are current
@@ -90,6 +90,9 @@ imports: $(STAMP)-test
 #: make unit     pure tests and simulations
 unit: $(STAMP)-test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/sim
+
+#: make reactor  real sockets and Twisted's reactor itself, in one process
+reactor: $(STAMP)-test
 	$(BIN)/python -m pytest $(REACTOR) tests/reactor
 
 #: make servers  crash, interop and spark at once: what waits for one leaves room for the others

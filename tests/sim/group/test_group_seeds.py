@@ -18,8 +18,8 @@ import pytest
 
 from tests.support.sim.runs import run_seeds
 
-SEEDS = 120
-CHUNK = 20
+SEEDS = 60
+CHUNK = 15
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

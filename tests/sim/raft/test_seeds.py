@@ -4,10 +4,10 @@ import pytest
 
 from tests.support.raft_cluster import SimCluster, failing_disks, simulate
 
-SEEDS = 400
+SEEDS = 200
 CHUNK = 50
 #: With disks that fail.
-FAILING_SEEDS = 150
+FAILING_SEEDS = 100
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

@@ -588,7 +588,9 @@ def test_a_copy_that_is_stopped_leaves_no_store(
     config.write_text(STORE_CONFIG)
     change(root / "consumequeue/Topic/0" / f"{0:020}", 40, bytes(20))
     words = ["store", "repair", str(root), "--to", str(copy), "-c", str(config)]
-    what = [sys.executable, "-c", STOPPED, str(int(getattr(signal, number))), *words]
+    # The tests may run where signals are ignored: under nohup.
+    what = ["env", "--default-signal", sys.executable, "-c", STOPPED]
+    what += [str(int(getattr(signal, number))), *words]
     stopped = subprocess.run(what, capture_output=True, text=True)
     if number != "SIGKILL":
         assert (stopped.returncode, "stopped" in stopped.stderr) == (130, True), stopped

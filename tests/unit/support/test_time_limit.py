@@ -80,7 +80,7 @@ TAIL = """
 def test_the_next_one():
     pass
 """
-#: As `make unit` runs tests/reactor.
+#: As `make reactor` runs tests/reactor.
 ON_REACTOR = ["-p", "twisted", "-n", "1", "--timeout-method=thread"]
 REACTOR_HEAD = (
     HEAD
