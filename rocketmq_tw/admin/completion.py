@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
 #: Seconds that a shell waits at most.
-SECONDS = 2.0
-TOPIC, GROUP, CLUSTER, BROKER = "topic", "group", "cluster", "broker"
+_WAIT_SECONDS = 2.0
+_TOPIC, _GROUP, _CLUSTER, _BROKER = "topic", "group", "cluster", "broker"
 #: Long option to the kind of names that it takes.
 KINDS = {
-    "--topic": TOPIC,
-    "--topicName": TOPIC,
-    "--group": GROUP,
-    "--groupName": GROUP,
-    "--consumerGroup": GROUP,
-    "--subscriptionGroup": GROUP,
-    "--cluster": CLUSTER,
-    "--clusterName": CLUSTER,
-    "--brokerName": BROKER,
+    "--topic": _TOPIC,
+    "--topicName": _TOPIC,
+    "--group": _GROUP,
+    "--groupName": _GROUP,
+    "--consumerGroup": _GROUP,
+    "--subscriptionGroup": _GROUP,
+    "--cluster": _CLUSTER,
+    "--clusterName": _CLUSTER,
+    "--brokerName": _BROKER,
 }
 
 
@@ -61,7 +61,7 @@ class LiveName(Text):
             from twisted.internet.defer import Deferred
 
             asked: Deferred[Iterable[str]] = Deferred.fromCoroutine(_names(servers, kind))
-            return sorted(await asked.addTimeout(SECONDS, servers.reactor))
+            return sorted(await asked.addTimeout(_WAIT_SECONDS, servers.reactor))
 
         try:
             names = ctx.ensure_object(Tool).run(work)
@@ -85,13 +85,13 @@ def type_text(option: click.Parameter) -> None:
 
 
 async def _names(servers: Servers, kind: str) -> Iterable[str]:
-    if kind == TOPIC:
+    if kind == _TOPIC:
         return (await servers.admin.topic_list()).topic_list
-    if kind == GROUP:
+    if kind == _GROUP:
         from rocketmq_tw.admin.known_names import group_names
 
         # Names of the brokers that answer are better than none.
         servers.is_quiet = True
         return await group_names(servers)
     info = await servers.admin.cluster_info()
-    return info.cluster_addr_table if kind == CLUSTER else info.broker_addr_table
+    return info.cluster_addr_table if kind == _CLUSTER else info.broker_addr_table

@@ -7,7 +7,7 @@ import click
 from rocketmq_tw.admin.brokers import brokers_of, known_route
 from rocketmq_tw.admin.message_by_id import check_member, consumed_once_more
 from rocketmq_tw.admin.message_reading import (
-    MOST,
+    MOST_FOUND,
     TOOLS_GROUP,
     UTF_8,
     Moment,
@@ -33,7 +33,7 @@ _LARGEST_PORT = 65_535
 @click.option("-b", "--beginTimestamp", "begin_ms", type=Moment(), help="Stored at or after.")
 @click.option("-e", "--endTimestamp", "end_ms", type=Moment(), help="Stored at or before.")
 @click.option(
-    "-m", "--maxNum", "most", type=click.IntRange(min=1), default=MOST, show_default=True,
+    "-m", "--maxNum", "most", type=click.IntRange(min=1), default=MOST_FOUND, show_default=True,
     help="At most so many messages of each broker, which may have a lower limit.",
 )  # fmt: skip
 @of_cluster_option

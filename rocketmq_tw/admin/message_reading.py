@@ -34,7 +34,7 @@ TOOLS_GROUP = "TOOLS_CONSUMER"
 ALL_TAGS = "*"
 UTF_8 = "utf-8"
 #: Messages that a query is to find at most, as in stock.
-MOST = 64
+MOST_FOUND = 64
 JAVA_MAX_LONG = 2**63 - 1
 #: The time that stands for the end of each queue.
 END = -1
@@ -268,7 +268,7 @@ async def queried(
     topic: str,
     key: str,
     *,
-    most: int = MOST,
+    most: int = MOST_FOUND,
     begin_ms: int | None = None,
     end_ms: int | None = None,
     unique: bool = False,

@@ -9,7 +9,7 @@ import click
 
 from rocketmq_tw.admin.brokers import brokers_of
 from rocketmq_tw.admin.known_names import topic_hint
-from rocketmq_tw.admin.message_reading import MOST, Moment, queried
+from rocketmq_tw.admin.message_reading import MOST_FOUND, Moment, queried
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, local_time
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.message import ReceivedMessage
@@ -38,7 +38,7 @@ _EVENTS = (
 @click.option("-b", "--beginTimestamp", "begin_ms", type=Moment(), help="Traced at or after.")
 @click.option("-e", "--endTimestamp", "end_ms", type=Moment(), help="Traced at or before.")
 @click.option(
-    "-c", "--maxNum", "most", type=click.IntRange(min=1), default=MOST, show_default=True,
+    "-c", "--maxNum", "most", type=click.IntRange(min=1), default=MOST_FOUND, show_default=True,
     help="At most so many messages of traces of each broker.",
 )  # fmt: skip
 @click.pass_obj

@@ -13,7 +13,7 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 
 #: Seconds for each of the questions by which a server is known.
-TIMEOUT = 3.0
+_TIMEOUT = 3.0
 
 
 @implementer(IRemotingClient)
@@ -61,7 +61,7 @@ class TellsKinds:
         for kind in ServerKind:
             question = RemotingCommand.request(kind.question)
             try:
-                response = await self._remoting.request(address, question, TIMEOUT)
+                response = await self._remoting.request(address, question, _TIMEOUT)
             except (RemotingError, ClientError):
                 return None
             if response.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:

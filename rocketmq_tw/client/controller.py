@@ -48,7 +48,7 @@ from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 T = TypeVar("T")
 
 #: Seconds that one controller gets for one answer.
-ANSWER_TIMEOUT = 3.0
+_ANSWER_TIMEOUT = 3.0
 #: Seconds within which a request finds a leader that answers, before it fails.
 LEADER_TIMEOUT = 10.0
 
@@ -106,7 +106,7 @@ class ControllerClient:
     def metadata(self, address: str) -> "Deferred[GetMetaDataResponseHeader]":
         """Sends 1005: what one controller says of the group."""
         command = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
-        answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
+        answer = self._remoting.request(address, command, _ANSWER_TIMEOUT)
         return answer.addCallback(
             lambda response: check_success(address, response).header(GetMetaDataResponseHeader)
         )
@@ -114,7 +114,7 @@ class ControllerClient:
     def config(self, address: str) -> "Deferred[dict[str, str]]":
         """Sends 1010: keys and values of one controller, as .properties files have them."""
         command = RemotingCommand.request(RequestCode.GET_CONTROLLER_CONFIG)
-        answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
+        answer = self._remoting.request(address, command, _ANSWER_TIMEOUT)
         return answer.addCallback(lambda response: from_text(check_success(address, response).body))
 
     def update_config(self, address: str, changes: Mapping[str, str]) -> "Deferred[str]":
@@ -122,7 +122,7 @@ class ControllerClient:
         to say of it, as that no start will know of them."""
         body = to_text(changes)
         command = RemotingCommand.request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=body)
-        answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
+        answer = self._remoting.request(address, command, _ANSWER_TIMEOUT)
         return answer.addCallback(lambda response: check_success(address, response).remark or "")
 
     def find_leader(self) -> "Deferred[str]":
@@ -311,7 +311,7 @@ class ControllerClient:
         while True:
             try:
                 address = self.leader or await self._find_leader()
-                answer = await self._remoting.request(address, make(), ANSWER_TIMEOUT)
+                answer = await self._remoting.request(address, make(), _ANSWER_TIMEOUT)
             except ConnectError as error:
                 reason: Exception = error
             except RemotingError as error:

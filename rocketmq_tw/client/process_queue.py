@@ -9,9 +9,9 @@ from rocketmq_tw.client.message import ReceivedMessage
 
 #: What is pulled ahead of a queue at most, as in stock's push consumer: messages, bytes of their
 #: bodies, unpacked, and between the offsets of the first and the last one.
-MAX_MESSAGES = 1000
-MAX_BYTES = 100 * 1024 * 1024
-MAX_SPAN = 2000
+MAX_AHEAD = 1000
+MAX_AHEAD_BYTES = 100 * 1024 * 1024
+MAX_AHEAD_SPAN = 2000
 
 
 class ProcessQueue:
@@ -45,7 +45,11 @@ class ProcessQueue:
     def full(self) -> bool:
         """Whether to wait before the next pull: too many, too large, or too far apart since one
         message takes long."""
-        return len(self._open) > MAX_MESSAGES or self._bytes > MAX_BYTES or self.span > MAX_SPAN
+        return (
+            len(self._open) > MAX_AHEAD
+            or self._bytes > MAX_AHEAD_BYTES
+            or self.span > MAX_AHEAD_SPAN
+        )
 
     @property
     def span(self) -> int:

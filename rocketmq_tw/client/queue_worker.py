@@ -36,7 +36,7 @@ from rocketmq_tw.wire.errors import RequestError, WireError
 #: Consumes one message: returns (or fires) when it is done, raises (or fails) to get it again.
 MessageListener = Callable[[ReceivedMessage], Any]
 
-HOLD_SECONDS = 15.0
+_HOLD_SECONDS = 15.0
 RETRY_PULL_SECONDS = 3.0
 #: Between two tries of an ordered message, and before a message that could not be given back.
 SUSPEND_SECONDS = 1.0
@@ -145,7 +145,7 @@ class QueueWorker:
                 expression_type=self._subscription.expression_type,
                 sub_version=self._subscription.sub_version,
                 max_messages=self._settings.batch_size,
-                suspend_seconds=HOLD_SECONDS,
+                suspend_seconds=_HOLD_SECONDS,
                 commit_offset=commit if commit > 0 else None,
                 keep_damaged=True,
             )

@@ -11,7 +11,7 @@ SEND_RETRIES = 2
 #: Bytes from which a body is compressed, as in stock's producer.
 COMPRESS_OVER = 4096
 #: Seconds that the stop of a consumer waits for its listener.
-STOP_SECONDS = 10.0
+_STOP_SECONDS = 10.0
 
 
 class StartFrom(Enum):
@@ -53,7 +53,7 @@ class ConsumerSettings:
     #: without end where `orderly`.
     max_reconsume_times: int = -1
     #: Seconds that a stop waits for messages that are with the listener.
-    stop_seconds: float = STOP_SECONDS
+    stop_seconds: float = _STOP_SECONDS
     #: Where the offsets of a broadcast are kept; None: in memory.
     offset_file: str | None = None
 

@@ -29,7 +29,7 @@ from rocketmq_tw.wire.bodies.topics import (
 )
 
 #: A moved queue begins at a multiple of it, with room for what is sent meanwhile.
-BLOCK = 10_000
+_BLOCK = 10_000
 #: Milliseconds between the epochs of two changes at least.
 _EPOCH_STEP = 1_000
 
@@ -287,8 +287,8 @@ def _in_new_epoch(plan: Hosted, total: int, now_ms: int) -> Hosted:
 
 
 def _next_block(offset: int) -> int:
-    blocks, rest = divmod(offset, BLOCK)
-    return (blocks + (1 if rest < BLOCK // 2 else 2)) * BLOCK
+    blocks, rest = divmod(offset, _BLOCK)
+    return (blocks + (1 if rest < _BLOCK // 2 else 2)) * _BLOCK
 
 
 def _detail(hosted: TopicConfigAndQueueMapping) -> TopicQueueMappingDetail:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import javaproperties
 
 #: Of a file of settings: every key of stock with its longest value takes a tenth of it.
-MAX_BYTES = 256 * 1024
+MAX_FILE_BYTES = 256 * 1024
 
 #: Blank lines and comments, or one setting with the lines that it goes on in. Each character is
 #: looked at once: requests of strangers are read so (`javaproperties.parse` looks at all of a
@@ -62,11 +62,13 @@ def read_config_file(path: str, advice: str = "") -> str:
     try:
         with open(path, "rb", opener=_open_at_once) as file:
             first = _begin_of_pipe(file.fileno(), path, advice)
-            data = first + file.read(MAX_BYTES + 1)
+            data = first + file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}{advice}") from error
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path}: it has more than {MAX_BYTES} bytes, and is no configuration")
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(
+            f"{path}: it has more than {MAX_FILE_BYTES} bytes, and is no configuration"
+        )
     if b"\0" in data:
         raise ConfigError(f"{path}: it has bytes of value 0, and is no configuration")
     return data.removeprefix(codecs.BOM_UTF8).decode("latin-1")

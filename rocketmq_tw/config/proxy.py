@@ -29,14 +29,14 @@ from rocketmq_tw.config.values import (
 )
 
 #: Values of `proxyMode`, in any case.
-CLUSTER, LOCAL = "CLUSTER", "LOCAL"
+_CLUSTER, LOCAL = "CLUSTER", "LOCAL"
 #: Where our proxies depart from stock's: clients go on as they came, and nobody is given a
 #: certificate that proves nothing.
 OWN_DEFAULTS = {"useEndpointPortFromRequest": "true", "tlsTestModeEnable": "false"}
 
 
 def _mode(text: str) -> str:
-    return str(choice(CLUSTER, LOCAL)(text.strip().upper()))
+    return str(choice(_CLUSTER, LOCAL)(text.strip().upper()))
 
 
 class ProxyConfig(Config, frozen=True):
@@ -44,7 +44,7 @@ class ProxyConfig(Config, frozen=True):
 
     # Its name, and where its cluster is.
     namesrv_addr: AddressList = ""
-    proxy_mode: Annotated[str, Format(_mode)] = CLUSTER
+    proxy_mode: Annotated[str, Format(_mode)] = _CLUSTER
     #: Labels of its metrics; the name is the host's where none is given.
     proxy_cluster_name: str = "DefaultCluster"
     proxy_name: str = ""

@@ -20,7 +20,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded, SettingRefused, load
 from rocketmq_tw.config.log import LogConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.properties import MAX_BYTES, ConfigError, Setting, read_properties
+from rocketmq_tw.config.properties import MAX_FILE_BYTES, ConfigError, Setting, read_properties
 from rocketmq_tw.config.schema import keys_of, stock_default
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.container.interface import BrokerIdentity, BrokerSetup
@@ -54,9 +54,9 @@ def read_small_file(path: str) -> str:
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise FileRefused(_unreadable(path, "it is no regular file"))
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise FileRefused(_unreadable(path, f"it has more than {MAX_BYTES} bytes"))
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise FileRefused(_unreadable(path, f"it has more than {MAX_FILE_BYTES} bytes"))
     return data.decode("latin-1")
 
 

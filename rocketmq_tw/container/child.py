@@ -35,7 +35,7 @@ from rocketmq_tw.container.neighbours import NamedNeighbours
 #: Of Linux: the signal that a process gets when its parent ends.
 _PR_SET_PDEATHSIG = 1
 #: Seconds that the process may take to stop before the container has said how many.
-STOP_SECONDS = 60.0
+_STOP_SECONDS = 60.0
 
 log = Logger()
 
@@ -60,7 +60,7 @@ class Supervision(LineOnlyReceiver):
         self._reactor = reactor
         self._is_connected = False
         #: How long this process may take to stop.
-        self._stop_seconds = STOP_SECONDS
+        self._stop_seconds = _STOP_SECONDS
 
     def begin(self) -> None:
         """Listens to the container, in a session of its own: Ctrl-C at the container's terminal is

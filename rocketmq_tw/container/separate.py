@@ -42,7 +42,7 @@ from rocketmq_tw.runtime.retries import GrowingPause
 from rocketmq_tw.runtime.waiters import Waiters
 
 #: Seconds before a process that ended by itself is started again for the first time.
-FIRST_PAUSE = 1.0
+_FIRST_PAUSE = 1.0
 
 #: Starts a process that serves a broker, with the protocol of its pipes.
 Spawn = Callable[[ProcessProtocol, BrokerSetup], IProcessTransport]
@@ -146,7 +146,7 @@ class SupervisedBroker:
         self._why = ""
         self._is_stopping = False
         self._served_since = 0.0
-        self._pause = GrowingPause(FIRST_PAUSE, self._longest_pause)
+        self._pause = GrowingPause(_FIRST_PAUSE, self._longest_pause)
         self._ended_for_good = Waiters[None]()
         self._again = Alarm(clock, self._begin)
         self._too_late = Alarm(clock, self._kill)

@@ -8,8 +8,8 @@ from rocketmq_tw.metrics.instruments import Counters, Histogram, Metric
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 
 #: Upper bounds of the buckets, in microseconds, as in stock.
-LATENCY_BOUNDS = tuple(n * 10**power for power in range(7) for n in (1, 3, 5))
-LATENCY_BOUNDS += (10**7,)
+_LATENCY_BOUNDS = tuple(n * 10**power for power in range(7) for n in (1, 3, 5))
+_LATENCY_BOUNDS += (10**7,)
 
 #: What stock calls how an election ended; others were none.
 _RESULTS: dict[int, str] = {
@@ -36,11 +36,11 @@ class ControllerCounts:
         self._is_group = is_group
         self._requests: Counters[tuple[int, Status]] = Counters("request_total", _of_request)
         self._request_latency: Histogram[int] = Histogram(
-            "request_latency", LATENCY_BOUNDS, _of_code, unit="microseconds"
+            "request_latency", _LATENCY_BOUNDS, _of_code, unit="microseconds"
         )
         self._appends: Counters[Status] = Counters("dledger_op_total", _of_append)
         self._append_latency: Histogram[Status] = Histogram(
-            "dledger_op_latency", LATENCY_BOUNDS, _of_append, unit="microseconds"
+            "dledger_op_latency", _LATENCY_BOUNDS, _of_append, unit="microseconds"
         )
         self._elections: Counters[tuple[str, str, str]] = Counters("election_total", _of_election)
 

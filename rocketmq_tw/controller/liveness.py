@@ -17,7 +17,7 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 
 #: Brokers that are named where many are lost at once; a connection may stand for thousands.
-MAX_LINES = 20
+_MAX_LINES = 20
 
 
 class BrokerLiveness:
@@ -131,10 +131,10 @@ class BrokerLiveness:
             self._on_gone(key)
 
     def _log_gone(self, keys: Sequence[ReplicaKey], why: str) -> None:
-        for key in keys[:MAX_LINES]:
+        for key in keys[:_MAX_LINES]:
             self.log.warn("{broker} is {why}", broker=key, why=why)
-        if len(keys) > MAX_LINES:
-            self.log.warn("{count} more brokers are {why}", count=len(keys) - MAX_LINES, why=why)
+        if len(keys) > _MAX_LINES:
+            self.log.warn("{count} more brokers are {why}", count=len(keys) - _MAX_LINES, why=why)
 
 
 def _is_number(text: str) -> bool:

@@ -44,11 +44,11 @@ _ROUTINE = (
 
 
 #: Characters of one field of a request; what is refused is repeated in the answer and the log.
-MAX_FIELD = 16 * 1024
+_MAX_FIELD = 16 * 1024
 
 
 #: Characters of a request's values that one line of the log shows.
-MAX_SHOWN = 200
+_MAX_SHOWN = 200
 
 #: The field by which a master says that it could not begin its epoch.
 _NEVER_BEGUN = "neverBegun"
@@ -260,7 +260,7 @@ class ControllerRequests:
             if not is_order(request):
                 return await handler(request, peer)
             name = request.ext_fields.get("brokerName", "")
-            told = {name: text[:MAX_SHOWN] for name, text in request.ext_fields.items()}
+            told = {name: text[:_MAX_SHOWN] for name, text in request.ext_fields.items()}
             before = self._now(name)
 
             def say(outcome: str) -> None:
@@ -316,8 +316,8 @@ def _status_of(error: RequestError) -> Status:
 
 def _check_fields(request: RemotingCommand) -> None:
     longest = max(map(len, request.ext_fields.values()), default=0)
-    if longest > MAX_FIELD:
+    if longest > _MAX_FIELD:
         raise RequestError(
             ResponseCode.CONTROLLER_INVALID_REQUEST,
-            f"a field has {longest} characters: send at most {MAX_FIELD}",
+            f"a field has {longest} characters: send at most {_MAX_FIELD}",
         )

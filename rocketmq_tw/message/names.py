@@ -11,7 +11,7 @@ import re
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-MAX_NAME_LENGTH = 127
+_MAX_NAME_LENGTH = 127
 #: Stock's clients allow 255, but then the group's retry topic could not name a directory.
 MAX_GROUP_LENGTH = 255 - len("%RETRY%")
 
@@ -141,7 +141,7 @@ def is_storable(topic: str) -> bool:
 
 def check_topic(topic: str, code: int = ResponseCode.SYSTEM_ERROR) -> None:
     """Raises `RequestError` with `code` unless `topic` may name a topic."""
-    _check("topic", topic, MAX_NAME_LENGTH, code)
+    _check("topic", topic, _MAX_NAME_LENGTH, code)
 
 
 def check_group(group: str, code: int = ResponseCode.SYSTEM_ERROR) -> None:

@@ -15,7 +15,7 @@ from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH, join_propertie
 #: a timer, the counts of a half message, the time of the first pop, and the record's CRC.
 ROOM = 1024
 #: Bytes that a new message may have.
-MOST_SENT = MAX_PROPERTIES_LENGTH - ROOM
+MOST_SENT_PROPERTIES = MAX_PROPERTIES_LENGTH - ROOM
 #: Bytes that any record may have, with its CRC behind them.
 MOST_STORED = MAX_PROPERTIES_LENGTH - 20
 

@@ -17,7 +17,7 @@ SQL92_TYPE = "SQL92"
 SUBSCRIBE_ALL = "*"
 
 #: Characters of an expression; parsing a longer one takes too long.
-MAX_EXPRESSION = 65_536
+MAX_TAGS_EXPRESSION = 65_536
 #: Characters of a text whose hash code, or of an expression whose tags, are remembered.
 _SHORT_TEXT = 255
 _SHORT_EXPRESSION = 1024
@@ -73,7 +73,7 @@ def tags_code(tags: str | None) -> int:
 
 def parse_tag_expression(text: str | None) -> TagExpression:
     """Parses `*`, `a` or `a || b`; raises `ValueError` where only bars are there, or more than
-    `MAX_EXPRESSION` characters.
+    `MAX_TAGS_EXPRESSION` characters.
 
     Blank tags between bars are passed over; blanks alone name no tag and so match nothing.
     """
@@ -81,9 +81,9 @@ def parse_tag_expression(text: str | None) -> TagExpression:
         return _EVERYTHING
     if len(text) <= _SHORT_EXPRESSION:
         return _remembered_expression(text)
-    if len(text) > MAX_EXPRESSION:
+    if len(text) > MAX_TAGS_EXPRESSION:
         raise ValueError(
-            f"an expression of {len(text)} characters: {MAX_EXPRESSION} are the limit,"
+            f"an expression of {len(text)} characters: {MAX_TAGS_EXPRESSION} are the limit,"
             " write fewer tags or *"
         )
     return _parse(text)

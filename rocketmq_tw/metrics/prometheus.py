@@ -15,7 +15,7 @@ from prometheus_client.utils import floatToGoString
 
 from rocketmq_tw.metrics.instruments import Distribution, Metric, MetricType
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+METRICS_CONTENT_TYPE = CONTENT_TYPE_LATEST
 _TOTAL = "_total"
 
 

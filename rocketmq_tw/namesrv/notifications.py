@@ -17,7 +17,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 
 #: Notices that wait for their connection.
-MAX_ON_THEIR_WAY = 256
+_MAX_ON_THEIR_WAY = 256
 
 log = Logger()
 
@@ -29,7 +29,7 @@ class MinIdNotifier:
     def __init__(self, config: NamesrvConfig, client: IRemotingClient) -> None:
         self._config = config
         self._notices = LatestNotices(
-            client, MAX_ON_THEIR_WAY, "which broker of its group has the smallest id"
+            client, _MAX_ON_THEIR_WAY, "which broker of its group has the smallest id"
         )
 
     def changed(self, change: MinIdChange) -> None:

@@ -22,7 +22,7 @@ from rocketmq_tw.wire.errors import RequestError
 MAX_BROKERS = 20_000
 MAX_QUEUE_ENTRIES = 2_000_000
 #: Of one name; each change of one of them looks at the others.
-MAX_MEMBERS = 1_000
+MAX_BROKERS_OF_NAME = 1_000
 
 
 class Room:
@@ -42,10 +42,10 @@ class Room:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{MAX_BROKERS} brokers are registered already"
             )
-        if new.broker_id not in addresses and len(addresses) >= MAX_MEMBERS:
+        if new.broker_id not in addresses and len(addresses) >= MAX_BROKERS_OF_NAME:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"{MAX_MEMBERS} brokers named {new.broker_name} are registered already",
+                f"{MAX_BROKERS_OF_NAME} brokers named {new.broker_name} are registered already",
             )
         topics = new.topics.topic_config_table
         mappings = sum(
@@ -75,7 +75,7 @@ class Room:
         broker of the host that has most of all where there are as many as there may be. None where
         there is room, and where the host of `new` has about as many: nobody fills a group, or all
         of them, for others. `clusters` are those that the group is registered for."""
-        if new.broker_id in addresses or len(addresses) < MAX_MEMBERS:
+        if new.broker_id in addresses or len(addresses) < MAX_BROKERS_OF_NAME:
             if new.key in self._living or len(self._living) < MAX_BROKERS:
                 return None
             return self._living.newest_of_crowd(new.host)

@@ -50,7 +50,7 @@ FIELD_OVERHEAD = 32
 _EMPTY_TEXT = getsizeof("")
 #: Characters of a header's field: many times what any client sends, and the lists in some fields
 #: are read in one go. The properties of a message have their own limit, where it is sent.
-MAX_FIELD = 64 * 1024
+MAX_HEADER_FIELD = 64 * 1024
 _FIELDS_OF_MESSAGES = frozenset({"properties", "i"})
 #: Numbers of requests whose opaque is used twice start here, beyond all opaques.
 _FIRST_NUMBER = 1 << 64
@@ -348,9 +348,11 @@ class ServerConnection(RemotingProtocol):
         self._open[number] = (command.code, self.last_received, 0)
         self._header_length = len(frame.header)
         budget = self._budget
-        if self._header_length > MAX_FIELD and (name := _long_field(command)):
+        if self._header_length > MAX_HEADER_FIELD and (name := _long_field(command)):
             length = len(command.ext_fields[name])
-            remark = f"the field {name:.80} has {length} characters: send at most {MAX_FIELD}"
+            remark = (
+                f"the field {name:.80} has {length} characters: send at most {MAX_HEADER_FIELD}"
+            )
             self._refuse(command, ResponseCode.SYSTEM_ERROR, remark)
         elif budget.used > budget.limit and budget.refuses(
             self._charged + self._memory_of(command)
@@ -437,7 +439,7 @@ class ServerConnection(RemotingProtocol):
 def _long_field(command: RemotingCommand) -> str | None:
     """Returns the name of a field that is longer than any may be; None where there is none."""
     for name, text in command.ext_fields.items():
-        if len(text) > MAX_FIELD and name not in _FIELDS_OF_MESSAGES:
+        if len(text) > MAX_HEADER_FIELD and name not in _FIELDS_OF_MESSAGES:
             return name
     return None
 

@@ -15,7 +15,7 @@ from rocketmq_tw.runtime.alarm import Alarm
 
 #: What the store, its checkpoints, replicas and our own connections need at most: a store without
 #: descriptors cannot go on to its next file.
-RESERVED = 512
+_RESERVED = 512
 #: What a store makes use of, and what it needs at least.
 _MOST_FILES, _FEWEST_FILES = 256, 8
 _NO_LIMIT = 1 << 31
@@ -41,11 +41,11 @@ def raise_descriptor_limit() -> None:
 
 def room_for_connections() -> int:
     """Returns the connections that leave the rest of the process its descriptors: all but
-    `RESERVED`, or half of them where there are few."""
+    `_RESERVED`, or half of them where there are few."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return _NO_LIMIT
-    return limit - min(RESERVED, limit // 2)
+    return limit - min(_RESERVED, limit // 2)
 
 
 def room_for_files() -> int:

@@ -18,7 +18,7 @@ from rocketmq_tw.wire.errors import RequestError
 T = TypeVar("T")
 
 #: Answers that may wait to be made. Each keeps its request, also where its client is gone.
-MOST_WAITING = 64
+MOST_WAITING_ANSWERS = 64
 
 
 class GrowingAnswers:
@@ -41,14 +41,15 @@ class GrowingAnswers:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Returns the response to `request` with the body that `make` makes and the steps of `fill`
         fill. Raises, or fails with, what these raise, and `RequestError` where too many wait."""
-        if len(self._shared) < MOST_WAITING:
+        if len(self._shared) < MOST_WAITING_ANSWERS:
             data = self.body(object(), make, fill, encode_body)
         else:
             body = make()
             if next(fill(body), self) is not self:
                 raise RequestError(
                     ResponseCode.SYSTEM_BUSY,
-                    f"{MOST_WAITING} answers about large tables wait to be made: ask again later",
+                    f"{MOST_WAITING_ANSWERS} answers about large tables wait to be made:"
+                    " ask again later",
                 )
             data = encode_body(body)
         if isinstance(data, bytes):

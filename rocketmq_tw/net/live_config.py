@@ -47,7 +47,7 @@ from rocketmq_tw.wire.errors import RequestError
 log = Logger()
 
 #: Bytes of one change; all keys together take less than half of it.
-MAX_BYTES = 16 * 1024
+_MAX_BYTES = 16 * 1024
 
 #: The version of stock whose keys are shown.
 SHOWN_VERSION = "5.3.3"
@@ -172,10 +172,10 @@ class LiveConfig:
         return self._write(texts).addCallback(written)
 
     def _plan(self, body: bytes) -> list[Change]:
-        if len(body) > MAX_BYTES:
+        if len(body) > _MAX_BYTES:
             raise RequestError(
                 self._rules.wrong_value,
-                f"{len(body)} bytes of configuration: send at most {MAX_BYTES}",
+                f"{len(body)} bytes of configuration: send at most {_MAX_BYTES}",
             )
         try:
             settings = read_properties(body.decode(), "the request")

@@ -18,7 +18,7 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rocketmq_tw.config.monitoring import MonitoringConfig
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
-from rocketmq_tw.metrics.prometheus import CONTENT_TYPE, exposition
+from rocketmq_tw.metrics.prometheus import METRICS_CONTENT_TYPE, exposition
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.periodic import PeriodicCall
@@ -27,7 +27,7 @@ from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
 
 #: Seconds between two looks at how late the reactor is.
-LOOK_SECONDS = 0.25
+_LOOK_SECONDS = 0.25
 #: Seconds after which the longest delay begins anew; the former one is told for as long once more.
 #: A monitor that asks once a minute sees it, whether others ask or not.
 WINDOW_SECONDS = 60.0
@@ -78,7 +78,7 @@ class Monitoring:
         if not config.is_enabled:
             return 0
         root = Resource()
-        root.putChild(b"metrics", _Page(self._page, CONTENT_TYPE))
+        root.putChild(b"metrics", _Page(self._page, METRICS_CONTENT_TYPE))
         root.putChild(b"healthz", _Health(lambda: ""))
         root.putChild(b"readyz", _Health(self._why_not_ready))
         host = config.metrics_prom_exporter_host
@@ -147,7 +147,7 @@ class LongestDelay:
         self._window_ends = 0.0
         self._expected: float | None = None
         self._measuring = PeriodicCall(
-            clock, "measuring the reactor's delay", LOOK_SECONDS, self._measure
+            clock, "measuring the reactor's delay", _LOOK_SECONDS, self._measure
         )
 
     @property
@@ -158,7 +158,7 @@ class LongestDelay:
     def start(self) -> None:
         """Measures from now on."""
         now = self._clock.seconds()
-        self._expected = now + LOOK_SECONDS
+        self._expected = now + _LOOK_SECONDS
         self._window_ends = now + WINDOW_SECONDS
         self._measuring.start()
 
@@ -173,7 +173,7 @@ class LongestDelay:
             self._window_ends = now + WINDOW_SECONDS
         if self._expected is not None:
             self._now = max(self._now, now - self._expected)
-        self._expected = now + LOOK_SECONDS
+        self._expected = now + _LOOK_SECONDS
 
 
 class _Channel(http.HTTPChannel):

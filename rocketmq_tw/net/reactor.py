@@ -25,7 +25,7 @@ from rocketmq_tw.net.descriptors import PatientPort
 from rocketmq_tw.net.interfaces import ISharedPorts
 from rocketmq_tw.net.stalls import STALL_SECONDS, StallLog
 from rocketmq_tw.runtime.turns import IReactorTurns
-from rocketmq_tw.runtime.waking_time import ABSENT_SECONDS
+from rocketmq_tw.runtime.waking_time import STOOD_STILL_SECONDS
 
 #: Behind so many events of a round the turn ends: 10 ms where each is a send.
 EVENTS_OF_A_TURN = 256
@@ -116,7 +116,7 @@ class ServerReactor(EPollReactor):
         events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
         began = self._round_began = self._now()
         most = EVENTS_OF_A_TURN
-        if timeout is not None and began - asked > timeout + ABSENT_SECONDS:
+        if timeout is not None and began - asked > timeout + STOOD_STILL_SECONDS:
             # The process stood still. Before timers end who was silent, all that came is read.
             most = max(len(events), 1)
         later = {fd: selectables.get(fd) for fd, _ in events[most:]}

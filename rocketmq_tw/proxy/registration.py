@@ -34,8 +34,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds between two heartbeats of all clients to their brokers, and scans for silent clients.
-SECONDS = 20.0
-SCAN_SECONDS = 10.0
+_HEARTBEAT_SECONDS = 20.0
+_SCAN_SECONDS = 10.0
 #: Clients that one broker is told of at the same time.
 _AT_ONCE = 16
 _ANSWER_SECONDS = 3.0
@@ -85,8 +85,10 @@ class ClientRegistration:
             lambda: FewAtOnce(_AT_ONCE)
         )
         self._periodic = [
-            PeriodicCall(clock, "registering clients", SECONDS, self._register_all, may_hang=True),
-            PeriodicCall(clock, "the scan for silent clients", SCAN_SECONDS, self._expire),
+            PeriodicCall(
+                clock, "registering clients", _HEARTBEAT_SECONDS, self._register_all, may_hang=True
+            ),
+            PeriodicCall(clock, "the scan for silent clients", _SCAN_SECONDS, self._expire),
         ]
         clients.settled.add(self._register)
         clients.gone.add(brokers.forget)

@@ -10,7 +10,7 @@ from rocketmq_tw.proxy.brokers import IBrokers
 from rocketmq_tw.wire.errors import RequestError
 
 #: Topics of one client that are looked at.
-MAX_TOPICS = 256
+_MAX_TOPICS = 256
 
 
 class TopicBrokers(NamedTuple):
@@ -22,10 +22,10 @@ class TopicBrokers(NamedTuple):
 
 
 async def find_brokers(brokers: IBrokers, topics: Iterable[str]) -> TopicBrokers:
-    """Returns the brokers that have one of the first `MAX_TOPICS` topics; raises `RequestError`
+    """Returns the brokers that have one of the first `_MAX_TOPICS` topics; raises `RequestError`
     where no name server answers and none was found before."""
     found: set[str] = set()
-    for topic in list(topics)[:MAX_TOPICS]:
+    for topic in list(topics)[:_MAX_TOPICS]:
         try:
             route = await brokers.route(topic)
         except RequestError:

@@ -18,7 +18,7 @@ from rocketmq_tw.net.networks import Networks, ip_of, is_loopback, is_same_host
 from rocketmq_tw.runtime.threads import InThread
 
 #: Seconds until a member's name is looked up again: it may be elsewhere by then.
-LOOK_UP_SECONDS = 2.0
+MEMBER_LOOK_UP_SECONDS = 2.0
 
 
 class MemberAddresses:
@@ -59,7 +59,7 @@ class MemberAddresses:
 
     def _look_up(self, host: str) -> None:
         now = self._clock.seconds()
-        if now - self._looked_up_at.get(host, -LOOK_UP_SECONDS) < LOOK_UP_SECONDS:
+        if now - self._looked_up_at.get(host, -MEMBER_LOOK_UP_SECONDS) < MEMBER_LOOK_UP_SECONDS:
             return
         self._looked_up_at[host] = now
 

@@ -14,13 +14,13 @@ from twisted.logger import Logger
 InSlices = Callable[[Iterator[None]], "Deferred[Any]"]
 
 #: Entries of a table that one step of most work looks at: some milliseconds.
-STEP = 200
+_STEP = 200
 
 
 def every(number: int) -> bool:
-    """Returns whether a step of `STEP` entries ends behind the entry of this number, counted from
+    """Returns whether a step of `_STEP` entries ends behind the entry of this number, counted from
     0."""
-    return number % STEP == STEP - 1
+    return number % _STEP == _STEP - 1
 
 
 class Slices:

@@ -8,9 +8,9 @@ from twisted.logger import Logger
 from rocketmq_tw.runtime.periodic import PeriodicCall
 
 #: Seconds between two looks at the clock.
-LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.5
 #: Seconds between two looks from which on the process counts as stopped meanwhile.
-ABSENT_SECONDS = 2.0
+STOOD_STILL_SECONDS = 2.0
 
 
 class WakingTime:
@@ -27,7 +27,7 @@ class WakingTime:
         self._clock = clock
         self._looked_at = clock.seconds()
         self._missed = 0.0
-        self._looks = PeriodicCall(clock, "looking at the clock", LOOK_SECONDS, self.now_ms)
+        self._looks = PeriodicCall(clock, "looking at the clock", _LOOK_SECONDS, self.now_ms)
 
     def start(self) -> None:
         """Looks from now on."""
@@ -42,7 +42,7 @@ class WakingTime:
         """Milliseconds of it."""
         now = self._clock.seconds()
         passed, self._looked_at = now - self._looked_at, now
-        if self._looks.is_running and passed > ABSENT_SECONDS:
+        if self._looks.is_running and passed > STOOD_STILL_SECONDS:
             self._missed += passed
             self.log.warn(
                 "this process was not at work for {seconds} s: brokers get as much longer",

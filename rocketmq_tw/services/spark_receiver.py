@@ -29,7 +29,7 @@ from rocketmq_tw.spark.dstreams.unconfirmed import Unconfirmed
 from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds that a stop waits for confirmations that are on their way; jobs may take hours.
-STOP_SECONDS = 1.0
+_STOP_SECONDS = 1.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -122,7 +122,7 @@ class SparkReceiverService(service.Service):
         settings = ConsumerSettings(
             start_from=StartFrom.FIRST if first else StartFrom.LAST,
             concurrency=options["max-unconfirmed"],
-            stop_seconds=STOP_SECONDS,
+            stop_seconds=_STOP_SECONDS,
         )
         self._consumer = PushConsumer(
             reactor,

@@ -16,7 +16,7 @@ from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.topic_removal import TopicRemoval
 
 #: Work of one step: 1 for a queue that is looked at, and so much more where it is cut.
-STEP, OF_CUT = 1_000, 50
+STEP_WORK, _OF_CUT = 1_000, 50
 
 
 class Cutting:
@@ -78,10 +78,10 @@ class Cutting:
             if self._queues.has(queue):
                 if queue.max_physical > offset:
                     queue.cut_behind(offset)
-                    work += OF_CUT
+                    work += _OF_CUT
                 queue.next_offset = queue.max_offset
             work += 1
-            if work >= STEP:
+            if work >= STEP_WORK:
                 yield
                 work = 0
 

@@ -20,7 +20,7 @@ from sys import byteorder
 from rocketmq_tw.files.atomic import write_again
 from rocketmq_tw.files.interface import IFile
 
-SLOT_SIZE = 4
+_SLOT_SIZE = 4
 #: Slots of a page; 4 KiB as files have them.
 PAGE_SLOTS = 1024
 
@@ -81,7 +81,7 @@ class SlotTable:
             run.append(_on_disk(array("i", table[_slots_of(page)].tobytes())))
             if index + 1 == len(changed) or changed[index + 1] != page + 1:
                 first = page + 1 - len(run)
-                self._file.pwritev(run, self._start + first * PAGE_SLOTS * SLOT_SIZE)
+                self._file.pwritev(run, self._start + first * PAGE_SLOTS * _SLOT_SIZE)
                 run = []
         self._changed.clear()
         return bool(changed)
@@ -111,14 +111,14 @@ class SlotTable:
         """Writes all slots, a step for each `at_once` of them."""
         for first in range(0, self.count, at_once):
             some = table[first : first + at_once]
-            self._file.pwrite(_on_disk(some), self._start + first * SLOT_SIZE)
+            self._file.pwrite(_on_disk(some), self._start + first * _SLOT_SIZE)
             yield
         self.release()
 
     def _in_memory(self, pages: set[int]) -> memoryview[int]:
         """Returns all slots, with those of `pages` read."""
         if self._table is None:
-            size = self.count * SLOT_SIZE
+            size = self.count * _SLOT_SIZE
             self._table = memoryview(mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)).cast("i")
         for page in pages - self._read_pages:
             first = page * PAGE_SLOTS
@@ -128,8 +128,8 @@ class SlotTable:
         return self._table
 
     def _read_slots(self, first: int, count: int) -> array[int]:
-        size = count * SLOT_SIZE
-        data = self._file.pread(size, self._start + first * SLOT_SIZE)
+        size = count * _SLOT_SIZE
+        data = self._file.pread(size, self._start + first * _SLOT_SIZE)
         slots = array("i", data.ljust(size, b"\0"))
         if byteorder == "little":
             slots.byteswap()
@@ -157,12 +157,12 @@ _MAX_INT = 0x7FFFFFFF
 #: Entries that one read of a search takes, and those between two steps of it.
 _BLOCK, _STEP = 256, 500
 #: Entries that one step of a cut reads, and slots that it writes at once.
-STEP = 8192
+STEP_ENTRIES = 8192
 
 
 def index_file_size(slots: int, capacity: int) -> int:
     """Returns the size in bytes of a file with so many slots and entries."""
-    return INDEX_HEADER_SIZE + slots * SLOT_SIZE + capacity * ENTRY_SIZE
+    return INDEX_HEADER_SIZE + slots * _SLOT_SIZE + capacity * ENTRY_SIZE
 
 
 #: A key on its way into a file: its hash, its message's log offset and store time.
@@ -184,7 +184,7 @@ class IndexFile:
         self._file = file
         self._slots = SlotTable(file, INDEX_HEADER_SIZE, slots)
         self._capacity = capacity
-        self._entries_at = INDEX_HEADER_SIZE + slots * SLOT_SIZE
+        self._entries_at = INDEX_HEADER_SIZE + slots * _SLOT_SIZE
         header = file.pread(INDEX_HEADER_SIZE, 0).ljust(INDEX_HEADER_SIZE, b"\0")
         self._header = INDEX_HEADER.unpack(header)
         self.count = max(int(self.count), 1)
@@ -350,16 +350,16 @@ class IndexFile:
     def _end_at(self, number: int) -> Iterator[None]:
         """Keeps the entries in front of `number`, with a slot table made from them."""
         slots = self._slots.count
-        table = array("i", bytes(slots * SLOT_SIZE))
+        table = array("i", bytes(slots * _SLOT_SIZE))
         used = 0
-        for first in range(1, number, STEP):
-            entries = self._entries(first, min(first + STEP, number))
+        for first in range(1, number, STEP_ENTRIES):
+            entries = self._entries(first, min(first + STEP_ENTRIES, number))
             for entry_number, (hashed, _, _, _) in enumerate(entries, first):
                 slot = hashed % slots
                 used += not table[slot]
                 table[slot] = entry_number
             yield
-        yield from self._slots.replace(table, STEP)
+        yield from self._slots.replace(table, STEP_ENTRIES)
         self.count, self.used_slots = number, used
         if number > 1:
             _hash, self.end_offset, seconds, _previous = self._entry(number - 1)

@@ -40,9 +40,9 @@ from rocketmq_tw.message.properties import (
 )
 from rocketmq_tw.store.errors import IllegalMessageError
 
-SEPARATOR = ","
+_SEPARATOR = ","
 #: Queues of one message; stock has no limit but the properties' length.
-MAX_QUEUES = 1_000
+_MAX_QUEUES = 1_000
 _NAMES = INNER_MULTI_DISPATCH.encode() + b"\x01"
 _OFFSETS = INNER_MULTI_QUEUE_OFFSET.encode() + b"\x01"
 #: Characters of an offset and what parts it from the next one, at most.
@@ -101,10 +101,10 @@ class MultiDispatch:
         names = properties.get(INNER_MULTI_DISPATCH, "").strip()
         if not names:
             return []
-        queues = names.split(SEPARATOR)
-        if len(queues) > MAX_QUEUES:
+        queues = names.split(_SEPARATOR)
+        if len(queues) > _MAX_QUEUES:
             raise IllegalMessageError(
-                f"{INNER_MULTI_DISPATCH} names {len(queues)} queues: name at most {MAX_QUEUES}"
+                f"{INNER_MULTI_DISPATCH} names {len(queues)} queues: name at most {_MAX_QUEUES}"
             )
         for name in queues:
             if not _may_be_named(name):
@@ -122,7 +122,7 @@ class MultiDispatch:
         names."""
         parsed = parse_properties(properties)
         parsed.pop(WAIT, None)
-        parsed[INNER_MULTI_QUEUE_OFFSET] = SEPARATOR.join(map(str, offsets))
+        parsed[INNER_MULTI_QUEUE_OFFSET] = _SEPARATOR.join(map(str, offsets))
         return join_properties(parsed)
 
     @staticmethod
@@ -172,9 +172,9 @@ def _stated(properties: bytes) -> list[tuple[str, int]]:
     if _NAMES not in properties or _OFFSETS not in properties:
         return []
     parsed = parse_properties(properties)
-    names = parsed.get(INNER_MULTI_DISPATCH, "").strip().split(SEPARATOR)
-    offsets = parsed.get(INNER_MULTI_QUEUE_OFFSET, "").split(SEPARATOR)
-    if len(names) != len(offsets) or len(names) > MAX_QUEUES:
+    names = parsed.get(INNER_MULTI_DISPATCH, "").strip().split(_SEPARATOR)
+    offsets = parsed.get(INNER_MULTI_QUEUE_OFFSET, "").split(_SEPARATOR)
+    if len(names) != len(offsets) or len(names) > _MAX_QUEUES:
         return []
     stated = zip(names, map(number, offsets), strict=True)
     return [(name, offset) for name, offset in stated if offset is not None and offset >= 0]

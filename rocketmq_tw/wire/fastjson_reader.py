@@ -16,7 +16,7 @@ from rocketmq_tw.wire.object_keys import ObjectKey, as_key
 #: topic has no more queues.
 MAX_NUMBER_KEYS = 4_096
 #: Deeper nesting is refused; stock's deepest body has 7 levels.
-MAX_DEPTH = 64
+_MAX_DEPTH = 64
 
 
 def read(text: str, *, has_references: bool) -> Any:
@@ -78,8 +78,8 @@ class _Reader:
 
     def _nested(self, read: Callable[[], Any]) -> Any:
         self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._fail(f"more than {MAX_DEPTH} levels")
+        if self._depth > _MAX_DEPTH:
+            self._fail(f"more than {_MAX_DEPTH} levels")
         self._at += 1
         value = read()
         self._depth -= 1

@@ -26,7 +26,7 @@ from rocketmq_tw.message.layout import V6_FLAGS
 from rocketmq_tw.message.model import TRANSACTION_PREPARED, StoredMessage, transaction_value
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 from rocketmq_tw.message.properties import join_properties, parse_properties
-from rocketmq_tw.message.room import MOST_SENT
+from rocketmq_tw.message.room import MOST_SENT_PROPERTIES
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
@@ -225,7 +225,7 @@ class EscapeBridge:
             properties.pop(props.DELAY, None)
         if transaction_value(message.sys_flag) != TRANSACTION_PREPARED:
             properties.pop(props.TRAN_MSG, None)
-        if len(join_properties(properties)) > MOST_SENT:
+        if len(join_properties(properties)) > MOST_SENT_PROPERTIES:
             # Its sender left no room: rather without them than never.
             for name in (props.TIMER_ENQUEUE_MS, props.TIMER_DEQUEUE_MS):
                 properties.pop(name, None)

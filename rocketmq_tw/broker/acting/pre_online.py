@@ -45,7 +45,7 @@ TRY_SECONDS = 0.5
 SAY_SECONDS = 30.0
 #: Seconds that slaves get to follow, and for which they are left alone where one of them did not.
 FOLLOW_SECONDS = 10.0
-PAUSE_SECONDS = 30.0
+_PAUSE_SECONDS = 30.0
 #: Seconds after which a slave that came or went is in the file.
 SLAVES_SECONDS = 1.0
 #: Requests by which slaves copy what this broker takes over from them first.
@@ -310,7 +310,7 @@ class PreOnline(Part):
         """Closes the links where not all slaves followed in time."""
         now, opened_at = self._host.reactor.seconds(), self._opened_at
         if opened_at is not None and now - opened_at >= FOLLOW_SECONDS:
-            self._opened_at, self._open_from = None, now + PAUSE_SECONDS
+            self._opened_at, self._open_from = None, now + _PAUSE_SECONDS
             yield self._replicas.close_links()
 
     # A slave

@@ -24,7 +24,7 @@ from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.store.interface import IMessageStore
 
 #: Records of the log that are looked at in one step.
-STEP = 500
+_STEP = 500
 
 #: Told of a record that goes; what it returns is gone through before the next one.
 See = Callable[[RecordHead], Iterator[None] | None]
@@ -76,7 +76,7 @@ class LogCut:
             elif head.topic in self._unqueued:
                 unqueued = self._unqueued[head.topic].setdefault(head.queue_id, {})
                 unqueued[head.queue_offset] = head.physical_offset
-            if count % STEP == 0:
+            if count % _STEP == 0:
                 yield
 
     def _check_not_begun(self) -> None:

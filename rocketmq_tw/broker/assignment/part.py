@@ -47,7 +47,7 @@ from rocketmq_tw.wire.permissions import is_readable
 
 PULL, POP = "PULL", "POP"
 #: Seconds between two looks for modes of topics and groups that are gone.
-FORGET_SECONDS = 600.0
+_FORGET_SECONDS = 600.0
 _ONLY_A_MASTER_SETS = "this broker is no master, how groups read is the master's: set it there"
 
 Queues = Sequence[MessageQueue]
@@ -80,7 +80,7 @@ class Assignment(Part):
 
     def periodic(self) -> Iterable[Periodic]:
         # A slave has its master's.
-        yield Periodic("forgetting modes of reading", FORGET_SECONDS, self._forget, {Role.MASTER})
+        yield Periodic("forgetting modes of reading", _FORGET_SECONDS, self._forget, {Role.MASTER})
 
     def _forget(self) -> Deferred[Any]:
         return self._host.in_slices(self.modes.forget_unused(self._is_there))

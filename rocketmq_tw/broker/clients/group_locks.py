@@ -28,7 +28,7 @@ from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 
 #: Seconds in which another broker of the group answers, as in stock.
-ANSWER_SECONDS = 1.0
+_ANSWER_SECONDS = 1.0
 
 log = Logger()
 
@@ -90,7 +90,7 @@ class GroupLocks:
             granted = decode_body(LockBatchResponseBody, check_success(address, response).body)
             return granted.lock_ok_mq_set
 
-        asked = self._client.request(address, command, ANSWER_SECONDS)
+        asked = self._client.request(address, command, _ANSWER_SECONDS)
         return asked.addCallback(answered).addErrback(_not_asked, address)
 
 

@@ -43,9 +43,9 @@ MAX_LOCKS = 200_000
 #: Locks that one step of the scan for expired ones visits.
 _STEP = 1000
 #: Queues of one request; a consumer asks for its queues of one topic.
-MAX_QUEUES = 10_000
+_MAX_QUEUES = 10_000
 #: Values in its body: a queue has three, and each stands in braces and behind a comma.
-_MAX_VALUES = 6 * MAX_QUEUES
+_MAX_VALUES = 6 * _MAX_QUEUES
 
 log = Logger()
 
@@ -264,7 +264,7 @@ def _locked(request: RemotingCommand, queues: list[MessageQueue]) -> RemotingCom
 
 
 def _check_number(queues: Sized) -> None:
-    if len(queues) > MAX_QUEUES:
+    if len(queues) > _MAX_QUEUES:
         raise RequestError(
-            ResponseCode.INVALID_PARAMETER, f"{len(queues)} queues at once: ask for {MAX_QUEUES}"
+            ResponseCode.INVALID_PARAMETER, f"{len(queues)} queues at once: ask for {_MAX_QUEUES}"
         )

@@ -31,7 +31,7 @@ from rocketmq_tw.wire.command import version_name
 #: Stock's words for how a group consumes, in its metrics.
 _CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
 #: Seconds between scans for clients without heartbeats, as in stock.
-SCAN_SECONDS = 10.0
+_SCAN_SECONDS = 10.0
 #: Seconds after which a lock that was taken is in the file.
 LOCK_SECONDS = 1.0
 
@@ -71,8 +71,8 @@ class Clients(Part):
         return [KeptTable("the locks of orderly consumers", file.load, save, LOCK_SECONDS)]
 
     def periodic(self) -> Iterable[Periodic]:
-        yield Periodic("the scan for silent clients", SCAN_SECONDS, self._expire)
-        yield Periodic("the scan for expired locks", SCAN_SECONDS, self._forget)
+        yield Periodic("the scan for silent clients", _SCAN_SECONDS, self._expire)
+        yield Periodic("the scan for expired locks", _SCAN_SECONDS, self._forget)
 
     def _expire(self) -> Deferred[Any]:
         return self._host.in_slices(self.registry.expire())

@@ -42,7 +42,7 @@ from rocketmq_tw.wire.headers.namesrv import (
 #: Seconds; as stock waits.
 REGISTER_TOPIC_TIMEOUT = 3.0
 #: Topics of one registration: stock's frames have 16 MiB, and a topic takes 600 bytes at most.
-MAX_TOPICS = 20_000
+MAX_TOPICS_AT_ONCE = 20_000
 
 log = Logger()
 
@@ -158,7 +158,7 @@ class RoleRegistration:
     ) -> Generator[Deferred[Any], Any, None]:
         """Sends the topics, in parts where there are many, or enableSplitRegistration wants them;
         `sent` fires once all are on their way."""
-        size = MAX_TOPICS
+        size = MAX_TOPICS_AT_ONCE
         if self._config.enable_split_registration:
             size = min(size, self._config.split_registration_size)
         names = list(topics)

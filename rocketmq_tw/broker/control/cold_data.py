@@ -26,9 +26,9 @@ from rocketmq_tw.wire.errors import RequestError
 log = Logger()
 
 #: Groups with a limit of their own at most.
-MAX_GROUPS = 1_000
+MAX_LIMITED_GROUPS = 1_000
 #: Bytes of one request.
-MAX_BYTES = 16 * 1024
+_MAX_BYTES = 16 * 1024
 
 #: What 2004 may ask of the system: its own read-ahead, or none, as for random reads.
 _NORMAL, _RANDOM = "0", "1"
@@ -72,10 +72,10 @@ class ColdDataRequests:
                 wanted[setting.key] = _threshold(setting.value)
         except (ConfigError, ValueError) as error:
             raise RequestError(ResponseCode.INVALID_PARAMETER, f"the limit: {error}") from error
-        if len(self._thresholds.keys() | wanted.keys()) > MAX_GROUPS:
+        if len(self._thresholds.keys() | wanted.keys()) > MAX_LIMITED_GROUPS:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
-                f"more than {MAX_GROUPS} groups with a limit: remove some of them first",
+                f"more than {MAX_LIMITED_GROUPS} groups with a limit: remove some of them first",
             )
         before = self._thresholds.copy()
         self._thresholds |= wanted
@@ -131,9 +131,9 @@ class ColdDataRequests:
 
 
 def _text(body: bytes) -> str:
-    if len(body) > MAX_BYTES:
+    if len(body) > _MAX_BYTES:
         raise RequestError(
-            ResponseCode.INVALID_PARAMETER, f"{len(body)} bytes: send at most {MAX_BYTES}"
+            ResponseCode.INVALID_PARAMETER, f"{len(body)} bytes: send at most {_MAX_BYTES}"
         )
     try:
         return body.decode()

@@ -28,7 +28,7 @@ STATUS_TIMEOUT = 5.0
 MAX_STATUS_BYTES = 1 << 20
 MAX_ALL_BYTES = 12 << 20
 #: Bytes of answers that are parsed and encoded outside a thread.
-SMALL = 4096
+_SMALL_ANSWER = 4096
 
 
 class ConsumerStatusRequests:
@@ -79,7 +79,7 @@ class ConsumerStatusRequests:
                 f"the consumers tell offsets of more than {MAX_ALL_BYTES} bytes, which no answer"
                 " has room for: ask one client at a time",
             )
-        if answers.size <= SMALL:
+        if answers.size <= _SMALL_ANSWER:
             return request.response(body=answers.joined())
         return self._in_thread(answers.joined).addCallback(lambda body: request.response(body=body))
 

@@ -16,7 +16,7 @@ from rocketmq_tw.store.interface import IMessageStore
 
 #: Pairs of a group and a topic that are told of; the limit of stock's exporter divided by its
 #: figures of a pair.
-MAX_PAIRS = 10_000
+MAX_LAG_PAIRS = 10_000
 
 
 class GroupLag:
@@ -34,7 +34,7 @@ class GroupLag:
         pairs = 0
         for group in list(self._groups.all()):
             for topic in sorted(self._offsets.topics_of(group)):
-                if pairs == MAX_PAIRS:
+                if pairs == MAX_LAG_PAIRS:
                     return
                 if self._topics.get(topic) is not None:
                     pairs += 1

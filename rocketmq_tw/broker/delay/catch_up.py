@@ -26,8 +26,8 @@ from rocketmq_tw.store.interface import IMessageStore
 
 #: Records of the log that are looked at in one step, and in all; what was delivered behind them is
 #: delivered again, as where a slave could not ask its master for long.
-STEP = 200
-MOST = 1_000_000
+STEP_RECORDS = 200
+MOST_RECORDS = 1_000_000
 
 #: Level and a hash of the properties.
 _Key = tuple[int, bytes]
@@ -57,10 +57,10 @@ class CatchUp:
 
     def _count_delivered(self) -> Iterator[None]:
         for count, head in enumerate(self._store.records(self._begin), 1):
-            if count > MOST:
+            if count > MOST_RECORDS:
                 return
             self._add(head)
-            if count % STEP == 0:
+            if count % STEP_RECORDS == 0:
                 yield
 
     def _add(self, head: RecordHead) -> None:

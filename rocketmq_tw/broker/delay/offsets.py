@@ -23,7 +23,7 @@ from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.queues import DelayOffsetTable
 
 #: Waiting messages that are looked at in one step.
-STEP = 50
+_STEP = 50
 
 
 class DelayOffsets(WriteBehindTable):
@@ -169,7 +169,7 @@ class _Rewind:
                 # Any other was passed over, not delivered.
                 count -= due_message(message) is not None
                 back = offset
-            if offset % STEP == 0:
+            if offset % _STEP == 0:
                 yield
         if back < known:
             self._offsets.set(level, back)

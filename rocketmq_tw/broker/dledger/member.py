@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.dledger.quorum import QuorumWaits
 from rocketmq_tw.broker.writing.commit import Commit
-from rocketmq_tw.broker.writing.group_log import MOST_WAITING
+from rocketmq_tw.broker.writing.group_log import MOST_WAITING_ENTRIES
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.message_log import RaftLog
@@ -43,7 +43,7 @@ class DLedgerMember:
             clock,
             node.config.max_wait_ack_time_ms / 1000,
             lambda: core.log.end_index - core.commit_index,
-            MOST_WAITING,
+            MOST_WAITING_ENTRIES,
         )
         node.commit_listeners.append(self._committed)
         node.restart_listeners.append(self._restarted)

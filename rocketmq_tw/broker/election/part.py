@@ -26,7 +26,7 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.controller import NotifyBrokerRoleChangedRequestHeader
 
 #: Seconds between two looks at the name of the controllers; as stock's.
-LOOK_UP_SECONDS = 120.0
+CONTROLLER_LOOK_UP_SECONDS = 120.0
 
 
 class ElectedRole(Part):
@@ -112,7 +112,9 @@ class ElectedRole(Part):
             lambda: controllers.client.find_leader().addErrback(lambda _: None),
             may_hang=True,
         )
-        yield Periodic("the controllers' name", LOOK_UP_SECONDS, controllers.look_up, may_hang=True)
+        yield Periodic(
+            "the controllers' name", CONTROLLER_LOOK_UP_SECONDS, controllers.look_up, may_hang=True
+        )
 
     def metrics(self) -> Iterable[Metric]:
         return () if self._candidacy is None else self._candidacy.metrics()

@@ -33,7 +33,7 @@ from rocketmq_tw.wire.bodies.groups import (
 )
 
 #: Bytes that all entries together may take, roughly.
-MAX_SIZE = 32 * 1024 * 1024
+_MAX_SIZE = 32 * 1024 * 1024
 #: Milliseconds before the start at which consumers count as gone that the file shows as present.
 _LEFT_BEFORE_START_MS = 30_000
 #: Expressions of one heartbeat that the log tells of, each by itself.
@@ -78,7 +78,7 @@ class FilterTable(WriteBehindTable):
         config: BrokerConfig,
         file: TableFile,
         now_ms: Callable[[], int],
-        max_size: int = MAX_SIZE,
+        max_size: int = _MAX_SIZE,
     ) -> None:
         super().__init__(file.write)
         self._config = config
@@ -263,7 +263,7 @@ class FilterTable(WriteBehindTable):
                     " of all groups take {size} bytes",
                     group=data.consumer_group,
                     topic=data.topic,
-                    size=MAX_SIZE,
+                    size=_MAX_SIZE,
                 )
             return False
         self._room -= made.size

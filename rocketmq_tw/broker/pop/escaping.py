@@ -21,7 +21,7 @@ from rocketmq_tw.broker.pop.check_points import (
     is_local,
 )
 from rocketmq_tw.broker.pop.pending import (
-    NOWHERE,
+    BEHIND_ALL,
     PendingCheckPoint,
     PendingCheckPoints,
 )
@@ -39,9 +39,9 @@ from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 #: messages of the first ones are revived for nothing.
 MOST_EARLY = 10_000
 #: Check points of one revive queue on their way at once.
-MOST_SENT = 64
+_MOST_SENT = 64
 #: Behind the time of any check point.
-_ANY_TIME = NOWHERE << 2
+_ANY_TIME = BEHIND_ALL << 2
 
 
 class EscapingCheckPoints(ReviveQueues):
@@ -87,7 +87,7 @@ class EscapingCheckPoints(ReviveQueues):
         return _ANY_TIME
 
     def _revive_next(self, queue: ReviveQueue) -> bool:
-        may_send = queue.reviving < MOST_SENT and not self._has_failed
+        may_send = queue.reviving < _MOST_SENT and not self._has_failed
         return may_send and super()._revive_next(queue)
 
     def _failed(self, queue: ReviveQueue, pending: PendingCheckPoint, why: str) -> None:

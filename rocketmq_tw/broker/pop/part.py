@@ -31,7 +31,7 @@ from rocketmq_tw.wire.bodies.pop import PutBack
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 
 #: Seconds between two looks for queues of orderly groups that may be forgotten.
-FORGET_SECONDS = 600.0
+_FORGET_SECONDS = 600.0
 
 log = Logger()
 
@@ -84,7 +84,7 @@ class Pop(Part):
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic(
             "forgetting queues of orderly groups",
-            FORGET_SECONDS,
+            _FORGET_SECONDS,
             self._forget_orders,
             DELIVERING_ROLES,
         )

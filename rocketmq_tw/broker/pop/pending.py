@@ -23,7 +23,7 @@ from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 #: Behind every place in a log.
-NOWHERE = 1 << 63
+BEHIND_ALL = 1 << 63
 #: Check points that are looked at in one step where the clock was set back.
 _STEP = 1000
 #: Check points that are looked at for an acknowledgement, which differ in nothing but the topic
@@ -238,16 +238,16 @@ class PendingCheckPoints:
 
     @property
     def first_place(self) -> int:
-        """Where in the log the first message stands that waits; `NOWHERE` without one."""
+        """Where in the log the first message stands that waits; `BEHIND_ALL` without one."""
         place = self._by_place.first()
-        return NOWHERE if place is None else place
+        return BEHIND_ALL if place is None else place
 
     def add(
         self,
         key: CheckPointKey,
         point: PopCheckPoint,
         revive_offset: int,
-        first_place: int = NOWHERE,
+        first_place: int = BEHIND_ALL,
         *,
         is_local: bool = True,
         latest_ms: int = FOREVER_MS,
@@ -269,7 +269,7 @@ class PendingCheckPoints:
                 self._in_order = deque(filter(_waits, self._in_order))
                 self._most_in_order = most_kept(self._in_order)
             self._by_time.push(min(point.pop_time + point.invisible_time, latest_ms), pending)
-            if first_place != NOWHERE:
+            if first_place != BEHIND_ALL:
                 self._by_place.push(first_place, pending)
             self._in_flight.enter(pending)
 

@@ -32,7 +32,7 @@ from rocketmq_tw.wire.headers.pop import (
 )
 
 #: Messages of one pop: a check point has a bit for each.
-MOST_MESSAGES = 32
+_MOST_MESSAGES = 32
 #: Milliseconds past the end of its poll time after which a pop is refused: its client has gone on.
 LATE_MS = 500
 
@@ -141,10 +141,11 @@ class PopRequests:
         return request.response()
 
     def _check(self, header: PopMessageRequestHeader) -> TopicConfig:
-        if header.max_msg_nums > MOST_MESSAGES:
+        if header.max_msg_nums > _MOST_MESSAGES:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
-                f"{header.max_msg_nums} messages are too many for one pop: ask for {MOST_MESSAGES}",
+                f"{header.max_msg_nums} messages are too many for one pop:"
+                f" ask for {_MOST_MESSAGES}",
             )
         self._checks.may_hide(header.invisible_time)
         self._reads.check_room()

@@ -38,8 +38,8 @@ from rocketmq_tw.wire.errors import BodyError
 BATCH_MESSAGES = 32
 BATCH_BYTES = 1 << 20
 #: Messages that are looked at in one step, and in all: with more of them nothing is moved.
-STEP = 100
-MOST = 1_000_000
+_STEP = 100
+_MOST_MESSAGES = 1_000_000
 
 
 class PoppedSince:
@@ -84,16 +84,16 @@ class PoppedSince:
         Nothing is moved where not all of them can be read."""
         streams = [self._messages(queue_id) for queue_id in queue_ids]
         for count, message in enumerate(merge(*streams, key=attrgetter("physical_offset")), 1):
-            if count > MOST:
+            if count > _MOST_MESSAGES:
                 return
             self._see(message)
-            if count % STEP == 0:
+            if count % _STEP == 0:
                 yield
         if not self._is_whole:
             return
         for count, (queue, offset) in enumerate(self._reached.items(), 1):
             self._move(queue, offset)
-            if count % STEP == 0:
+            if count % _STEP == 0:
                 yield
 
     def _messages(self, queue_id: int) -> Iterator[StoredMessage]:

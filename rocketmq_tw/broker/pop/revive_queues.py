@@ -27,7 +27,12 @@ from rocketmq_tw.broker.pop.check_points import (
     popped_distances,
     revive_queue_ids,
 )
-from rocketmq_tw.broker.pop.pending import NOWHERE, InFlight, PendingCheckPoint, PendingCheckPoints
+from rocketmq_tw.broker.pop.pending import (
+    BEHIND_ALL,
+    InFlight,
+    PendingCheckPoint,
+    PendingCheckPoints,
+)
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import Attempt
 from rocketmq_tw.message.record import RecordHead, heads_and_bodies
@@ -249,11 +254,11 @@ class ReviveQueues:
         if isinstance(point, AckMsg):
             books.acknowledge(key, acknowledged_offsets(point))
         elif point.topic and point.group:
-            place, is_here = NOWHERE, is_local(point, self._broker_name)
+            place, is_here = BEHIND_ALL, is_local(point, self._broker_name)
             if is_here:
                 # The oldest one that was popped: what a filter left out may lie in front of it.
                 first = point.start_offset + min(popped_distances(point), default=0)
-                place = next(place_of(self._store, point.topic, point.queue_id, first), NOWHERE)
+                place = next(place_of(self._store, point.topic, point.queue_id, first), BEHIND_ALL)
             latest_ms = self._latest_ms(point, head.store_timestamp)
             books.add(key, point, head.queue_offset, place, is_local=is_here, latest_ms=latest_ms)
 

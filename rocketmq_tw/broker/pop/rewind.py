@@ -33,7 +33,7 @@ from rocketmq_tw.wire.errors import BodyError
 _QUEUES_A_STEP = 500
 _MESSAGES_A_STEP = 50
 #: Messages of one revive queue that are looked through at most, since clients may name any time.
-MOST_BACK = 1_000_000
+_MOST_BACK = 1_000_000
 #: Milliseconds between a pop and the append of its check point at most.
 CLOCK_MS = 60_000
 #: Messages of a revive queue, one after the other, that are older than what is looked for, and in
@@ -120,7 +120,7 @@ class PopRewind:
         back = min(known, self._cut.end_of(topic, queue_id) - 1)
         revived = dict(self._revived)
         since, older = self._oldest_open_ms(revived), 0
-        least = max(store.min_queue_offset(topic, queue_id), back - MOST_BACK)
+        least = max(store.min_queue_offset(topic, queue_id), back - _MOST_BACK)
         for offset in range(back, least - 1, -1):
             if since is None:
                 break

@@ -20,7 +20,7 @@ from rocketmq_tw.replication.links.ends import LinkError
 from rocketmq_tw.runtime.slices import InSlices, every
 from rocketmq_tw.store.interface import IMessageStore
 
-ADVICE = (
+_ADVICE = (
     "nothing was changed. Stop this broker, move its store away and start it empty; or, where it"
     " has messages that must not be lost, make it the master (docs/replication.md)"
 )
@@ -84,12 +84,12 @@ class LogMatching:
         log = yield self._calls.log_range(address)
         if end > log.end:
             raise LinkError(
-                f"this log ends at {end}, the master's at {log.end} before it; {ADVICE}"
+                f"this log ends at {end}, the master's at {log.end} before it; {_ADVICE}"
             )
         if end < log.start:
             raise LinkError(
                 f"this log ends at {end}, the master's starts only at {log.start}: what lies"
-                f" between is gone; {ADVICE}"
+                f" between is gone; {_ADVICE}"
             )
         offset = yield self._newest_before(end)
         if offset < log.start:
@@ -97,7 +97,7 @@ class LogMatching:
         own = self._store.record_at(offset)
         theirs = yield self._calls.record(address, offset)
         if own is not None and own != theirs:
-            raise LinkError(f"the master has another message at {offset} than this log; {ADVICE}")
+            raise LinkError(f"the master has another message at {offset} than this log; {_ADVICE}")
 
     @inlineCallbacks
     def compare_before(

@@ -31,7 +31,7 @@ from rocketmq_tw.wire.headers.pull import ViewMessageRequestHeader
 B = TypeVar("B")
 
 #: Seconds.
-TIMEOUT = 5.0
+_TIMEOUT = 5.0
 #: Of a request that is held; it is sent again behind the next copy.
 HELD_TIMEOUT = 3600.0
 
@@ -82,7 +82,7 @@ class MasterCalls:
             return decode_timer_checkpoint(response.body)
 
         command = RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT)
-        return self._client.request(address, command, TIMEOUT).addCallback(read)
+        return self._client.request(address, command, _TIMEOUT).addCallback(read)
 
     def request_modes(self, address: str) -> Deferred[MessageRequestModeTable | None]:
         """Fires with how groups read topics (402); None where the master knows no such thing, as
@@ -119,7 +119,7 @@ class MasterCalls:
             return int(sizes[-1]) if sizes else None
 
         command = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
-        return self._client.request(address, command, TIMEOUT).addCallback(read)
+        return self._client.request(address, command, _TIMEOUT).addCallback(read)
 
     def master(self, address: str) -> Deferred[Master]:
         """Fires with what a broker says of itself as a master (906): its addresses, empty ones
@@ -164,7 +164,7 @@ class MasterCalls:
         none."""
         header = ViewMessageRequestHeader(offset=offset)
         command = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
-        answered = self._client.request(address, command, TIMEOUT)
+        answered = self._client.request(address, command, _TIMEOUT)
         return answered.addCallback(
             lambda response: response.body if response.code == ResponseCode.SUCCESS else b""
         )
@@ -178,4 +178,4 @@ class MasterCalls:
             return response
 
         command = RemotingCommand.request(code, header)
-        return self._client.request(address, command, TIMEOUT).addCallback(check)
+        return self._client.request(address, command, _TIMEOUT).addCallback(check)

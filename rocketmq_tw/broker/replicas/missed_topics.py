@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from rocketmq_tw.broker.tables.topics.requests import MAX_QUEUES
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.store.interface import IMessageStore
-from rocketmq_tw.wire.bodies.base import DataVersion
+from rocketmq_tw.wire.bodies.base import MAX_TOPIC_QUEUES, DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.permissions import READ, WRITE
 
@@ -58,7 +57,7 @@ def find_missed(
             (
                 each
                 for each in store.queue_ids(topic)
-                if count <= each < MAX_QUEUES and _has_since(store, topic, each, since)
+                if count <= each < MAX_TOPIC_QUEUES and _has_since(store, topic, each, since)
             ),
             default=-1,
         )

@@ -35,7 +35,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 COPY_SECONDS = 5.0
 SEARCH_SECONDS = 3.0
 #: Seconds between a slave's questions to the master that a controller named, while it has no link.
-ASK_SECONDS = 1.0
+_ASK_SECONDS = 1.0
 
 
 class Replicas(Part):
@@ -100,7 +100,7 @@ class Replicas(Part):
             "looking for the master", SEARCH_SECONDS, self._search, COPYING_ROLES, may_hang=True
         )
         yield Periodic(
-            "asking for the log", ASK_SECONDS, self._ask_master, COPYING_ROLES, may_hang=True
+            "asking for the log", _ASK_SECONDS, self._ask_master, COPYING_ROLES, may_hang=True
         )
         yield from self._protocol.periodic()
 

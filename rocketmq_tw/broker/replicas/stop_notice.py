@@ -30,9 +30,9 @@ from rocketmq_tw.wire.headers.broker import (
 )
 
 #: Seconds that the slaves get to copy before a master stops.
-LIMIT = 3.0
+LAST_COPY_SECONDS = 3.0
 #: Slaves that are told, of all hosts and of one; more get no word. Anybody may ask.
-MAX_SLAVES, MAX_OF_A_HOST = 100, 10
+_MAX_SLAVES, _MAX_OF_A_HOST = 100, 10
 
 log = Logger()
 
@@ -73,7 +73,7 @@ class StopNotices:
             self._copied(peer)
             return request.response()
         host = host_of(peer.address)
-        is_full = len(self._waiting) >= MAX_SLAVES or self._of_host.of(host) >= MAX_OF_A_HOST
+        is_full = len(self._waiting) >= _MAX_SLAVES or self._of_host.of(host) >= _MAX_OF_A_HOST
         if is_full or not peer.connected:
             return request.response()
         answered: Deferred[RemotingCommand] = Deferred()
@@ -85,13 +85,13 @@ class StopNotices:
         return answered
 
     def stop(self) -> Deferred[None]:
-        """Tells all slaves that wait; fires once they have copied or are gone, or `LIMIT` seconds
-        have passed."""
+        """Tells all slaves that wait; fires once they have copied or are gone, or
+        `LAST_COPY_SECONDS` have passed."""
         if not self._waiting or self._stopping is not None:
             return succeed(None)
         self._stopping = stopping = Deferred[None]()
         self._copying = set(self._waiting)
-        self._limit.set(LIMIT)
+        self._limit.set(LAST_COPY_SECONDS)
         for peer in list(self._waiting):
             self._answer(peer, stops=True)
         return stopping

@@ -13,7 +13,7 @@ from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.room import MOST_SENT
+from rocketmq_tw.message.room import MOST_SENT_PROPERTIES
 from rocketmq_tw.net.cluster_peers import ClusterPeers, only_the_cluster
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT, TOPIC_UNIT_SUB, TopicConfig
@@ -144,9 +144,9 @@ def check_room(message: StoredMessage, batch: Batch | None) -> None:
     size = len(message.properties)
     if batch is not None:
         size += max(map(len, batch.properties), default=0)
-    if size > MOST_SENT:
+    if size > MOST_SENT_PROPERTIES:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"properties of {size} bytes, with the broker's own, leave no room for what a retry"
-            f" adds: send {size - MOST_SENT} bytes less of them",
+            f" adds: send {size - MOST_SENT_PROPERTIES} bytes less of them",
         )

@@ -26,7 +26,7 @@ SLICE = 500
 MOST_COMPARED = 10_000
 MOST_CLAIMS = 100_000
 #: Messages of the timer's topic that are searched, at most, for those that have no entry here.
-MOST_BACK = 30_000
+_MOST_BACK = 30_000
 #: TIMER_ENQUEUE_MS where stock delivered a message without letting it wait.
 _NEVER = (1 << 63) - 1
 
@@ -143,7 +143,7 @@ class DeliveredBehind:
         """Finds the first message without an entry, among the last ones in front of the cut."""
         store, wanted, cut = self._store, self._all, self._cut
         offset = cut.end_of(TIMER_TOPIC, 0)
-        least = max(store.min_queue_offset(TIMER_TOPIC, 0), offset - MOST_BACK)
+        least = max(store.min_queue_offset(TIMER_TOPIC, 0), offset - _MOST_BACK)
         first = cut.position(TIMER_TOPIC, 0, least)
         if not wanted or first is None:
             return

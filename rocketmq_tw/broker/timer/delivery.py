@@ -38,7 +38,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 BARRIER_SLEEP = 0.05
 
 #: Later than any slot.
-FOREVER_MS = 1 << 62
+_FOREVER_MS = 1 << 62
 
 log = Logger()
 
@@ -137,7 +137,7 @@ class TimerDelivery:
         books, wheel = self._books, self._books.files.wheel
         current = books.rules.slot_of(self._host.now_ms())
         # Also further ahead than messages are sent for: the clock may have been set back.
-        found = wheel.next_time(books.read_ms, FOREVER_MS)
+        found = wheel.next_time(books.read_ms, _FOREVER_MS)
         if found is not None and found <= current:
             self._open(found)
             return

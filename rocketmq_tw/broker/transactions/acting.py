@@ -48,7 +48,7 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import EndTransactionRequestHeader
 
 #: Half messages that are sent at once.
-BATCH = 64
+_BATCH = 64
 #: Half messages whose place at the other broker is remembered, the last ones; for decisions about
 #: others that broker asks.
 MOST_PLACES = 100_000
@@ -127,7 +127,7 @@ class ActingWork(RoleWork[HalfBook]):
             return
         # All at once: one that is refused at once changes their order.
         free = (half for half in self._waiting.values() if self._is_free(half))
-        some = list(islice(free, BATCH))
+        some = list(islice(free, _BATCH))
         moves = [self._put(half, State.MOVED, _as_sent(half)) for half in some]
         if moves:
             gatherResults(moves).addCallback(self._moved_some, book)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 #: Intervals that are configured: before the first check, between two checks, and before another try
 #: where the store refused. Others are seconds, 0 and more, that half messages name.
-FIRST_CHECK, NEXT_CHECK, RETRY = -1, -2, -3
+FIRST_CHECK, NEXT_CHECK, RETRY_CHECK = -1, -2, -3
 #: Lines at most; the intervals of further ones are rounded up to a power of two.
-MAX_LINES = 1024
+_MAX_LINES = 1024
 #: Milliseconds by which stored messages may be ahead of the clock.
 MAX_AHEAD_MS = 2_000
 #: Settled half messages that one call of `take_due` drops at most.
@@ -57,7 +57,7 @@ class CheckSchedule:
         key = (interval, late)
         line = self._lines.get(key)
         if line is None:
-            if interval >= 0 and len(self._lines) >= MAX_LINES:
+            if interval >= 0 and len(self._lines) >= _MAX_LINES:
                 key = (1 << interval.bit_length(), late)
             line = self._lines.setdefault(key, _Line())
         line.offsets.append(offset)

@@ -18,7 +18,7 @@ from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.broker.transactions.check_schedule import (
     FIRST_CHECK,
     NEXT_CHECK,
-    RETRY,
+    RETRY_CHECK,
     CheckSchedule,
     due_at,
 )
@@ -45,10 +45,10 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import CheckTransactionStateRequestHeader
 
 #: Half messages, and bytes of them, that are handled in one turn.
-BATCH = 256
-BATCH_BYTES = 4 << 20
+_BATCH = 256
+_BATCH_BYTES = 4 << 20
 #: Half messages that are read at once.
-BLOCK = 32
+_BLOCK = 32
 #: Seconds until the next turn, at the latest, where a producer does not keep up.
 SLOW_PRODUCER = 10.0
 _HOUR_MS = 3_600_000
@@ -101,7 +101,7 @@ class DecisionChecks:
     def again(self, offset: int) -> None:
         """Looks again, soon, at a half message that is still pending."""
         now = self._now_ms()
-        self._schedule.add(offset, now, RETRY)
+        self._schedule.add(offset, now, RETRY_CHECK)
         self._wake_by(now + RETRY_USUAL_MS)
 
     def _interval_of(self, half: Half) -> tuple[int, int]:
@@ -118,7 +118,7 @@ class DecisionChecks:
             return self._config.transaction_time_out
         if interval == NEXT_CHECK:
             return self._config.transaction_check_interval
-        if interval == RETRY:
+        if interval == RETRY_CHECK:
             return RETRY_USUAL_MS
         # Then it is given up whatever it says, and retention need not wait for it.
         return min(interval * 1000, self._reserved_ms + 1)
@@ -141,7 +141,7 @@ class DecisionChecks:
         self._slow = 0
         self._turn += 1
         now = self._now_ms()
-        due, next_look = self._schedule.take_due(now, BATCH, self._book.next_pending)
+        due, next_look = self._schedule.take_due(now, _BATCH, self._book.next_pending)
         self._sleep(LONGEST_SLEEP if next_look is None else (next_look - now) / 1000)
         asked = self._handle(due)
         if next_look is not None and next_look <= now:
@@ -171,11 +171,11 @@ class DecisionChecks:
         size = 0
         asked: set[IPeer] = set()
         silent: dict[str, int] = {}
-        for start in range(0, len(due), BLOCK):
-            block = due[start : start + BLOCK]
-            if size > BATCH_BYTES:
+        for start in range(0, len(due), _BLOCK):
+            block = due[start : start + _BLOCK]
+            if size > _BATCH_BYTES:
                 for offset in block:
-                    self._schedule.add(offset, self._now_ms() - RETRY_USUAL_MS, RETRY)
+                    self._schedule.add(offset, self._now_ms() - RETRY_USUAL_MS, RETRY_CHECK)
                 self._wake_by(self._now_ms())
                 continue
             read: dict[int, StoredMessage] = {}
@@ -221,7 +221,7 @@ class DecisionChecks:
             count = 1
             while count < len(offsets) and offsets[count] == offset + count:
                 count += 1
-            found = self._store.read_queue(HALF_TOPIC, QUEUE, offset, count, BATCH_BYTES)
+            found = self._store.read_queue(HALF_TOPIC, QUEUE, offset, count, _BATCH_BYTES)
             read.update((each.queue_offset, each) for each in decode_records(found.data))
         message = read.get(offset)
         if message is not None:

@@ -21,7 +21,7 @@ from rocketmq_tw.message.record import decode_record, decode_records
 from rocketmq_tw.store.interface import IMessageStore
 
 #: Messages with the same unique id that are looked at, at most.
-MOST = 64
+_MOST_HALVES = 64
 #: Op messages that are looked at for one half message, at most; messages and bytes of one step.
 MOST_OPS, _OPS, _OP_BYTES = 10_000, 256, 1 << 20
 _FOREVER = (1 << 63) - 1
@@ -99,7 +99,7 @@ class History:
         found: list[int] = []
         if unique_id:
             yield self._in_slices(
-                self._store.search_by_key(topic, unique_id, MOST, 0, _FOREVER, found)
+                self._store.search_by_key(topic, unique_id, _MOST_HALVES, 0, _FOREVER, found)
             )
         records = map(self._store.record_at, found)
         messages = [decode_record(record) for record in records if record is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rocketmq_tw.broker.transactions.halves import Half
 
 #: Half messages that are kept in memory for a decision that comes soon, and bytes of the largest.
-MAX_REMEMBERED, MAX_REMEMBERED_BYTES = 1_024, 16_384
+_MAX_REMEMBERED, _MAX_REMEMBERED_BYTES = 1_024, 16_384
 
 
 class NewHalves:
@@ -36,9 +36,9 @@ class NewHalves:
 
     def remember(self, half: Half) -> None:
         """Makes it one of the recent ones, unless it is large."""
-        if len(half.message.body) <= MAX_REMEMBERED_BYTES:
+        if len(half.message.body) <= _MAX_REMEMBERED_BYTES:
             self.recent[half.message.physical_offset] = half
-            if len(self.recent) > MAX_REMEMBERED:
+            if len(self.recent) > _MAX_REMEMBERED:
                 del self.recent[next(iter(self.recent))]
 
     def _keep_sent(self) -> None:

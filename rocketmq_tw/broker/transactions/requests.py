@@ -35,7 +35,7 @@ from rocketmq_tw.wire.headers.send import (
 )
 
 #: Requests that may wait until it is known which half messages are pending.
-MAX_WAITING = 10_000
+_MAX_WAITING = 10_000
 
 #: The answer to a producer that has not decided.
 UNDECIDED = "not decided: the producer will be asked"
@@ -121,7 +121,7 @@ def when_taken_over(
     wait for that."""
     if work.taken_over is not None:
         return then(work.taken_over)
-    if work.asking >= MAX_WAITING:
+    if work.asking >= _MAX_WAITING:
         raise RequestError(
             ResponseCode.SYSTEM_BUSY,
             f"{work.asking} decisions wait until it is known which messages do: decide later",

@@ -22,7 +22,7 @@ from rocketmq_tw.message.record import decode_record, decode_records
 from rocketmq_tw.store.interface import IMessageStore
 
 #: Records of a queue, and bytes, that are read at once.
-BLOCK = 256
+_BLOCK = 256
 BLOCK_BYTES = 1 << 20
 #: Records of the log that are looked at in one step.
 LOG_STEP = 64
@@ -92,7 +92,7 @@ class Takeover:
     def _read_ops(self) -> Iterator[None]:
         store, book, offset = self._store, self.book, self.op_offset
         while offset < store.max_queue_offset(OP_HALF_TOPIC, QUEUE):
-            read = store.read_queue(OP_HALF_TOPIC, QUEUE, offset, BLOCK, BLOCK_BYTES)
+            read = store.read_queue(OP_HALF_TOPIC, QUEUE, offset, _BLOCK, BLOCK_BYTES)
             for op in decode_records(read.data):
                 named = settled_offsets(op)
                 end = store.max_queue_offset(HALF_TOPIC, QUEUE)
@@ -118,7 +118,7 @@ class Takeover:
                     return
                 book.learn(end)
                 continue
-            read = store.read_queue(HALF_TOPIC, QUEUE, offset, BLOCK, BLOCK_BYTES)
+            read = store.read_queue(HALF_TOPIC, QUEUE, offset, _BLOCK, BLOCK_BYTES)
             for message in decode_records(read.data):
                 if book.is_pending(message.queue_offset):
                     self._inherit(Half(message))

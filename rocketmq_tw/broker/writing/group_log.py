@@ -24,7 +24,7 @@ from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.segments import Segments
 
 #: Entries that may wait for a quorum, as many as stock lets wait.
-MOST_WAITING = 10_000
+MOST_WAITING_ENTRIES = 10_000
 #: A turn of the reactor may bring as many on top.
 _ROOM_FOR_A_TURN = 100_000
 #: Stock encodes an entry in a buffer of 4 MiB.
@@ -72,7 +72,7 @@ def group_settings(broker: BrokerConfig, config: MessageStoreConfig) -> GroupSet
         preferred_leader_ids=preferred,
         data_file_size=config.mapped_file_size_commit_log,
         max_body_bytes=_LARGEST_BODY,
-        max_pending_requests=MOST_WAITING + _ROOM_FOR_A_TURN,
+        max_pending_requests=MOST_WAITING_ENTRIES + _ROOM_FOR_A_TURN,
         # A leader whose oldest file is gone lets a follower begin where it begins itself.
         state_machine=False,
     )

@@ -22,11 +22,8 @@ from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX
 from rocketmq_tw.message.types import MESSAGE_TYPES
+from rocketmq_tw.metrics.instruments import MAX_SERIES
 from rocketmq_tw.store.interface import Appended
-
-#: Pairs of a topic and a type that are told apart: clients choose names. Further ones are in one
-#: series.
-MAX_SERIES = 10_000
 
 #: Messages for these topics were in another one before.
 RETURN_PREFIXES = (RETRY_PREFIX, DLQ_PREFIX)

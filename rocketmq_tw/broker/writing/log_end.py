@@ -21,7 +21,7 @@ from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.message_store import MessageStore
 
 #: Records that are looked at in one step.
-STEP = 2_000
+_STEP = 2_000
 
 
 @implementer(ILogEnd)
@@ -57,7 +57,7 @@ class LogEnd:
         heads = iter(scan)
 
         def steps() -> Iterator[None]:
-            while any(islice(heads, STEP)):
+            while any(islice(heads, _STEP)):
                 yield
 
         yield self._in_slices(steps())

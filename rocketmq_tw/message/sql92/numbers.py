@@ -7,8 +7,8 @@ import re
 
 from rocketmq_tw.message.sql92.syntax import EvaluationError
 
-INT = range(-(1 << 31), 1 << 31)
-LONG = range(-(1 << 63), 1 << 63)
+INT_RANGE = range(-(1 << 31), 1 << 31)
+LONG_RANGE = range(-(1 << 63), 1 << 63)
 
 _DECIMAL = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(
@@ -27,14 +27,14 @@ def java_int(text: str) -> int:
     """Returns `Integer.valueOf`; raises `EvaluationError`."""
     if len(text) < 10 and text.isascii() and text.isdigit():
         return int(text)
-    return _whole(text, INT)
+    return _whole(text, INT_RANGE)
 
 
 def java_long(text: str) -> int:
     """Returns `Long.valueOf`; raises `EvaluationError`."""
     if len(text) < 19 and text.isascii() and text.isdigit():
         return int(text)
-    return _whole(text, LONG)
+    return _whole(text, LONG_RANGE)
 
 
 def _whole(text: str, limits: range) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from rocketmq_tw.message.sql92.lexer import Lexer, Token, TokenKind, shortened
-from rocketmq_tw.message.sql92.numbers import INT, LONG
+from rocketmq_tw.message.sql92.numbers import INT_RANGE, LONG_RANGE
 from rocketmq_tw.message.sql92.syntax import (
     MAX_DEPTH,
     MAX_TESTS,
@@ -299,12 +299,12 @@ def _negated(operand: Node) -> Node:
 
 def _decimal(token: Token) -> Literal:
     digits = token.text.rstrip("lL")
-    if len(digits) > 19 or int(digits) not in LONG:
+    if len(digits) > 19 or int(digits) not in LONG_RANGE:
         raise ExpressionError(
-            token.column, f"{shortened(token.text)} is too large: at most {LONG[-1]}"
+            token.column, f"{shortened(token.text)} is too large: at most {LONG_RANGE[-1]}"
         )
     number = int(digits)
-    return Literal(number, Kind.INT if number in INT else Kind.LONG)
+    return Literal(number, Kind.INT if number in INT_RANGE else Kind.LONG)
 
 
 def _double(token: Token) -> Literal:

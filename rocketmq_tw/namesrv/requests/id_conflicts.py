@@ -22,11 +22,11 @@ from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 
 #: Seconds that a broker has to answer.
-ANSWER_SECONDS = 2.0
+_ANSWER_SECONDS = 2.0
 #: Seconds for which one waits for the other to give its id up; it waits 24 for its answer.
 PATIENCE_SECONDS = 10.0
 #: Seconds between two looks.
-PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
 
 
 class IdConflicts:
@@ -65,7 +65,7 @@ class IdConflicts:
                 continue
             if self._clock.seconds() >= end:
                 return
-            yield deferLater(self._clock, PAUSE_SECONDS)
+            yield deferLater(self._clock, _PAUSE_SECONDS)
 
     def _answers(self, owner: IPeer) -> Deferred[bool]:
         """Fires with whether the other end of a connection answers, whatever it says."""
@@ -79,7 +79,7 @@ class IdConflicts:
 
         # Brokers do not know this request from a name server, and say so.
         question = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT)
-        asking = owner.request(question, ANSWER_SECONDS)
-        asking.addTimeout(ANSWER_SECONDS, self._clock)
+        asking = owner.request(question, _ANSWER_SECONDS)
+        asking.addTimeout(_ANSWER_SECONDS, self._clock)
         asking.addCallbacks(lambda _: tell(True), lambda _: tell(False))
         return answered

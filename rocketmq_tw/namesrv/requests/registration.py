@@ -49,7 +49,7 @@ ZLIB_START = b"\x78"
 #: Old brokers start a few, if any; what is registered stays in memory.
 MAX_FILTER_SERVERS = 64
 #: Bytes of a registration, not deflated, that is read and taken in at once.
-SMALL = 16 * 1024
+SMALL_REGISTRATION = 16 * 1024
 
 
 class RegistrationRequests:
@@ -113,7 +113,7 @@ class RegistrationRequests:
             return self._turns.run(
                 peer, lambda: self._take_contested(request, peer, header, compressed)
             )
-        if compressed or len(request.body) > SMALL or self._turns.is_busy(peer):
+        if compressed or len(request.body) > SMALL_REGISTRATION or self._turns.is_busy(peer):
             key = BrokerKey(header.cluster_name, header.broker_addr)
             return self._waiting.add(
                 self._turns,

@@ -16,7 +16,7 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
 #: Registrations of one connection that wait; a process with some brokers has one for each.
-MAX_WAITING = 32
+MAX_WAITING_REGISTRATIONS = 32
 
 
 @attrs.define(eq=False)
@@ -52,10 +52,11 @@ class WaitingRegistrations:
             if former.size <= size:
                 former.done.cancel()
         brokers = self._waiting.setdefault(peer, {})
-        if sum(map(len, brokers.values())) >= MAX_WAITING:
+        if sum(map(len, brokers.values())) >= MAX_WAITING_REGISTRATIONS:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
-                f"{MAX_WAITING} registrations of this connection wait: wait for their answers",
+                f"{MAX_WAITING_REGISTRATIONS} registrations of this connection wait:"
+                " wait for their answers",
             )
         waiting = _Waiting(size)
         brokers.setdefault(key, []).append(waiting)

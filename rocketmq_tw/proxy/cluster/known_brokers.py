@@ -22,7 +22,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import WireError
 
 #: Seconds between two looks at the brokers.
-SECONDS = 5.0
+_LOOK_SECONDS = 5.0
 #: Seconds between two looks that failures ask for.
 _BETWEEN_LOOKS = 1.0
 #: Seconds for which brokers and routes stay in use that name servers have no more: one that starts
@@ -47,7 +47,7 @@ class KnownBrokers:
         self._looked_at = -inf
         self._next_refresh = Alarm(clock, self._refresh.request)
         self._periodic = PeriodicCall(
-            clock, "asking for brokers", SECONDS, self._refresh.request, may_hang=True
+            clock, "asking for brokers", _LOOK_SECONDS, self._refresh.request, may_hang=True
         )
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rocketmq_tw.net.protocol import as_deferred
-from rocketmq_tw.proxy.grpc.fields import SMALL, check_fields
+from rocketmq_tw.proxy.grpc.fields import SMALL_MESSAGE, check_fields
 from rocketmq_tw.proxy.grpc.framing import MessageReader, encode_message
 from rocketmq_tw.proxy.grpc.headers import OK_TRAILERS, RESPONSE_HEADERS, status_trailers
 from rocketmq_tw.proxy.grpc.interfaces import (
@@ -235,7 +235,7 @@ class Call:
 
     def _parsed(self, data: bytes) -> Message:
         kind = self._method.request
-        if len(data) > SMALL:
+        if len(data) > SMALL_MESSAGE:
             check_fields(data, self._method.limits)
         try:
             return kind.FromString(data)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus, RequestLimits
 
 #: Messages up to this many bytes are parsed as they are.
-SMALL = 64 * 1024
+SMALL_MESSAGE = 64 * 1024
 #: Messages within a message up to this many bytes are counted whole, and not looked into.
 _SMALL_INSIDE = 1024
 #: Fields that are looked at in all messages within a message.

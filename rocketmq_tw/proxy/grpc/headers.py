@@ -11,11 +11,11 @@ from hpack import NeverIndexedHeaderTuple
 from rocketmq_tw.proxy.grpc.interfaces import GrpcError, GrpcStatus
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, RequestHeaders
 
-CONTENT_TYPE = b"application/grpc"
+GRPC_CONTENT_TYPE = b"application/grpc"
 #: What each response begins with.
 RESPONSE_HEADERS: HeaderList = (
     (b":status", b"200"),
-    (b"content-type", CONTENT_TYPE),
+    (b"content-type", GRPC_CONTENT_TYPE),
     (b"grpc-accept-encoding", b"identity,gzip"),
 )
 OK_TRAILERS: HeaderList = ((b"grpc-status", b"0"),)

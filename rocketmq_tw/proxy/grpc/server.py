@@ -15,7 +15,7 @@ from rocketmq_tw.net.limits import ServerResources
 from rocketmq_tw.proxy.grpc.calls import Call, CallObserver, too_much_in_flight
 from rocketmq_tw.proxy.grpc.framing import ENCODINGS, IDENTITY, MessageReader
 from rocketmq_tw.proxy.grpc.headers import (
-    CONTENT_TYPE,
+    GRPC_CONTENT_TYPE,
     RESPONSE_HEADERS,
     read_headers,
     status_trailers,
@@ -33,7 +33,7 @@ from rocketmq_tw.proxy.http2.limits import Http2Limits
 from rocketmq_tw.proxy.http2.memory import MemoryRefused
 
 #: Not grpc-web, whose framing is another.
-_CONTENT_TYPES = re.compile(rf"{CONTENT_TYPE.decode()}($|[+;])")
+_CONTENT_TYPES = re.compile(rf"{GRPC_CONTENT_TYPE.decode()}($|[+;])")
 
 
 @attrs.frozen
@@ -107,7 +107,7 @@ def _http_refusal(metadata: dict[str, Any]) -> HeaderList | None:
     if metadata.get(":method") != "POST":
         return ((b":status", b"405"), (b"allow", b"POST"))
     if not _CONTENT_TYPES.match(metadata.get("content-type", "")):
-        return ((b":status", b"415"), (b"accept", CONTENT_TYPE))
+        return ((b":status", b"415"), (b"accept", GRPC_CONTENT_TYPE))
     if not metadata.get(":path", "").startswith("/"):
         return ((b":status", b"400"),)
     return None

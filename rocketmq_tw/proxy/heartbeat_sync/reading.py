@@ -32,7 +32,7 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError
 
 #: Seconds between two looks at the route.
-LOOK_SECONDS = 10.0
+_LOOK_SECONDS = 10.0
 #: Messages of one pull, and seconds between two: 640 a second of each queue at most, whatever is
 #: written into it.
 PULLED = 32
@@ -41,7 +41,7 @@ PACE_SECONDS = 0.05
 MAX_LAG = 20_000
 #: Seconds for which a broker holds an empty pull, and after which a failed one is tried again.
 HOLD_SECONDS = 15.0
-AGAIN_SECONDS = 5.0
+_AGAIN_SECONDS = 5.0
 
 log = Logger()
 
@@ -80,7 +80,7 @@ class TopicReader:
         self._looking = PeriodicCall(
             clock,
             "looking for the topic of proxies",
-            LOOK_SECONDS,
+            _LOOK_SECONDS,
             lambda: Deferred.fromCoroutine(self._find_queues()),
             may_hang=True,
         )
@@ -125,12 +125,12 @@ class TopicReader:
                     queue=queue,
                     error=error,
                 )
-                pause = AGAIN_SECONDS
+                pause = _AGAIN_SECONDS
                 if isinstance(error, BrokerError):
                     await self._mend(queue, error)
             except Exception:
                 log.failure("reading what other proxies tell of consumers failed")
-                pause = AGAIN_SECONDS
+                pause = _AGAIN_SECONDS
             if self._reading.get(queue) is reader:
                 await self._sleep(pause)
 

@@ -29,7 +29,7 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds after which the same is told again: brokers' clients send a heartbeat every 30, and a
 #: stock proxy forgets whom it hears nothing of for 120.
-AGAIN_SECONDS = 25.0
+_AGAIN_SECONDS = 25.0
 #: Messages on their way at the same time, and bytes that wait for their turn; what goes beyond is
 #: told with the next heartbeat.
 _AT_ONCE = 16
@@ -115,7 +115,7 @@ class Telling:
         now = self._clock.seconds()
         for group, consumer in by_group.items():
             known, at = told.groups.get(group, (b"", 0.0))
-            if known == digest and now - at < AGAIN_SECONDS:
+            if known == digest and now - at < _AGAIN_SECONDS:
                 continue
             body = self._encode(REGISTER, origin, consumer, attribute(consumer))
             # Before it is sent, which may fail at once.

@@ -28,7 +28,7 @@ from rocketmq_tw.wire.permissions import READ, WRITE
 
 ASK_SECONDS = 3.0
 #: Queues that are read.
-MAX_QUEUES = 256
+_MAX_QUEUES = 256
 #: Seconds after which a broker without the topic is asked again to create it.
 _CREATE_AGAIN_SECONDS = 600.0
 
@@ -68,7 +68,7 @@ class HeartbeatSyncTopic:
                 created = await self._create(name) or created
         if created:
             route = await self._brokers.refresh_route(self._name)
-        return [] if route is None else subscribe_queues(self._name, route)[:MAX_QUEUES]
+        return [] if route is None else subscribe_queues(self._name, route)[:_MAX_QUEUES]
 
     async def send(self, body: bytes, source: str) -> None:
         """Sends a message; those of one `source` go to one queue, so that they are read in their

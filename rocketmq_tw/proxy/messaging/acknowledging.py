@@ -27,9 +27,9 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
 from rocketmq_tw.wire.errors import RequestError
 
 #: Messages of one request.
-MAX_ENTRIES = 1024
+MAX_HANDLES = 1024
 #: With handles of half their largest size.
-_LIMITS = RequestLimits(largest=MAX_ENTRIES * 1024)
+_LIMITS = RequestLimits(largest=MAX_HANDLES * 1024)
 #: Requests to brokers for one of a client's, at a time.
 _AT_ONCE = 32
 #: Messages of one request to a broker for several: 1024 take the broker, and a proxy in its
@@ -63,9 +63,9 @@ class Acknowledging:
         entries and the next."""
         topic, group = client_topic(request.topic), client_group(request.group)
         count = len(request.entries)
-        if not 0 < count <= MAX_ENTRIES:
+        if not 0 < count <= MAX_HANDLES:
             raise StatusError(
-                Code.BAD_REQUEST, f"{count} entries: acknowledge 1 to {MAX_ENTRIES} messages"
+                Code.BAD_REQUEST, f"{count} entries: acknowledge 1 to {MAX_HANDLES} messages"
             )
         work = _Acknowledgement(
             self._popped, self._claims, self._clients, topic, group, call, self._config

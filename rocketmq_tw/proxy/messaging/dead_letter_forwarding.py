@@ -21,9 +21,9 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds for which the answer of a broker is waited for, however long its client waits: one that
 #: is missed leaves unknown whether there is a dead letter.
-ANSWER_SECONDS = 15.0
+_ANSWER_SECONDS = 15.0
 #: Dead letters that are remembered, the last ones, some 1 KiB each, and that are being stored.
-MOST = 10_000
+MOST_REMEMBERED = 10_000
 
 _log = Logger()
 
@@ -57,7 +57,7 @@ class DeadLetterForwarding:
         waiters = self._under_way.get(given_up)
         if waiters is not None:
             return waiters.wait()
-        if len(self._under_way) >= MOST:
+        if len(self._under_way) >= MOST_REMEMBERED:
             return fail(
                 StatusError(Code.TOO_MANY_REQUESTS, "brokers are slow to store dead letters")
             )
@@ -74,7 +74,9 @@ class DeadLetterForwarding:
         is_doubted = given_up in self._is_stored
         if not is_doubted or not await self._popped.is_dead_letter(group, told, message_id, client):
             try:
-                await self._popped.forward(topic, group, handle, message_id, client, ANSWER_SECONDS)
+                await self._popped.forward(
+                    topic, group, handle, message_id, client, _ANSWER_SECONDS
+                )
             except (StatusError, RequestError, RemotingError) as error:
                 if may_be_done(error):
                     self._remember(given_up, is_stored=False)
@@ -84,7 +86,7 @@ class DeadLetterForwarding:
     def _remember(self, given_up: GivenUp, *, is_stored: bool) -> None:
         self._is_stored.pop(given_up, None)
         self._is_stored[given_up] = is_stored
-        if len(self._is_stored) > MOST:
+        if len(self._is_stored) > MOST_REMEMBERED:
             del self._is_stored[next(iter(self._is_stored))]
 
     def _answered(self, result: Failure | None, given_up: GivenUp) -> None:

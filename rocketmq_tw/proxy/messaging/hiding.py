@@ -8,7 +8,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.clients import ProxyClients
-from rocketmq_tw.proxy.messaging.popped import ASK_SECONDS, PopClient
+from rocketmq_tw.proxy.messaging.popped import ACK_TIMEOUT_SECONDS, PopClient
 from rocketmq_tw.proxy.messaging.renewed_message import RenewedMessage
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
@@ -56,7 +56,7 @@ class Hiding:
         return await self.hide(message, invisible_ms, self._patience(message))
 
     async def hide(
-        self, message: RenewedMessage, invisible_ms: int, seconds: float = ASK_SECONDS
+        self, message: RenewedMessage, invisible_ms: int, seconds: float = ACK_TIMEOUT_SECONDS
     ) -> HidingError | None:
         """Hides a message from now on, while nothing else is asked about it; returns what it failed
         with, which is logged. The broker gets so many seconds."""
@@ -84,7 +84,7 @@ class Hiding:
         return None
 
     async def change(
-        self, message: RenewedMessage, invisible_ms: int, seconds: float = ASK_SECONDS
+        self, message: RenewedMessage, invisible_ms: int, seconds: float = ACK_TIMEOUT_SECONDS
     ) -> None:
         """Hides a message as its client asks for; raises as `PopClient.hide` does. The broker gets
         so many seconds."""
@@ -133,9 +133,9 @@ class Hiding:
         the handle that is good from then on."""
         if message.popped.is_orderly:
             # The handle stays good, and another try may help.
-            return ASK_SECONDS
+            return ACK_TIMEOUT_SECONDS
         left = (message.hidden_until - self._now()) / 1000
-        return min(max(left, ASK_SECONDS), _PATIENT_SECONDS)
+        return min(max(left, ACK_TIMEOUT_SECONDS), _PATIENT_SECONDS)
 
     def _now(self) -> int:
         return int(self._clock.seconds() * 1000)

@@ -44,7 +44,7 @@ from rocketmq_tw.wire.headers.pull import UNIQUE_KEY_FLAG, QueryMessageRequestHe
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 #: Seconds that a broker gets to answer an acknowledgement or a change of the invisible time.
-ASK_SECONDS = 3.0
+ACK_TIMEOUT_SECONDS = 3.0
 #: Seconds that an answer to a pop may come late.
 _LATE_SECONDS = 3.0
 #: Messages that are looked at to find a dead letter.
@@ -160,7 +160,7 @@ class PopClient:
             broker_name=broker_name, acks=list(_batches(topic, group, handles))
         )
         request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, body=encode_body(body))
-        answer = await self._brokers.ask(broker_name, request, ASK_SECONDS, client)
+        answer = await self._brokers.ask(broker_name, request, ACK_TIMEOUT_SECONDS, client)
         if answer.code != ResponseCode.SUCCESS:
             raise _refusal(answer, f"acknowledgements of {topic}")
 
@@ -192,7 +192,7 @@ class PopClient:
         handle: ReceiptHandle,
         message_id: str,
         client: IProxyClient | None = None,
-        timeout: float = ASK_SECONDS,
+        timeout: float = ACK_TIMEOUT_SECONDS,
     ) -> None:
         """Makes a message, which is to be acknowledged then, a dead letter of its group; raises as
         `acknowledge` does."""
@@ -233,7 +233,7 @@ class PopClient:
         )
         request = RemotingCommand.request(RequestCode.QUERY_MESSAGE, header)
         request.ext_fields[UNIQUE_KEY_FLAG] = "true"
-        answer = await self._brokers.ask(info.broker_name, request, ASK_SECONDS, client)
+        answer = await self._brokers.ask(info.broker_name, request, ACK_TIMEOUT_SECONDS, client)
         if answer.code != ResponseCode.SUCCESS:
             return False
         found = _records(answer, info.broker_name)
@@ -246,7 +246,7 @@ class PopClient:
         handle: ReceiptHandle,
         invisible_ms: int,
         client: IProxyClient | None = None,
-        timeout: float = ASK_SECONDS,
+        timeout: float = ACK_TIMEOUT_SECONDS,
         *,
         ends_attempt: bool = False,
         is_undelivered: bool = False,
@@ -292,7 +292,7 @@ class PopClient:
         code: RequestCode,
         header: Header,
         client: IProxyClient | None,
-        timeout: float = ASK_SECONDS,
+        timeout: float = ACK_TIMEOUT_SECONDS,
         fields: Mapping[str, str] = {},
     ) -> RemotingCommand:
         check_broker(self._brokers, broker_name)

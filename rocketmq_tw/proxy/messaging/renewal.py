@@ -39,7 +39,7 @@ MAX_MESSAGES = 32
 #: Until the log says again that no more can be renewed, in ms.
 _SAY_AGAIN_MS = 600_000
 #: Seconds that a stop may take to have messages come back.
-STOP_SECONDS = 10.0
+_STOP_SECONDS = 10.0
 
 
 class Renewal:
@@ -251,14 +251,14 @@ class Renewal:
             self._renewing.bring_back(message)
 
     def stop(self) -> Deferred[None]:
-        """Ends all renewals; fires once brokers have been asked for that, after `STOP_SECONDS` at
+        """Ends all renewals; fires once brokers have been asked for that, after `_STOP_SECONDS` at
         the latest. What was renewed comes back: the handle that brokers accept for it is known here
         only. What was not stays hidden to the end of its time, since its client may acknowledge it
         at another proxy."""
         self._renewing.stop()
         all_back: Deferred[None] = Deferred()
         limit = Alarm(self._clock, lambda: self._stop_waiting(all_back))
-        limit.set(STOP_SECONDS)
+        limit.set(_STOP_SECONDS)
         left = self._in_slices(self._end_all(self._received.take_all(), all_back))
         left.addErrback(
             lambda failure: _log.failure("giving messages back at the stop failed", failure=failure)

@@ -39,7 +39,7 @@ from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.permissions import is_readable, is_writable
 
 #: In place of a queue's id: all queues of a broker.
-ANY_QUEUE = -1
+_ANY_QUEUE = -1
 
 _TYPES: dict[str, list[MessageType]] = {
     NORMAL_TYPE: [MessageType.NORMAL],
@@ -117,7 +117,7 @@ class RouteQueries:
             for data in route.queue_datas
             if is_readable(data.perm) and data.read_queue_nums > 0
             for broker in list(_brokers(route, data.broker_name, places))[:1]
-            for queue_id in (range(data.read_queue_nums) if is_fifo else (ANY_QUEUE,))
+            for queue_id in (range(data.read_queue_nums) if is_fifo else (_ANY_QUEUE,))
         ]
         if not assignments:
             raise StatusError(

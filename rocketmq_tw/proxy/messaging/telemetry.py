@@ -57,8 +57,8 @@ _LIMITS = RequestLimits(
     beside=2 * MAX_SETTINGS_BYTES,
 )
 #: Topics of one producer, and subscriptions of one consumer, which has a receive open for each.
-MAX_TOPICS = 4096
-MAX_SUBSCRIPTIONS = 512
+_MAX_TOPICS = 4096
+_MAX_SUBSCRIPTIONS = 512
 
 #: Seconds for which a group is asked for where no broker answers.
 GROUP_SECONDS = 30.0
@@ -118,13 +118,13 @@ class Telemetry:
         kind = settings.WhichOneof("pub_sub")
         if kind == "publishing":
             resources = settings.publishing.topics
-            _check_number("topics", len(resources), MAX_TOPICS)
+            _check_number("topics", len(resources), _MAX_TOPICS)
             topics = _topics(resources)
             return self._clients.settle(client_id, call, settings, "", topics)
         if kind == "subscription":
             group = client_group(settings.subscription.group)
             entries = settings.subscription.subscriptions
-            _check_number("subscriptions", len(entries), MAX_SUBSCRIPTIONS)
+            _check_number("subscriptions", len(entries), _MAX_SUBSCRIPTIONS)
             _check_number("tags", count_tags(settings), MAX_TAGS)
             topics = _topics([entry.topic for entry in entries])
             check_expressions(settings, self._expressions)

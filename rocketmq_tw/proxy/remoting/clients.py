@@ -26,7 +26,7 @@ from rocketmq_tw.wire.errors import RequestError
 MAX_TRANSACTIONS = 1000
 MAX_ID_LENGTH = 255
 #: Groups of all clients together.
-MAX_GROUPS = 500_000
+MAX_CLIENT_GROUPS = 500_000
 #: Seconds without a heartbeat after which brokers are to forget a client: less than the 120 after
 #: which they close the connection on which it is known, and others with it.
 SILENCE = 90.0
@@ -133,7 +133,7 @@ class ClassicClients:
         """Remembers the consumer groups of a client, each with a topic; raises `RequestError`
         (SYSTEM_BUSY) where there is no room."""
         grown = len(groups) - len(client.groups)
-        if grown > 0 and self._groups + grown > MAX_GROUPS:
+        if grown > 0 and self._groups + grown > MAX_CLIENT_GROUPS:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
                 f"the clients of this proxy are in {self._groups} groups: use another proxy",

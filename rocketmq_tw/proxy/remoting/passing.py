@@ -19,7 +19,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds that a broker gets to answer. A client that waits for less gives up by itself.
-ANSWER_TIMEOUT = 15.0
+_ANSWER_TIMEOUT = 15.0
 #: Seconds that a broker gets beyond the time for which it may hold a request.
 AFTER_HOLDING = 10.0
 #: Milliseconds for which a request may be held at most: what is held for a client that is gone
@@ -65,7 +65,7 @@ def limit_hold(request: RemotingCommand) -> float:
     to answer it; raises `RequestError` where it says wrongly how long it may be held."""
     field = _HOLD_FIELDS.get(request.code)
     if field is None:
-        return ANSWER_TIMEOUT
+        return _ANSWER_TIMEOUT
     text = request.ext_fields.get(field, "0")
     try:
         hold_ms = int(text)
@@ -92,7 +92,7 @@ class Passing:
         broker_name: str,
         request: RemotingCommand,
         client: IProxyClient,
-        timeout: float = ANSWER_TIMEOUT,
+        timeout: float = _ANSWER_TIMEOUT,
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Returns the answer of a broker; fails with `RequestError` (SERVICE_NOT_AVAILABLE, with
         which producers try another broker) where it gives none."""

@@ -25,7 +25,7 @@ from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.runtime.fairness import Serial
 
 #: A slave whose log disagrees has something that the master lacks.
-ADVICE = (
+_ADVICE = (
     "nothing was changed. This broker has messages that the master lacks: before anything is"
     ' removed read docs/controller.md, "A broker that follows no master"'
 )
@@ -175,7 +175,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             if point < self._switched.start_offset:
                 raise LinkError(
                     f"this log starts at {self._switched.start_offset} and is the master's only up"
-                    f" to {point}; {ADVICE}"
+                    f" to {point}; {_ADVICE}"
                 )
             yield self._check_confirmed(master, point)
             self._check_is_open(link)
@@ -221,7 +221,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             return
         raise LinkError(
             f"this log is the master's up to {point} and confirmed up to {confirmed}: the master"
-            f" lacks acknowledged messages, which may be here alone; {ADVICE}"
+            f" lacks acknowledged messages, which may be here alone; {_ADVICE}"
         )
 
     @inlineCallbacks
@@ -238,7 +238,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         ):
             raise LinkError(
                 f"this log has messages of epoch {covering.entry.epoch}, later than any that the"
-                f" master has: it is no master any more. If this lasts: {ADVICE}"
+                f" master has: it is no master any more. If this lasts: {_ADVICE}"
             )
         if not own.entries:
             # As old as the group's controller, or older.
@@ -246,7 +246,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             if end > master.end:
                 raise LinkError(
                     f"this log has no epochs and ends at {end}, the master's at {master.end} before"
-                    f" it; {ADVICE}"
+                    f" it; {_ADVICE}"
                 )
         else:
             agreement = own.agreement(end, theirs, master.end)
@@ -271,7 +271,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
                     yield self._ask(end)
                 raise LinkError(
                     f"the master has none of this log's epochs ({_shown(own)}; the master's:"
-                    f" {_shown(theirs)}); {ADVICE}"
+                    f" {_shown(theirs)}); {_ADVICE}"
                 )
         if compared is None:
             compared = yield self._ask(point)
@@ -280,7 +280,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             point = start
             compared = yield self._ask(point)
         if compared.differs:
-            raise LinkError(f"the master has another message in front of {point}; {ADVICE}")
+            raise LinkError(f"the master has another message in front of {point}; {_ADVICE}")
         return point
 
     def _ask(self, point: int) -> Deferred[RecordComparison]:

@@ -20,7 +20,7 @@ from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
 
 #: More than a file with this size is none: stock's master sends a thousand epochs at most.
-MAX_SIZE = 1 << 20
+_MAX_SIZE = 1 << 20
 
 
 class EpochFileError(Exception):
@@ -36,7 +36,7 @@ def encode_epochs(table: EpochTable) -> bytes:
 def decode_epochs(data: bytes) -> EpochTable:
     """Returns the epochs of a file's content; a CRC of 0 is not checked. Raises `ValueError` where
     it is damaged."""
-    size, crc, *lines = data[:MAX_SIZE].decode("ascii").splitlines()
+    size, crc, *lines = data[:_MAX_SIZE].decode("ascii").splitlines()
     text = "".join(f"{line}\n" for line in lines).encode()
     if int(crc) not in (0, _crc(text)):
         raise ValueError(f"its CRC is {_crc(text)}, it says {crc}")

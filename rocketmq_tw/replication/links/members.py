@@ -27,7 +27,7 @@ LOOK_FOR_NEW_MS = 100
 #: was started again knows slaves only half a minute later.
 REMEMBERED_MS = 600_000
 #: Members that are remembered; those that were told of last are kept.
-MAX_REMEMBERED = 10_000
+_MAX_REMEMBERED = 10_000
 
 #: The other members of the group, each with its id and the IP address of its host; None where
 #: nobody is there who knows the group.
@@ -109,7 +109,7 @@ class RegisteredReplicas:
             self._told_at.pop(member, None)
             self._told_at[member] = now
         for member, told_at in list(self._told_at.items()):
-            if now - told_at <= REMEMBERED_MS and len(self._told_at) <= MAX_REMEMBERED:
+            if now - told_at <= REMEMBERED_MS and len(self._told_at) <= _MAX_REMEMBERED:
                 break
             del self._told_at[member]
         self._at_host = Counter(host for _, host in self._told_at)

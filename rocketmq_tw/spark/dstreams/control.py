@@ -15,7 +15,7 @@ from rocketmq_tw.net.address import split_address
 from rocketmq_tw.spark.errors import SparkSourceError
 from rocketmq_tw.spark.ranges import OffsetRange
 
-MAX_LINE = 4 * 1024 * 1024
+MAX_CONTROL_LINE = 4 * 1024 * 1024
 
 
 class ControlError(SparkSourceError):
@@ -64,7 +64,7 @@ def confirm(
             connection.settimeout(timeout)
             connection.sendall(encode_confirmation(ranges, secret))
             with connection.makefile("rb") as file:
-                line = file.readline(MAX_LINE)
+                line = file.readline(MAX_CONTROL_LINE)
         answer = msgspec.json.decode(line, type=Answer)
     except (OSError, msgspec.MsgspecError) as error:
         raise ControlError(f"the receiver service at {address}: {error}") from error

@@ -12,7 +12,12 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.spark.dstreams.blocks import encode_block
-from rocketmq_tw.spark.dstreams.control import MAX_LINE, Answer, ControlError, decode_confirmation
+from rocketmq_tw.spark.dstreams.control import (
+    MAX_CONTROL_LINE,
+    Answer,
+    ControlError,
+    decode_confirmation,
+)
 from rocketmq_tw.spark.dstreams.records import Record
 from rocketmq_tw.spark.dstreams.unconfirmed import Unconfirmed
 
@@ -77,7 +82,7 @@ class ControlPort(LineOnlyReceiver, TimeoutMixin):
     """The connection of a job that confirms."""
 
     delimiter = b"\n"
-    MAX_LENGTH = MAX_LINE
+    MAX_LENGTH = MAX_CONTROL_LINE
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner

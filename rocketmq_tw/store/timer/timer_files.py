@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.timer.timer_log import TimerLog, TimerLogReader
-from rocketmq_tw.store.timer.unit import NOWHERE, ROLL, UNIT_SIZE, TimerUnit
+from rocketmq_tw.store.timer.unit import NOWHERE, ROLL, TIMER_UNIT_SIZE, TimerUnit
 from rocketmq_tw.store.timer.wheel import SLOTS, Slot, TimerWheel
 
 #: Entries between two steps of what may be long.
@@ -136,7 +136,7 @@ class TimerFiles:
             if self.slot_of(unit.time_ms) >= since_ms and not self._leads_on(at, unit, reader):
                 break
             self._link(at, unit, since_ms)
-            end = at + UNIT_SIZE
+            end = at + TIMER_UNIT_SIZE
         return end
 
     def _leads_on(self, position: int, unit: TimerUnit, reader: TimerLogReader) -> bool:

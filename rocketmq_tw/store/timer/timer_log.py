@@ -15,7 +15,7 @@ from rocketmq_tw.store.segments import Segments, ShortFiles
 from rocketmq_tw.store.timer.unit import (
     NOWHERE,
     OFFSET_AT,
-    UNIT_SIZE,
+    TIMER_UNIT_SIZE,
     VOID,
     TimerUnit,
     blank,
@@ -26,7 +26,7 @@ from rocketmq_tw.store.timer.wheel import SLOTS
 
 #: Read at once where entries may be apart, and where all of them are wanted.
 _NEAR = 4096
-_BLOCK = 512 * UNIT_SIZE
+_BLOCK = 512 * TIMER_UNIT_SIZE
 
 
 class _Tail(NamedTuple):
@@ -96,7 +96,7 @@ class TimerLog:
         if not segments.starts:
             return position == 0
         used = position % segments.file_size
-        is_unit = used % UNIT_SIZE == 0 or used >= self._per_file * UNIT_SIZE
+        is_unit = used % TIMER_UNIT_SIZE == 0 or used >= self._per_file * TIMER_UNIT_SIZE
         return is_unit and segments.starts[0] <= position <= segments.end
 
     def load(self, *, clean: bool) -> None:
@@ -118,25 +118,25 @@ class TimerLog:
         segments = self._segments
         while segments.has(segments.start_of(position)):
             start = segments.start_of(position)
-            room = start + self._per_file * UNIT_SIZE - position
+            room = start + self._per_file * TIMER_UNIT_SIZE - position
             if room <= 0:
                 position = start + segments.file_size
                 continue
             data = segments.pread(min(_BLOCK, room), position)
-            for at in range(0, len(data) - UNIT_SIZE + 1, UNIT_SIZE):
+            for at in range(0, len(data) - TIMER_UNIT_SIZE + 1, TIMER_UNIT_SIZE):
                 unit = decode_unit(data, at)
                 if unit is None:
                     return
                 yield position + at, unit
-            position += len(data) // UNIT_SIZE * UNIT_SIZE
-            if len(data) < UNIT_SIZE:
+            position += len(data) // TIMER_UNIT_SIZE * TIMER_UNIT_SIZE
+            if len(data) < TIMER_UNIT_SIZE:
                 return
 
     def end_at(self, position: int, *, cut: bool) -> None:
         """Ends the log at `position`; what files have behind it is removed, durably, with `cut` or
         where something stands right there, which is no entry."""
         if position < self._segments.end and (
-            cut or any(self._segments.pread(UNIT_SIZE, position))
+            cut or any(self._segments.pread(TIMER_UNIT_SIZE, position))
         ):
             self._segments.cut(position, durable=True)
         self._tail = _Tail(position, bytearray())
@@ -146,7 +146,7 @@ class TimerLog:
         tail = self._tail.data
         end = self._tail.start + len(tail)
         used = end % self._segments.file_size
-        if used >= self._per_file * UNIT_SIZE:
+        if used >= self._per_file * TIMER_UNIT_SIZE:
             rest = self._segments.file_size - used
             tail += blank(rest)
             end += rest
@@ -170,7 +170,7 @@ class TimerLog:
         if used == 0:
             used = size
         base = (position - 1) // size * size if position else 0
-        at = base + (min(used // UNIT_SIZE, self._per_file) - 1) * UNIT_SIZE
+        at = base + (min(used // TIMER_UNIT_SIZE, self._per_file) - 1) * TIMER_UNIT_SIZE
         return at if at >= self.start and position > 0 else NOWHERE
 
     def cut(self, position: int) -> None:
@@ -228,8 +228,8 @@ class TimerLog:
 
     def last_unit_of(self, start: int) -> TimerUnit | None:
         """Returns the last entry of the whole file that starts there."""
-        at = start + (self._per_file - 1) * UNIT_SIZE
-        return decode_unit(self._segments.pread(UNIT_SIZE, at))
+        at = start + (self._per_file - 1) * TIMER_UNIT_SIZE
+        return decode_unit(self._segments.pread(TIMER_UNIT_SIZE, at))
 
     def close(self) -> None:
         """Closes the files; what is not written is gone."""
@@ -252,12 +252,12 @@ class TimerLogReader:
         tail = self._tail
         if position >= tail.start:
             at = position - tail.start
-            return decode_unit(bytes(tail.data[at : at + UNIT_SIZE]))
+            return decode_unit(bytes(tail.data[at : at + TIMER_UNIT_SIZE]))
         at = position - self._block_at
-        if not 0 <= at <= len(self._block) - UNIT_SIZE:
+        if not 0 <= at <= len(self._block) - TIMER_UNIT_SIZE:
             # Those that are read one after the other are often next to each other.
             start = self._segments.start_of(position)
-            end = position + UNIT_SIZE
+            end = position + TIMER_UNIT_SIZE
             self._block_at = position if self._ascending else max(start, end - _NEAR)
             size = _NEAR if self._ascending else end - self._block_at
             self._block = self._segments.pread(size, self._block_at)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 #: Size, position of the slot's entry before, magic, time of writing, milliseconds from there to
 #: the time waited for, the message's place and size in the commit log, hash of its topic, reserved.
 _UNIT = Struct(">iqiqiqiiq")
-UNIT_SIZE = _UNIT.size
+TIMER_UNIT_SIZE = _UNIT.size
 #: Where the message's place stands in an entry.
 OFFSET_AT = 28
 _BLANK = Struct(">iqi")
-BLANK_SIZE = _BLANK.size
+TIMER_BLANK_SIZE = _BLANK.size
 #: Stock writes 0xBBCCDDEE ^ 1880681586 + 8, where the sum comes first.
 _BLANK_MAGIC = (0xBBCCDDEE ^ (1880681586 + 8)) - (1 << 32)
 
@@ -63,7 +63,7 @@ class TimerUnit(NamedTuple):
 
     def encode(self) -> bytes:
         return _UNIT.pack(
-            UNIT_SIZE,
+            TIMER_UNIT_SIZE,
             self.previous,
             self.magic,
             self.write_ms,
@@ -77,12 +77,12 @@ class TimerUnit(NamedTuple):
 
 def decode_unit(data: bytes | bytearray, position: int = 0) -> TimerUnit | None:
     """Reads the entry at `position` of `data`; None where there is none."""
-    if len(data) < position + UNIT_SIZE:
+    if len(data) < position + TIMER_UNIT_SIZE:
         return None
     size, previous, magic, write_ms, delay, offset, message_size, topic_hash, _ = _UNIT.unpack_from(
         data, position
     )
-    if size != UNIT_SIZE or magic not in _MAGICS:
+    if size != TIMER_UNIT_SIZE or magic not in _MAGICS:
         return None
     return TimerUnit(previous, magic, write_ms, write_ms + delay, offset, message_size, topic_hash)
 
@@ -94,4 +94,4 @@ def blank(size: int) -> bytes:
 
 def units_in_file(file_size: int) -> int:
     """Returns how many entries a file has before its blank."""
-    return (file_size - BLANK_SIZE) // UNIT_SIZE
+    return (file_size - TIMER_BLANK_SIZE) // TIMER_UNIT_SIZE

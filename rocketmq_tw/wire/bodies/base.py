@@ -48,8 +48,9 @@ else:
     #: makes them numbers.
     ByQueue = dict[str, V]
 
-#: Queues in one such map, as many as a broker makes of a topic.
-MAX_QUEUES = 4_096
+#: Queues of a topic, of which a map by queue id has no more. They are files, and requests about a
+#: topic look at each of them; stock has no limit.
+MAX_TOPIC_QUEUES = 4_096
 #: Ids stay below this: then even ids that are chosen to meet take 5 ms.
 QUEUE_IDS = 16_384
 
@@ -61,8 +62,8 @@ def by_queue(table: ByQueue[V]) -> dict[int, V]:
     """
     if type(next(iter(table), 0)) is int:
         return table
-    if len(table) > MAX_QUEUES:
-        raise ValueError(f"{len(table)} queues: {MAX_QUEUES} is the limit")
+    if len(table) > MAX_TOPIC_QUEUES:
+        raise ValueError(f"{len(table)} queues: {MAX_TOPIC_QUEUES} is the limit")
     return {_queue_id(key): value for key, value in table.items()}
 
 

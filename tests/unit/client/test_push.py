@@ -329,7 +329,7 @@ def test_pulls_go_on_behind_an_answer_that_makes_no_sense(world):
 
 
 def test_pulling_waits_for_bodies_as_large_as_they_are_unpacked(world, monkeypatch):
-    monkeypatch.setattr(process_queue, "MAX_BYTES", 5 << 20)
+    monkeypatch.setattr(process_queue, "MAX_AHEAD_BYTES", 5 << 20)
     held = []
 
     def listener(message):

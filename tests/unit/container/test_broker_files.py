@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from rocketmq_tw.config.properties import MAX_BYTES
+from rocketmq_tw.config.properties import MAX_FILE_BYTES
 from rocketmq_tw.container.broker_files import BrokerFiles, FileRefused
 from rocketmq_tw.container.interface import BrokerIdentity
 
@@ -27,7 +27,7 @@ def test_a_small_regular_file_is_read(tmp_path: Path) -> None:
 def test_a_pipe_a_device_a_directory_and_a_large_file_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     large = tmp_path / "large"
-    large.write_bytes(b"brokerName=b\n" + b"#" * MAX_BYTES)
+    large.write_bytes(b"brokerName=b\n" + b"#" * MAX_FILE_BYTES)
     for path in (str(tmp_path / "pipe"), "/dev/zero", str(tmp_path), str(large), "a\0b"):
         with pytest.raises(FileRefused, match="addBroker properties empty"):
             FILES.read(path)

@@ -122,7 +122,7 @@ def test_an_epoch_file_is_as_declared() -> None:
 def test_an_entry_of_the_timer_log_is_as_declared() -> None:
     entry = timer_unit.TimerUnit(52, 3, 1_700_000_000_000, 1_700_000_005_000, 4096, 300, -7)
     declared = timer.LOG_ENTRY.parse(entry.encode())
-    assert (declared.size, declared.previous, declared.magic) == (timer_unit.UNIT_SIZE, 52, 3)
+    assert (declared.size, declared.previous, declared.magic) == (timer_unit.TIMER_UNIT_SIZE, 52, 3)
     assert (declared.wait_start, declared.wait_ms) == (1_700_000_000_000, 5000)
     assert (declared.physical_offset, declared.record_size) == (4096, 300)
     assert declared.topic_hash == -7

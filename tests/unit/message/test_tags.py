@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.message.tags import (
-    MAX_EXPRESSION,
+    MAX_TAGS_EXPRESSION,
     java_hash_code,
     parse_tag_expression,
     tag_match,
@@ -79,9 +79,9 @@ def test_very_many_tags_match_like_few() -> None:
 
 
 def test_an_expression_without_end_is_refused() -> None:
-    parse_tag_expression("x" * MAX_EXPRESSION)
+    parse_tag_expression("x" * MAX_TAGS_EXPRESSION)
     with pytest.raises(ValueError, match="65537 characters: 65536 are the limit"):
-        parse_tag_expression("x" * (MAX_EXPRESSION + 1))
+        parse_tag_expression("x" * (MAX_TAGS_EXPRESSION + 1))
 
 
 def test_long_expressions_and_tags_are_not_kept() -> None:

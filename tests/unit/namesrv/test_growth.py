@@ -9,8 +9,8 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.namesrv import route_table
-from rocketmq_tw.namesrv.requests.registration import SMALL
-from rocketmq_tw.namesrv.requests.waiting import MAX_WAITING
+from rocketmq_tw.namesrv.requests.registration import SMALL_REGISTRATION
+from rocketmq_tw.namesrv.requests.waiting import MAX_WAITING_REGISTRATIONS
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicList
@@ -156,7 +156,7 @@ def test_connections_take_turns_with_large_registrations(namesrv: Any) -> None:
     flooding = FakePeer()
     flood = [
         send(namesrv, registration(name=f"b-{n}", port=n + 1, topics=9, compressed=True), flooding)
-        for n in range(MAX_WAITING + 1)
+        for n in range(MAX_WAITING_REGISTRATIONS + 1)
     ]
     with pytest.raises(RequestError, match="32 registrations of this connection wait") as raised:
         send(namesrv, registration(name="more", port=99, compressed=True), flooding)
@@ -355,7 +355,7 @@ def test_oversized_changes_are_refused(namesrv: Any) -> None:
 def test_small_registrations_wait_for_nothing(namesrv: Any) -> None:
     namesrv.threads.eager = False
     request = registration(topics=50)
-    assert len(request.body) < SMALL
+    assert len(request.body) < SMALL_REGISTRATION
     assert send(namesrv, request)[0].code == 0
 
 

@@ -167,7 +167,7 @@ def test_a_full_name_server_still_takes_what_it_knows(namesrv: Any, monkeypatch:
 
 
 def test_brokers_of_one_name_are_bounded(namesrv: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(room, "MAX_MEMBERS", 2)
+    monkeypatch.setattr(room, "MAX_BROKERS_OF_NAME", 2)
     namesrv.register(broker_id=0)
     namesrv.register(broker_id=1, port=10921)
     with pytest.raises(RequestError, match="2 brokers named broker-a"):
@@ -677,7 +677,7 @@ def test_an_epoch_that_was_made_up_meanwhile_keeps_no_master_out(
 
 
 def test_nobody_fills_a_group_for_its_members(namesrv: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(room, "MAX_MEMBERS", 6)
+    monkeypatch.setattr(room, "MAX_BROKERS_OF_NAME", 6)
     namesrv.register(peer=FakePeer("10.0.0.1:40000"), **OWNER)
     stranger = FakePeer("10.0.0.66:40000")
     for number in range(1, 6):

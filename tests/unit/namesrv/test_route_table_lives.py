@@ -90,7 +90,7 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_who_has_a_place_is_alive(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MAX_MEMBERS", 3)
+    monkeypatch.setattr(room, "MAX_BROKERS_OF_NAME", 3)
     monkeypatch.setattr(room, "MAX_BROKERS", 7)
     life = Life(seed)
     for _ in range(300):

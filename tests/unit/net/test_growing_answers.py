@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.net.growing_answers import MOST_WAITING, GrowingAnswers
+from rocketmq_tw.net.growing_answers import MOST_WAITING_ANSWERS, GrowingAnswers
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -28,7 +28,7 @@ def test_what_waits_to_be_made_is_bounded() -> None:
     # None of them ends: clients may be gone, and their requests are kept all the same.
     growing = GrowingAnswers(lambda steps: Deferred(), lambda work: Deferred())
     request = RemotingCommand.request(RequestCode.GET_BROKER_CONSUME_STATS)
-    for _ in range(1 + MOST_WAITING):
+    for _ in range(1 + MOST_WAITING_ANSWERS):
         assert isinstance(growing.answer(request, list, large), Deferred)
     with pytest.raises(RequestError) as refused:
         growing.answer(request, list, large)

@@ -4,7 +4,7 @@ from sys import getsizeof
 
 import pytest
 
-from rocketmq_tw.net.connection import FIELD_OVERHEAD, MAX_FIELD, REQUEST_OVERHEAD
+from rocketmq_tw.net.connection import FIELD_OVERHEAD, MAX_HEADER_FIELD, REQUEST_OVERHEAD
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, SerializeType, encode_command
 from tests.support.memory_server import ECHO, HELD, LATER, MemoryServer
@@ -181,10 +181,10 @@ def test_a_oneway_request_ends_with_its_coroutine(server, client):
 @pytest.mark.parametrize(
     ("name", "length", "is_served"),
     [
-        ("topicList", MAX_FIELD, True),
-        ("topicList", MAX_FIELD + 1, False),
-        ("properties", MAX_FIELD + 1, True),
-        ("i", MAX_FIELD + 1, True),
+        ("topicList", MAX_HEADER_FIELD, True),
+        ("topicList", MAX_HEADER_FIELD + 1, False),
+        ("properties", MAX_HEADER_FIELD + 1, True),
+        ("i", MAX_HEADER_FIELD + 1, True),
     ],
 )
 def test_a_field_that_no_client_sends_reaches_no_handler(

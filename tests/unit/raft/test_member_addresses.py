@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.net.networks import Networks
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
-from rocketmq_tw.raft.member_addresses import LOOK_UP_SECONDS, MemberAddresses
+from rocketmq_tw.raft.member_addresses import MEMBER_LOOK_UP_SECONDS, MemberAddresses
 from rocketmq_tw.wire.command import RemotingCommand
 
 PEERS = {"n0": "10.0.0.1:40911", "n1": "10.0.0.2:40911", "n2": "[fd00::3]:40911"}
@@ -83,7 +83,7 @@ def test_a_name_is_looked_up_again_where_somebody_else_speaks(
     threads.names["one"] = ["10.0.0.7", "fd00::7"]
     for _ in range(1000):
         assert not named.may_speak("n0", "10.0.0.7:50000")
-    clock.advance(LOOK_UP_SECONDS)
+    clock.advance(MEMBER_LOOK_UP_SECONDS)
     for _ in range(1000):
         named.may_speak("n0", "10.0.0.8:50000")
     assert named.may_speak("n0", "10.0.0.7:50000") and named.may_speak("n0", "[fd00::7]:50000")

@@ -447,8 +447,8 @@ def test_no_step_of_a_cut_goes_through_all_of_an_index(monkeypatch: pytest.Monke
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cut that others can look at as often as possible."""
-    monkeypatch.setattr(cutting, "STEP", 1)
-    monkeypatch.setattr(index_file, "STEP", 1)
+    monkeypatch.setattr(cutting, "STEP_WORK", 1)
+    monkeypatch.setattr(index_file, "STEP_ENTRIES", 1)
 
 
 @pytest.mark.usefixtures("one_by_one")

@@ -13,7 +13,7 @@ import pytest
 from rocketmq_tw.files.interface import NoFileError
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.formats.timer import SLOT
-from rocketmq_tw.store.timer.unit import OFFSET_AT, UNIT_SIZE
+from rocketmq_tw.store.timer.unit import OFFSET_AT, TIMER_UNIT_SIZE
 from rocketmq_tw.storecheck.check import check_store
 from rocketmq_tw.storecheck.findings import Finding, Remedy
 from rocketmq_tw.storecheck.layout import Sizes, Store
@@ -84,7 +84,7 @@ def _tear_log(root: Path) -> None:
 
 def _tear_timer_log(root: Path) -> None:
     file = _last(root / "timerlog")
-    end = -(-len(file.read_bytes().rstrip(b"\0")) // UNIT_SIZE) * UNIT_SIZE
+    end = -(-len(file.read_bytes().rstrip(b"\0")) // TIMER_UNIT_SIZE) * TIMER_UNIT_SIZE
     change(file, end, b"no entry")
 
 
@@ -107,13 +107,13 @@ def _damage_offsets(root: Path) -> None:
 
 
 def _entry(at: int, data: bytes) -> Callable[[Path], None]:
-    return lambda root: change(root / "timerlog" / FIRST, 3 * UNIT_SIZE + at, data)
+    return lambda root: change(root / "timerlog" / FIRST, 3 * TIMER_UNIT_SIZE + at, data)
 
 
 TIMER_ENTRIES: dict[str, Callable[[Path], object]] = {
     "a magic of the timer log": _entry(12, b"\x7f"),
     "a size of the timer log": _entry(0, b"\x7f"),
-    "zeros in the timer log": _entry(0, bytes(UNIT_SIZE)),
+    "zeros in the timer log": _entry(0, bytes(TIMER_UNIT_SIZE)),
     "a chain of the timer log": _entry(4, b"\x7f"),
 }
 STARTS: dict[str, Callable[[Path], object]] = {

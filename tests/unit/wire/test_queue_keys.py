@@ -3,7 +3,7 @@
 import pytest
 
 from rocketmq_tw.wire import fastjson
-from rocketmq_tw.wire.bodies.base import MAX_QUEUES, QUEUE_IDS, decode_request
+from rocketmq_tw.wire.bodies.base import MAX_TOPIC_QUEUES, QUEUE_IDS, decode_request
 from rocketmq_tw.wire.bodies.registration import decode_registration
 from rocketmq_tw.wire.bodies.topics import TopicQueueMappingDetail
 from rocketmq_tw.wire.errors import BodyError, WireError
@@ -39,10 +39,10 @@ def test_what_is_no_queue_id_is_refused(field, key):
 
 
 def test_more_queues_than_a_topic_has_are_refused():
-    for count, extra in ((MAX_QUEUES, 0), (MAX_QUEUES, 1)):
+    for count, extra in ((MAX_TOPIC_QUEUES, 0), (MAX_TOPIC_QUEUES, 1)):
         data = f'{{"currIdMap":{in_json(range(count + extra))}}}'.encode()
         if extra:
-            with pytest.raises(BodyError, match=f"{MAX_QUEUES} is the limit"):
+            with pytest.raises(BodyError, match=f"{MAX_TOPIC_QUEUES} is the limit"):
                 decode_request(TopicQueueMappingDetail, data)
         else:
             assert len(decode_request(TopicQueueMappingDetail, data).curr_id_map) == count
@@ -56,6 +56,6 @@ def test_a_registration_with_queue_ids_of_one_hash_is_refused():
 
 
 def test_the_dialect_has_no_more_numbers_as_keys():
-    text = f"{{'currIdMap':{in_json(range(MAX_QUEUES + 1), '')}}}"
+    text = f"{{'currIdMap':{in_json(range(MAX_TOPIC_QUEUES + 1), '')}}}"
     with pytest.raises(WireError, match="numbers as keys"):
         fastjson.loads(text.encode())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from rocketmq_tw.message.names import pair_key, split_pair
 
 #: Pairs of a topic and a group that are remembered; further ones show what is committed.
-MAX_PULLED = 100_000
+MAX_PULLED_PAIRS = 100_000
 #: Pairs that one step forgets.
 _STEP = 500
 
@@ -70,7 +70,7 @@ class PullOffsets:
         key = pair_key(topic, group)
         queues = self._offsets.get(key)
         if queues is None:
-            if len(self._offsets) >= MAX_PULLED:
+            if len(self._offsets) >= MAX_PULLED_PAIRS:
                 return
             queues = self._offsets[key] = {}
             self._pairs.add(key)

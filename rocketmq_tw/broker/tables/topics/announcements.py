@@ -2,7 +2,7 @@
 
 A client that is told that a topic was made, or that its first message is stored, may ask a name
 server for the route at once, as with stock. So these answers wait until the topic is written, and
-then for the registration, at most `LIMIT` seconds: a name server that hangs must not hold up
+then for the registration, at most `ANNOUNCEMENT_SECONDS`: a name server that hangs must not hold up
 senders.
 """
 
@@ -23,7 +23,7 @@ from rocketmq_tw.wire.errors import RequestError
 Reply = Callable[[RemotingCommand], Any]
 
 #: Seconds; well below the 3 s after which stock's producers give up a send.
-LIMIT = 1.0
+ANNOUNCEMENT_SECONDS = 1.0
 
 
 class Announcements:
@@ -37,8 +37,8 @@ class Announcements:
         self, topics: Iterable[str], written: Deferred[None], register: Callable[[], Deferred[Any]]
     ) -> None:
         """Announces `topics`: once `written` has fired, `register` is called; they are announced
-        once its Deferred fires or fails, or `LIMIT` is over. Where they cannot be written, the
-        answers that wait become that refusal."""
+        once its Deferred fires or fails, or `ANNOUNCEMENT_SECONDS` are over. Where they cannot be
+        written, the answers that wait become that refusal."""
         begun: dict[str, Deferred[RequestError | None]] = {name: Deferred() for name in topics}
         self._under_way.update(begun)
 
@@ -53,7 +53,7 @@ class Announcements:
 
         def announce(_: None) -> None:
             registered = register()
-            limit.set(LIMIT)
+            limit.set(ANNOUNCEMENT_SECONDS)
             registered.addBoth(registration_ended)
 
         def registration_ended(_result: Any) -> None:

@@ -26,7 +26,7 @@ from rocketmq_tw.net.whole_tables import WholeTables
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire import permissions
-from rocketmq_tw.wire.bodies.base import decode_request, encode_body
+from rocketmq_tw.wire.bodies.base import MAX_TOPIC_QUEUES, decode_request, encode_body
 from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable
 from rocketmq_tw.wire.bodies.topics import (
     CreateTopicListBody,
@@ -45,8 +45,6 @@ from rocketmq_tw.wire.headers.topics import (
     GetTopicStatsInfoRequestHeader,
 )
 
-#: A topic's queues are files, and requests about a topic look at each of them; stock has no limit.
-MAX_QUEUES = 4_096
 #: Topics whose queues are removed in one step; each is a directory that is moved.
 REMOVED_AT_ONCE = 20
 
@@ -202,10 +200,10 @@ class TopicChangeRequests:
                 f"the mapping is for {detail.topic}, the request for {header.topic}: name the same"
                 " topic in both",
             )
-        if len(detail.hosted_queues) > MAX_QUEUES:
+        if len(detail.hosted_queues) > MAX_TOPIC_QUEUES:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
-                f"{len(detail.hosted_queues)} logic queues: give at most {MAX_QUEUES}",
+                f"{len(detail.hosted_queues)} logic queues: give at most {MAX_TOPIC_QUEUES}",
             )
         self._topics.check(config)
         return config, detail
@@ -285,10 +283,10 @@ class TopicChangeRequests:
                 f"perm {config.perm}: add up 4 to read, 2 to write and 1 to inherit",
             )
         for queues in (config.read_queue_nums, config.write_queue_nums):
-            if not 0 <= queues <= MAX_QUEUES:
+            if not 0 <= queues <= MAX_TOPIC_QUEUES:
                 raise RequestError(
                     ResponseCode.INVALID_PARAMETER,
-                    f"{queues} queues of {config.topic_name}: give 0 to {MAX_QUEUES}",
+                    f"{queues} queues of {config.topic_name}: give 0 to {MAX_TOPIC_QUEUES}",
                 )
         if (
             not self._config.enable_mixed_message_type

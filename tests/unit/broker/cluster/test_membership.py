@@ -231,7 +231,7 @@ def test_a_large_table_is_split_into_versions_of_their_own() -> None:
 def test_a_table_too_large_for_a_frame_is_split_without_being_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registration, "MAX_TOPICS", 5)
+    monkeypatch.setattr(registration, "MAX_TOPICS_AT_ONCE", 5)
     world = World()
     with capturedLogs() as logs:
         world.settle(world.membership.register())

@@ -4,7 +4,7 @@ import javaproperties
 import msgspec
 import pytest
 
-from rocketmq_tw.broker.control.cold_data import MAX_GROUPS
+from rocketmq_tw.broker.control.cold_data import MAX_LIMITED_GROUPS
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.asked import refused
@@ -49,12 +49,12 @@ def test_a_wrong_limit_sets_none(plane: BrokerInMemory, body: bytes) -> None:
 
 
 def test_strangers_cannot_fill_the_memory(plane: BrokerInMemory) -> None:
-    full = "\n".join(f"g{number}=1" for number in range(MAX_GROUPS)).encode()
+    full = "\n".join(f"g{number}=1" for number in range(MAX_LIMITED_GROUPS)).encode()
     plane.ask(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=full)
     with refused(ResponseCode.INVALID_PARAMETER) as refusal:
         plane.ask(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"another=1")
     assert "remove some" in refusal.value.remark
-    assert len(limits(plane)) == MAX_GROUPS
+    assert len(limits(plane)) == MAX_LIMITED_GROUPS
 
 
 def test_the_mode_of_reading_ahead_is_kept(plane: BrokerInMemory) -> None:

@@ -67,7 +67,7 @@ def test_retry_topics_are_told_apart(plane: BrokerInMemory) -> None:
 def test_no_more_pairs_are_told_of_than_a_page_has_room_for(
     plane: BrokerInMemory, monkeypatch
 ) -> None:
-    monkeypatch.setattr("rocketmq_tw.broker.control.group_lag.MAX_PAIRS", 2)
+    monkeypatch.setattr("rocketmq_tw.broker.control.group_lag.MAX_LAG_PAIRS", 2)
     for topic in ("A", "B", "C"):
         plane.topics.update(TopicConfig(topic_name=topic))
         plane.put(topic, b"1")

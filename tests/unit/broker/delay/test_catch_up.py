@@ -46,7 +46,7 @@ def succeed(group: ElectedGroup, master: int, slave: int) -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 1.3, 2.6, 3.9])
 def test_nothing_is_delivered_twice(shift: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catch_up, "STEP", 3)
+    monkeypatch.setattr(catch_up, "STEP_RECORDS", 3)
     group, master, slave = group_of_two(mapped_file_size_commit_log=4096)
     group.run(shift)
     sent = 0
@@ -148,13 +148,13 @@ def test_no_step_is_made_once_the_role_is_over(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_look_at_the_log_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catch_up, "MOST", catch_up.STEP)
+    monkeypatch.setattr(catch_up, "MOST_RECORDS", catch_up.STEP_RECORDS)
     broker = BrokerInMemory(message_delay_level="1s 2s 30s")
     begin = broker.store.end_offset
     offsets = broker.broker[Delay].offsets
     delayed(broker, b"early", 1)
     broker.clock.advance(2)
-    for _ in range(catch_up.STEP):
+    for _ in range(catch_up.STEP_RECORDS):
         ok(broker.send(b"plain"))
     delayed(broker, b"late", 1)
     broker.clock.advance(2)

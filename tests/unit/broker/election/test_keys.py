@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.broker.election.part import LOOK_UP_SECONDS
+from rocketmq_tw.broker.election.part import CONTROLLER_LOOK_UP_SECONDS
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.config.properties import ConfigError
@@ -194,7 +194,7 @@ def test_the_name_of_the_controllers_is_looked_up_again(
     assert group.role(1) is Role.ISOLATED
     addresses += ["10.1.0.0", "10.1.0.1", "10.1.0.2"]
     group.run_until(group.masters, limit=200)
-    assert group.clock.seconds() - began == pytest.approx(LOOK_UP_SECONDS, abs=10)
+    assert group.clock.seconds() - began == pytest.approx(CONTROLLER_LOOK_UP_SECONDS, abs=10)
 
 
 def test_id_and_role_of_the_file_mean_nothing(asked: Asked) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.replicas.stop_notice import LIMIT
+from rocketmq_tw.broker.replicas.stop_notice import LAST_COPY_SECONDS
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.broker import ExchangeHAInfoRequestHeader
@@ -68,7 +68,7 @@ def held(group: MasterAndSlaves) -> FakePeer:
 def test_a_slave_that_does_not_copy_holds_no_stop_up_for_long() -> None:
     group, _ = copied()
     held(group)
-    assert LIMIT <= stop(group) < LIMIT + 1
+    assert LAST_COPY_SECONDS <= stop(group) < LAST_COPY_SECONDS + 1
 
 
 def test_a_slave_that_is_gone_holds_no_stop_up() -> None:

@@ -9,7 +9,7 @@ from rocketmq_tw.broker.sending import send
 from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH, join_properties
-from rocketmq_tw.message.room import MOST_SENT
+from rocketmq_tw.message.room import MOST_SENT_PROPERTIES
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -63,14 +63,17 @@ def give_back(broker: BrokerInMemory, offset: int, group: str = "G", level: int 
 class TestWhatIsSent:
     def test_more_than_leaves_room_is_refused(self) -> None:
         broker = BrokerInMemory()
-        sent(broker, MOST_SENT)
-        refused = broker.send(properties={"UNIQ_KEY": "u", "z": "x" * MOST_SENT})
+        sent(broker, MOST_SENT_PROPERTIES)
+        refused = broker.send(properties={"UNIQ_KEY": "u", "z": "x" * MOST_SENT_PROPERTIES})
         assert refused is not None and refused.code == ResponseCode.MESSAGE_ILLEGAL
         assert "leave no room" in (refused.remark or "")
 
     def test_in_a_batch_too(self) -> None:
         broker = BrokerInMemory(max_message_size=1 << 20)
-        for size, code in ((MOST_SENT - 200, 0), (MOST_SENT, ResponseCode.MESSAGE_ILLEGAL)):
+        for size, code in (
+            (MOST_SENT_PROPERTIES - 200, 0),
+            (MOST_SENT_PROPERTIES, ResponseCode.MESSAGE_ILLEGAL),
+        ):
             own = join_properties({"z": "x" * (size - 3)})
             batch = encode_batch([BatchedMessage(0, b"1", b""), BatchedMessage(0, b"2", own)])
             answered = broker.send(batch, code=RequestCode.SEND_BATCH_MESSAGE, batch=True)
@@ -78,13 +81,13 @@ class TestWhatIsSent:
 
     def test_delayed_ones_too(self) -> None:
         broker = BrokerInMemory()
-        refused = broker.send(properties={"DELAY": "1", "z": "x" * (MOST_SENT - 50)})
+        refused = broker.send(properties={"DELAY": "1", "z": "x" * (MOST_SENT_PROPERTIES - 50)})
         assert refused is not None and refused.code == ResponseCode.MESSAGE_ILLEGAL
 
     @pytest.mark.parametrize("less", [0, 1, 2, 10])
     def test_it_is_given_back_again_and_again(self, less: int) -> None:
         broker = BrokerInMemory()
-        offset = sent(broker, MOST_SENT - less, TOPIC)
+        offset = sent(broker, MOST_SENT_PROPERTIES - less, TOPIC)
         for times in range(1, 4):
             give_back(broker, offset, GROUP)
             pass_time(broker, 80)
@@ -99,7 +102,7 @@ class TestWhatIsSent:
     def test_a_half_message_is_asked_about_until_it_is_decided(self) -> None:
         broker = BrokerInMemory()
         peer = connect(broker)
-        sent(broker, MOST_SENT - 120, TRAN_MSG="true", PGROUP="P")
+        sent(broker, MOST_SENT_PROPERTIES - 120, TRAN_MSG="true", PGROUP="P")
         let(broker, 100, 1.0)
         assert len(questions(peer)) >= 2
         assert answer(broker, questions(peer)[-1], COMMIT).code == 0

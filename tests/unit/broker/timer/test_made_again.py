@@ -16,7 +16,7 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.store.timer.timer_log import TimerLogReader
-from rocketmq_tw.store.timer.unit import UNIT_SIZE
+from rocketmq_tw.store.timer.unit import TIMER_UNIT_SIZE
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
 from tests.support.timers import Pair, bodies, delivered, let, timed
@@ -52,7 +52,7 @@ def lose_both(files: IFiles) -> None:
 
 def break_entry(files: IFiles, number: int) -> None:
     """The timer log has no entry there any more."""
-    files.open(f"/store/timerlog/{0:020}").pwrite(bytes(UNIT_SIZE), number * UNIT_SIZE)
+    files.open(f"/store/timerlog/{0:020}").pwrite(bytes(TIMER_UNIT_SIZE), number * TIMER_UNIT_SIZE)
 
 
 NUMBERS = [b"%d" % number for number in range(30)]

@@ -11,7 +11,7 @@ from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.store.timer.unit import BLANK_SIZE, UNIT_SIZE
+from rocketmq_tw.store.timer.unit import TIMER_BLANK_SIZE, TIMER_UNIT_SIZE
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader
@@ -173,7 +173,7 @@ def test_the_power_goes_away_at_every_moment_of_a_cut() -> None:
     assert moment > 4
 
 
-@pytest.mark.parametrize("file_size", [4096, 2 * UNIT_SIZE + BLANK_SIZE])
+@pytest.mark.parametrize("file_size", [4096, 2 * TIMER_UNIT_SIZE + TIMER_BLANK_SIZE])
 @pytest.mark.parametrize("gone", [1, 2, 5])
 def test_the_power_goes_away_while_what_waits_is_cut(gone: int, file_size: int) -> None:
     """Slots of the wheel's file lead behind the end that the timer log has then."""
@@ -219,7 +219,7 @@ def damaged(what: str) -> tuple[MemoryFiles, set[bytes]]:
         # Entries in the middle, or at the end.
         first = 2 if what == "hole" else 4
         file = files.open(log)
-        file.pwrite(bytes(2 * UNIT_SIZE), first * UNIT_SIZE)
+        file.pwrite(bytes(2 * TIMER_UNIT_SIZE), first * TIMER_UNIT_SIZE)
         file.fsync()
     files.sync_dir("/store")
     files.sync_dir("/store/timerlog")

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.broker.transactions.book import HalfBook, State
-from rocketmq_tw.broker.transactions.check_schedule import RETRY, CheckSchedule, due_at
+from rocketmq_tw.broker.transactions.check_schedule import RETRY_CHECK, CheckSchedule, due_at
 
 _WAIT_MS = 10
 #: Offset, base in ms, and interval of what is added.
-_ADDED = st.tuples(st.integers(0, 12), st.integers(0, 30), st.sampled_from([1, RETRY]))
+_ADDED = st.tuples(st.integers(0, 12), st.integers(0, 30), st.sampled_from([1, RETRY_CHECK]))
 
 
 def plain_due(

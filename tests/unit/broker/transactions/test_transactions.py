@@ -13,7 +13,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, transaction_value
 from rocketmq_tw.message.record import decode_record
-from rocketmq_tw.message.room import MOST_SENT
+from rocketmq_tw.message.room import MOST_SENT_PROPERTIES
 from rocketmq_tw.metrics.instruments import Distribution
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -176,7 +176,7 @@ class TestDecisions:
         properties = {"TRAN_MSG": "true", "PGROUP": "P"}
         send = broker.handlers[RequestCode.SEND_MESSAGE_V2]
         send(broker.send_request(b"x", properties=properties), broker.peer)
-        too_long = properties | {"z": "x" * MOST_SENT}
+        too_long = properties | {"z": "x" * MOST_SENT_PROPERTIES}
         with pytest.raises(RequestError):
             send(broker.send_request(b"y", properties=too_long), broker.peer)
         broker.clock.advance(0)

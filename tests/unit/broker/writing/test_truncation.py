@@ -158,9 +158,9 @@ def test_a_topic_that_was_made_again_behind_the_cut_begins_anew() -> None:
     assert broker.offsets.query("G", "Topic", 0) == 0
 
 
-@pytest.mark.parametrize("at_once", [1, cutting.STEP])
+@pytest.mark.parametrize("at_once", [1, cutting.STEP_WORK])
 def test_the_power_goes_away_at_every_moment(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting, "STEP", at_once)
+    monkeypatch.setattr(cutting, "STEP_WORK", at_once)
     disk = FaultyFiles(MemoryFiles())
     broker, end = filled(disk)
     left = list(aftermaths(disk, lambda: cut(broker, end), seeds=(1, 2)))
@@ -239,7 +239,7 @@ def test_deleted_queues_go_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_others_go_on_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers meet no message that is not there, and what asks for another cut or for the end
     waits."""
-    monkeypatch.setattr(cutting, "STEP", 1)
+    monkeypatch.setattr(cutting, "STEP_WORK", 1)
     broker, end = filled(MemoryFiles())
     for queue_id in range(1, 4):
         ok(broker.send(b"elsewhere", queue_id=queue_id))
@@ -267,7 +267,7 @@ def test_others_go_on_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_may_be_seen_while_the_log_is_cut_is_seen_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cutting, "STEP", 1)
+    monkeypatch.setattr(cutting, "STEP_WORK", 1)
     broker = BrokerInMemory()
     ok(broker.send(b"0"))
     broker.clock.advance(1)

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
-from rocketmq_tw.proxy.messaging.acknowledging import MAX_ENTRIES, Acknowledging
+from rocketmq_tw.proxy.messaging.acknowledging import MAX_HANDLES, Acknowledging
 from rocketmq_tw.proxy.messaging.broker_times import BrokerTimes
 from rocketmq_tw.proxy.messaging.claims import Claims
 from rocketmq_tw.proxy.messaging.popped import PopClient
@@ -192,7 +192,7 @@ class TestAck:
         )
         assert world.ack(*messages).status.code == Code.PROXY_TIMEOUT
 
-    @pytest.mark.parametrize("count", [0, MAX_ENTRIES + 1])
+    @pytest.mark.parametrize("count", [0, MAX_HANDLES + 1])
     def test_as_many_entries_as_may_be(self, count: int) -> None:
         assert ReceivingWorld().ack(*[NONSENSE] * count).status.code == Code.BAD_REQUEST
 
@@ -641,12 +641,12 @@ def test_others_are_served_while_very_many_are_acknowledged(batches: bool, turns
         if not many.called:
             clock.callLater(0, serve)
 
-    many = begin(MAX_ENTRIES)
+    many = begin(MAX_HANDLES)
     clock.callLater(0, serve)
     clock.advance(0)
     assert served == turns - 1
     answer = result_of(clock, many)
-    assert [entry.message_id for entry in answer.entries] == [f"ID-{n}" for n in range(MAX_ENTRIES)]
+    assert [entry.message_id for entry in answer.entries] == [f"ID-{n}" for n in range(MAX_HANDLES)]
     assert {entry.status.code for entry in answer.entries} == {answer.status.code} == {Code.OK}
 
 

@@ -234,7 +234,7 @@ def test_what_is_not_stored_or_nobody_knows_is_tried_again(error: Any) -> None:
 
 
 def test_dead_letters_are_remembered_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketmq_tw.proxy.messaging.dead_letter_forwarding.MOST", 3)
+    monkeypatch.setattr("rocketmq_tw.proxy.messaging.dead_letter_forwarding.MOST_REMEMBERED", 3)
     proxy = Proxy()
     handles = [f"7 {POPPED} 60000 3 1 a 0 7 {number}" for number in range(5)]
     assert {proxy.forward(handle) for handle in handles} == {Code.OK}

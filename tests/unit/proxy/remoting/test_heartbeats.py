@@ -280,7 +280,7 @@ def test_heartbeats_that_are_wrong_reach_no_broker(
 def test_groups_of_all_clients_are_bounded(
     port: ClassicPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clients_module, "MAX_GROUPS", 2)
+    monkeypatch.setattr(clients_module, "MAX_CLIENT_GROUPS", 2)
     port.ask(heartbeat("G", "H"))
     port.ask(heartbeat("G"))
     other = FakePeer("10.0.0.8:1")

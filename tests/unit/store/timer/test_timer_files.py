@@ -9,11 +9,17 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.timer.timer_files import TimerFiles
-from rocketmq_tw.store.timer.unit import BLANK_SIZE, DEFAULT, DELETE, UNIT_SIZE, TimerUnit
+from rocketmq_tw.store.timer.unit import (
+    DEFAULT,
+    DELETE,
+    TIMER_BLANK_SIZE,
+    TIMER_UNIT_SIZE,
+    TimerUnit,
+)
 
 START = 1_700_000_000_000
 #: Four entries a file, and some bytes that stay unused.
-FILE_SIZE = 4 * UNIT_SIZE + BLANK_SIZE + 20
+FILE_SIZE = 4 * TIMER_UNIT_SIZE + TIMER_BLANK_SIZE + 20
 ALL = 1 << 40
 
 
@@ -193,9 +199,9 @@ def test_a_power_loss_while_all_is_written(seed: int | None) -> None:
 class TestWhatTheWheelLeadsToIsGone:
     def zero(self, timed: Timed, first: int, count: int) -> None:
         for number in range(first, first + count):
-            at = number // 4 * FILE_SIZE + number % 4 * UNIT_SIZE
+            at = number // 4 * FILE_SIZE + number % 4 * TIMER_UNIT_SIZE
             name = f"/store/timerlog/{at // FILE_SIZE * FILE_SIZE:020d}"
-            timed.disk.open(name).pwrite(bytes(UNIT_SIZE), at % FILE_SIZE)
+            timed.disk.open(name).pwrite(bytes(TIMER_UNIT_SIZE), at % FILE_SIZE)
 
     @pytest.mark.parametrize("kept", range(11))
     def test_the_end_of_the_log(self, timed: Timed, kept: int) -> None:
@@ -246,15 +252,15 @@ class TestWhatTheWheelLeadsToIsGone:
 class TestAnEntryInTheMiddleOfASlot:
     def damage(self, timed: Timed, entry: bytes) -> None:
         """The fourth entry, the second one of its slot, becomes another."""
-        timed.disk.open(f"/store/timerlog/{0:020d}").pwrite(entry, 3 * UNIT_SIZE)
+        timed.disk.open(f"/store/timerlog/{0:020d}").pwrite(entry, 3 * TIMER_UNIT_SIZE)
 
     @pytest.mark.parametrize(
         "entry",
         [
-            bytes(UNIT_SIZE),
+            bytes(TIMER_UNIT_SIZE),
             TimerUnit(0, DEFAULT, START, START + 1000, 300, 100, 0).encode(),
             TimerUnit(-2, DEFAULT, START, START, 300, 100, 0).encode(),
-            TimerUnit(4 * UNIT_SIZE, DEFAULT, START, START, 300, 100, 0).encode(),
+            TimerUnit(4 * TIMER_UNIT_SIZE, DEFAULT, START, START, 300, 100, 0).encode(),
         ],
     )
     def test_it_is_noticed_and_all_behind_it_is_dropped(self, entry: bytes, timed: Timed) -> None:
@@ -275,7 +281,7 @@ class TestAnEntryInTheMiddleOfASlot:
     def test_what_stands_behind_a_gap_does_not_follow_new_entries(self, timed: Timed) -> None:
         fill(timed)
         timed.write()
-        self.damage(timed, bytes(UNIT_SIZE))
+        self.damage(timed, bytes(TIMER_UNIT_SIZE))
         timed.disk.remove("/store/timerwheel")
         timed.again(clean=True)
         fill(timed, 1, first=3)
@@ -308,7 +314,7 @@ def test_what_could_not_be_synced_is_written_again(path: str) -> None:
 
 
 def test_what_is_no_entry_behind_the_end_goes_with_a_clean_start_too(timed: Timed) -> None:
-    ends = [timed.add(5, 100 + number) + UNIT_SIZE for number in range(2)]
+    ends = [timed.add(5, 100 + number) + TIMER_UNIT_SIZE for number in range(2)]
     timed.write()
     path = f"/store/timerlog/{0:020}"
     whole = timed.disk.read(path)
@@ -437,7 +443,7 @@ class TestRetention:
         assert self.expire(timed, ALL) == [2], "never the last one"
         timed.again()
         assert not timed.notes
-        assert timed.add(20, 1100) == 2 * FILE_SIZE + 3 * UNIT_SIZE
+        assert timed.add(20, 1100) == 2 * FILE_SIZE + 3 * TIMER_UNIT_SIZE
 
     def test_a_file_stays_that_the_wheel_leads_to(self, timed: Timed) -> None:
         timed.add(50, 0)
@@ -549,6 +555,6 @@ def test_a_place_of_a_round_that_is_over_holds_up_nothing_that_is_added(timed: T
         timed.add(1 + 4 * (number == 2), number * 100)
     timed.write()
     timed.since_ms = START + 600_000
-    timed.timer.log.end_at(UNIT_SIZE, cut=True)
+    timed.timer.log.end_at(TIMER_UNIT_SIZE, cut=True)
     timed.add(ROUND + 5, 300)
     assert timed.waiting() == {ROUND + 5: [300]}

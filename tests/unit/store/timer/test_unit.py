@@ -3,10 +3,10 @@
 import pytest
 
 from rocketmq_tw.store.timer.unit import (
-    BLANK_SIZE,
     DELETE,
     ROLL,
-    UNIT_SIZE,
+    TIMER_BLANK_SIZE,
+    TIMER_UNIT_SIZE,
     TimerUnit,
     blank,
     decode_unit,
@@ -29,7 +29,7 @@ BYTES = bytes.fromhex(
 
 
 def test_an_entry_has_stocks_bytes() -> None:
-    assert UNIT_SIZE == 52
+    assert TIMER_UNIT_SIZE == 52
     assert UNIT.encode() == BYTES
     assert decode_unit(b"x" + BYTES, 1) == UNIT
 
@@ -45,10 +45,10 @@ def test_what_is_no_entry(data: bytes) -> None:
 
 def test_the_end_of_a_file() -> None:
     assert blank(20) == bytes.fromhex("00000014 0000000000000000 cbd43194 00000000")
-    assert decode_unit(blank(BLANK_SIZE).ljust(52, b"\0")) is None
+    assert decode_unit(blank(TIMER_BLANK_SIZE).ljust(52, b"\0")) is None
     # A last entry is followed by room for a blank.
-    assert units_in_file(2 * UNIT_SIZE + BLANK_SIZE) == 2
-    assert units_in_file(2 * UNIT_SIZE + BLANK_SIZE - 1) == 1
+    assert units_in_file(2 * TIMER_UNIT_SIZE + TIMER_BLANK_SIZE) == 2
+    assert units_in_file(2 * TIMER_UNIT_SIZE + TIMER_BLANK_SIZE - 1) == 1
 
 
 def test_what_a_magic_says() -> None:

@@ -69,7 +69,7 @@ def test_a_log_that_was_cut_takes_it_back(broker: BrokerInMemory) -> None:
 
 
 def test_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "MAX_PULLED", 2)
+    monkeypatch.setattr(pairs, "MAX_PULLED_PAIRS", 2)
     table = PullOffsets()
     for group in ("A", "B", "C"):
         table.note(group, "T", 0, 7)

@@ -4,7 +4,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.broker.tables.topics.announcements import LIMIT, Announcements
+from rocketmq_tw.broker.tables.topics.announcements import ANNOUNCEMENT_SECONDS, Announcements
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -38,7 +38,7 @@ def test_a_registration_that_fails_or_hangs_holds_nobody_up() -> None:
     announcements.begin(["B"], succeed(None), lambda: failing)
     failing.errback(OSError("no name server"))
     assert announcements.under_way("B") is None
-    clock.advance(LIMIT)
+    clock.advance(ANNOUNCEMENT_SECONDS)
     assert announcements.under_way("A") is None
     hanging.callback(None)
     assert not clock.getDelayedCalls()
@@ -113,12 +113,12 @@ def test_until_a_topic_is_kept_nobody_is_told_however_long_that_takes() -> None:
 
     announcements.begin(["A"], kept, register)
     held = announcements.hold(RemotingCommand(0), "A")
-    clock.advance(10 * LIMIT)
+    clock.advance(10 * ANNOUNCEMENT_SECONDS)
     assert isinstance(held, Deferred) and not held.called
     assert not registrations
     kept.callback(None)
     assert held.called
-    assert registrations == [10 * LIMIT]
+    assert registrations == [10 * ANNOUNCEMENT_SECONDS]
 
 
 def test_the_answers_of_a_topic_that_cannot_be_kept_become_refusals() -> None:
