@@ -105,7 +105,7 @@ class Servers:
             self.name_servers,
             group,
             session=self._session(),
-            settings=ProducerSettings(first_turn=random.randrange(1 << 16)),
+            settings=ProducerSettings(first_queue=random.randrange(1 << 16)),
         )
 
     def reader(self, group: str) -> QueuePuller:

@@ -88,7 +88,7 @@ class BlockingClient:
         self._routes: dict[str, tuple[float, TopicRouteData]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._leaders = QueueLeaders()
-        self._turn = count().__next__
+        self._next_number = count().__next__
 
     def __enter__(self) -> "BlockingClient":
         return self
@@ -300,7 +300,9 @@ class BlockingClient:
         )
 
     def _next_queue(self, topic: str, avoid: Container[str | None]) -> MessageQueue:
-        return next_queue(self.write_queues(topic), self._turn, avoid, self._leaders.broker_of)
+        return next_queue(
+            self.write_queues(topic), self._next_number, avoid, self._leaders.broker_of
+        )
 
     # Connections
 

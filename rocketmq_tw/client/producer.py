@@ -64,7 +64,7 @@ class Producer:
         self.session = session or Session(reactor, name_servers, tls=tls)
         self._settings = settings
         self._preparer = Preparer(process_unique_ids(), compress_over=settings.compress_over)
-        self._turn = count(settings.first_turn).__next__
+        self._next_number = count(settings.first_queue).__next__
         self._queues: dict[str, list[MessageQueue]] = {}
         self._forget_routes: Callable[[], None] = lambda: None
         self._is_started = False
@@ -186,7 +186,7 @@ class Producer:
                 )
                 # The route may be another one by now.
                 queues = await self._queues_for(prepared.topic)
-                target = next_queue(queues, self._turn, failed, broker_of)
+                target = next_queue(queues, self._next_number, failed, broker_of)
 
     async def _send_to(self, queue: MessageQueue, prepared: Prepared, timeout: float) -> SendResult:
         if timeout <= 0:
@@ -220,7 +220,7 @@ class Producer:
             return queue
         if selector is not None:
             return selector(queues, message)
-        return next_queue(queues, self._turn, ())
+        return next_queue(queues, self._next_number, ())
 
     async def _queues_for(self, topic: str) -> list[MessageQueue]:
         return self._queues.get(topic) or await self._queues_of(topic)

@@ -70,14 +70,14 @@ def publish_queues_at_brokers(topic: str, route: TopicRouteData) -> list[Message
 
 def next_queue(
     queues: Sequence[MessageQueue],
-    turn: Callable[[], int],
+    next_number: Callable[[], int],
     avoid: Container[str | None],
     broker_of: Callable[[MessageQueue], str | None] = attrgetter("broker_name"),
 ) -> MessageQueue:
-    """Returns the next queue in turn, of a broker that is not among `avoid` where there is one;
-    `turn` counts up, `broker_of` names the broker."""
+    """Returns the next queue, round robin, of a broker that is not among `avoid` where there is
+    one; `next_number` counts up, `broker_of` names the broker."""
     for _ in queues:
-        queue = queues[turn() % len(queues)]
+        queue = queues[next_number() % len(queues)]
         if broker_of(queue) not in avoid:
             return queue
     return queue

@@ -31,7 +31,7 @@ class ProducerSettings:
     compress_over: int = COMPRESS_OVER
     #: Where the round over a topic's queues begins: a number by chance spreads producers that send
     #: a message each.
-    first_turn: int = 0
+    first_queue: int = 0
 
 
 @attrs.frozen(kw_only=True)

@@ -147,7 +147,7 @@ class Decider:
         self._node = node
         self._life = life
         self._config = config
-        self._turns = FairSerialQueue[str, str]()
+        self._of_group = FairSerialQueue[str, str]()
         #: Up to this index the log may have entries whose decision has timed out or failed.
         self._doubtful_end = -1
         self._waiting, self._reading = _Waiting("a decision"), _Waiting("an answer")
@@ -193,7 +193,7 @@ class Decider:
             raise RequestError(ResponseCode.CONTROLLER_NOT_LEADER, f"not the leader: {known}")
 
     def _in_turn(self, name: str, make: Decide, host: str) -> "Deferred[Decision]":
-        return self._turns.run(name, host, lambda: Deferred.fromCoroutine(self._decide(make)))
+        return self._of_group.run(name, host, lambda: Deferred.fromCoroutine(self._decide(make)))
 
     async def _decide(self, make: Decide) -> Decision:
         core = self._node.core

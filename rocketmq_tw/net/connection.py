@@ -101,7 +101,7 @@ class ServerConnection(RemotingProtocol):
         self._group = group
         self._budget = resources.budget
         self._stalls = resources.stalls
-        self._turns = resources.turns
+        self._scheduler = resources.scheduler
         #: Requests in `_later` wait for their turn, and nothing is read.
         self._waits = False
         #: Bytes of the budget that this connection holds.
@@ -271,7 +271,7 @@ class ServerConnection(RemotingProtocol):
             self._later += frames
             return
         rest: Sequence[Frame] = ()
-        if len(frames) > SHARE and self._turns.is_late():
+        if len(frames) > SHARE and self._scheduler.is_late():
             frames, rest = frames[:SHARE], frames[SHARE:]
         super()._carry_out(frames, since)
         took = self._clock.seconds() - since
@@ -285,7 +285,7 @@ class ServerConnection(RemotingProtocol):
             if not (self._full or self._check is not None):
                 self._waits = True
                 self.transport.pauseProducing()  # type: ignore[union-attr]
-                self._turns.wait(self)
+                self._scheduler.wait(self)
 
     # IFramePeer
 

@@ -1,10 +1,10 @@
 """Bounds the connections of a server: their number, their memory, and their share of time.
 
-Connections that ask much take turns, so that those that ask little need not wait: a round of the
-reactor serves what came on all connections, up to 64 KiB of each, and a thousand that send without
-end would keep all others and all timers waiting for seconds. Once a round takes long, each
-connection has a few of its requests carried out; the rest waits, and nothing more is read from the
-connection, until others had their few.
+Connections that ask much are served one after the other, so that those that ask little need not
+wait: a round of the reactor serves what came on all connections, up to 64 KiB of each, and a
+thousand that send without end would keep all others and all timers waiting for seconds. Once a
+round takes long, each connection has a few of its requests carried out; the rest waits, and nothing
+more is read from the connection, until others had their few.
 """
 
 from collections.abc import Callable, Hashable, Sized
@@ -24,7 +24,7 @@ from rocketmq_tw.runtime.turns import turns_of
 #: Seconds between two looks at idle and stuck connections.
 SWEEP_INTERVAL = 5.0
 #: Seconds after which a round of the reactor takes long, and that requests which wait take of each
-#: turn.
+#: round.
 LONG_ROUND = 0.02
 #: Requests of a connection that are carried out however long the round takes.
 SHARE = 4
@@ -175,7 +175,7 @@ class RequestScheduler:
 
 class ServerResources:
     """Holds what a server gives to each of its connections: configuration, limits, outboxes,
-    turns."""
+    scheduler."""
 
     def __init__(self, clock: Any, config: NettyServerConfig) -> None:
         self.clock = clock
@@ -183,5 +183,5 @@ class ServerResources:
         self.connections = ConnectionTable(clock, config)
         self.budget = Budget(config.max_bytes_in_flight, self.connections)
         self.outboxes = Outboxes(clock)
-        self.turns = RequestScheduler(clock, self.outboxes.gather)
+        self.scheduler = RequestScheduler(clock, self.outboxes.gather)
         self.stalls = StallLog(clock.seconds)

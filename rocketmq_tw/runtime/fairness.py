@@ -326,7 +326,7 @@ class FairSerialQueue(Generic[K, S]):
 
     def run(self, thing: K, source: S, work: Callable[[], Any]) -> Deferred[Any]:
         """Fires as `SerialRoundRobin.run` does."""
-        turns = self._busy.get(thing)
-        if turns is None:
-            turns = self._busy[thing] = SerialRoundRobin(lambda: self._busy.pop(thing))
-        return turns.run(source, work)
+        queue = self._busy.get(thing)
+        if queue is None:
+            queue = self._busy[thing] = SerialRoundRobin(lambda: self._busy.pop(thing))
+        return queue.run(source, work)

@@ -40,7 +40,7 @@ class Day:
         self.yesterday = 0
         self.today = 0
 
-    def turn(self, total: int) -> None:
+    def note_midnight(self, total: int) -> None:
         """Notes the total at midnight."""
         self.yesterday, self.today = self.today, total
 
@@ -102,8 +102,8 @@ class Statistics:
         date = self._today()
         if date != self._date:
             self._date = date
-            self.sent_by_day.turn(self.sent.total)
-            self.pulled_by_day.turn(self.pulled.total)
+            self.sent_by_day.note_midnight(self.sent.total)
+            self.pulled_by_day.note_midnight(self.pulled.total)
 
     def uptime(self) -> str:
         """Returns the time since the start as text in stock's form."""

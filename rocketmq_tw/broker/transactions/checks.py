@@ -44,12 +44,12 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import CheckTransactionStateRequestHeader
 
-#: Half messages, and bytes of them, that are handled in one turn.
+#: Half messages, and bytes of them, that are handled at one look.
 _BATCH = 256
 _BATCH_BYTES = 4 << 20
 #: Half messages that are read at once.
 _BLOCK = 32
-#: Seconds until the next turn, at the latest, where a producer does not keep up.
+#: Seconds until the next look, at the latest, where a producer does not keep up.
 SLOW_PRODUCER = 10.0
 _HOUR_MS = 3_600_000
 
@@ -77,9 +77,9 @@ class DecisionChecks:
         self._scope = scope
         self._schedule = CheckSchedule(self._interval_ms)
         self._alarm = Alarm(host.reactor, self._wake, LONGEST_SLEEP)
-        #: How many of the producers that were asked in a turn do not keep up yet.
+        #: How many of the producers that were asked at a look do not keep up yet.
         self._slow = 0
-        self._turn = 0
+        self._look = 0
         self._asked = 0
         scope.on_end(self._alarm.cancel)
 
@@ -139,7 +139,7 @@ class DecisionChecks:
 
     def _wake(self) -> None:
         self._slow = 0
-        self._turn += 1
+        self._look += 1
         now = self._now_ms()
         due, next_look = self._schedule.take_due(now, _BATCH, self._book.next_pending)
         self._sleep(LONGEST_SLEEP if next_look is None else (next_look - now) / 1000)
@@ -151,14 +151,14 @@ class DecisionChecks:
         """Asks about those that are due, too, once the producers that were asked keep up."""
         waiting = [peer for peer in peers if peer.connected]
         self._slow = len(waiting)
-        turn = self._turn
+        look = self._look
         for peer in waiting:
-            peer.when_ready(lambda: self._keeps_up(turn))
+            peer.when_ready(lambda: self._keeps_up(look))
         if self._slow:
             self._sleep(SLOW_PRODUCER)
 
-    def _keeps_up(self, turn: int) -> None:
-        if turn == self._turn and self._slow:
+    def _keeps_up(self, look: int) -> None:
+        if look == self._look and self._slow:
             self._slow -= 1
             if not self._slow:
                 self._sleep(0)

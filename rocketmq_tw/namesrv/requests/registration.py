@@ -73,7 +73,7 @@ class RegistrationRequests:
         #: Whether the log names brokers that are new.
         self.names_new = True
         #: What a broker says later is not taken in before what it said first.
-        self._turns = SerialQueue[IPeer]()
+        self._of_peer = SerialQueue[IPeer]()
         self._waiting = WaitingRegistrations()
         self._id_conflicts = IdConflicts(clock, table.silence)
         self._config = config
@@ -109,14 +109,14 @@ class RegistrationRequests:
             check_name(ZONE_NAME, zone)
         # Stock 5.3.3 with compressedRegister deflates and says that it did not.
         compressed = header.compressed or request.body.startswith(ZLIB_START)
-        if not self._turns.is_busy(peer) and self._contested(header, peer) is not None:
-            return self._turns.run(
+        if not self._of_peer.is_busy(peer) and self._contested(header, peer) is not None:
+            return self._of_peer.run(
                 peer, lambda: self._take_contested(request, peer, header, compressed)
             )
-        if compressed or len(request.body) > SMALL_REGISTRATION or self._turns.is_busy(peer):
+        if compressed or len(request.body) > SMALL_REGISTRATION or self._of_peer.is_busy(peer):
             key = BrokerKey(header.cluster_name, header.broker_addr)
             return self._waiting.add(
-                self._turns,
+                self._of_peer,
                 peer,
                 key,
                 len(request.body),
@@ -288,8 +288,8 @@ class RegistrationRequests:
         connection registered before. Raises, or fails with, NO_PERMISSION where another host
         registered it."""
         header = request.header(UnRegisterBrokerRequestHeader)
-        if self._turns.is_busy(peer):
-            return self._turns.run(peer, lambda: self._unregister(request, peer, header))
+        if self._of_peer.is_busy(peer):
+            return self._of_peer.run(peer, lambda: self._unregister(request, peer, header))
         return self._unregister(request, peer, header)
 
     def _unregister(

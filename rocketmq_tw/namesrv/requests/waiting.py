@@ -27,7 +27,8 @@ class _Waiting:
 
 class WaitingRegistrations:
     """One registration is read and taken in at a time, so that no more than one stands in memory
-    as what it inflates to. Connections take turns, however many registrations one has sent."""
+    as what it inflates to. One connection is served after the other, however many registrations one
+    has sent."""
 
     def __init__(self) -> None:
         self._one = Serial()
@@ -35,7 +36,7 @@ class WaitingRegistrations:
 
     def add(
         self,
-        turns: SerialQueue[IPeer],
+        of_peer: SerialQueue[IPeer],
         peer: IPeer,
         key: BrokerKey,
         size: int,
@@ -73,7 +74,7 @@ class WaitingRegistrations:
                 f"a newer registration of {key.address} came while this one waited",
             )
 
-        waiting.done = turns.run(peer, lambda: self._one.run(begin))
+        waiting.done = of_peer.run(peer, lambda: self._one.run(begin))
         return waiting.done.addErrback(given_up)
 
     def alone(self, work: Callable[[], Any]) -> Deferred[Any]:

@@ -44,7 +44,7 @@ class IncomingFrames:
     ) -> None:
         """`block_limit`: bytes that the frames of one header block may have."""
         self._now = resources.clock.seconds
-        self._turns = resources.turns
+        self._scheduler = resources.scheduler
         self._connection = connection
         self._splitter = FrameSplitter(block_limit)
         #: When bytes came last, in seconds of the clock.
@@ -105,7 +105,7 @@ class IncomingFrames:
         reactor is late."""
         connection, later = self._connection, self._later
         share, seconds = len(later), LONG_ROUND
-        if self._turns.is_late():
+        if self._scheduler.is_late():
             share, seconds = min(share, SHARE), LONG_ROUND / SHARE
         until = self._now() + seconds
         try:
@@ -124,7 +124,7 @@ class IncomingFrames:
         if (later or self.steps is not None) and not connection.is_full:
             self._waits = True
             connection.transport.pauseProducing()
-            self._turns.wait(self)
+            self._scheduler.wait(self)
         self._count()
 
     def _go_through(self, until: float) -> bool:

@@ -21,7 +21,7 @@ class _BrokerWork(Generic[T]):
 
 
 class BrokerRoundRobin(Generic[T]):
-    """Gives out work, so much for each broker at a time; brokers take turns."""
+    """Gives out work, so much for each broker at a time, one broker after the other."""
 
     def __init__(self, most: int) -> None:
         """`most`: items of one broker that may be under way."""

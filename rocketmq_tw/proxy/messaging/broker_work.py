@@ -1,4 +1,4 @@
-"""Requests to brokers that nobody waits for, made in turns."""
+"""Requests to brokers that nobody waits for, a bounded number to each broker at a time."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class BrokerWork:
     """Makes so many requests to each broker at a time. `wake` has `go_on` called soon."""
 
     def __init__(self, most: int, wake: Callable[[], None]) -> None:
-        self._turns = BrokerRoundRobin[tuple[str, MakeRequest]](most)
+        self._requests = BrokerRoundRobin[tuple[str, MakeRequest]](most)
         self._wake = wake
 
     def __len__(self) -> int:
         """How many requests wait or are under way."""
-        return len(self._turns)
+        return len(self._requests)
 
     def add(self, broker: str, make: MakeRequest, *, urgent: bool) -> None:
         """Adds a request; what is urgent goes before what is not."""
-        self._turns.add(broker, (broker, make), urgent=urgent)
+        self._requests.add(broker, (broker, make), urgent=urgent)
         self._wake()
 
     def go_on(self) -> None:
         """Begins what may be begun, a bounded number."""
         for _ in range(_MOST_IN_TURN):
-            item = self._turns.next()
+            item = self._requests.next()
             if item is None:
                 return
             self._begin(*item)
@@ -46,11 +46,11 @@ class BrokerWork:
 
     def clear(self) -> None:
         """Drops what waits."""
-        self._turns.clear()
+        self._requests.clear()
 
     def _begin(self, broker: str, make: MakeRequest) -> None:
         def over(_: None) -> None:
-            self._turns.over(broker)
+            self._requests.over(broker)
             self._wake()
 
         done = Deferred.fromCoroutine(make())

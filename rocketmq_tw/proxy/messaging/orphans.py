@@ -43,7 +43,7 @@ class OrphanQuestions:
         self._brokers = brokers
         self._halves = halves
         self._unpacking = unpacking
-        self._turns = SerialQueue[ProxyClient]()
+        self._of_client = SerialQueue[ProxyClient]()
         self._waiting = Counter[ProxyClient]()
 
     def recover(self, client: ProxyClient, request: RemotingCommand) -> Deferred[RemotingCommand]:
@@ -101,7 +101,7 @@ class OrphanQuestions:
 
         self._waiting[client] += 1
         try:
-            await self._turns.run(client, lambda: Deferred.fromCoroutine(tell()))
+            await self._of_client.run(client, lambda: Deferred.fromCoroutine(tell()))
         finally:
             self._waiting[client] -= 1
             if not self._waiting[client]:

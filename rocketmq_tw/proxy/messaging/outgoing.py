@@ -64,8 +64,8 @@ class Outgoing(NamedTuple):
 
 
 class OutgoingMessages:
-    """Checks and prepares messages. Packed bodies are read in a thread, one at a time, hosts by
-    turns: they may unpack to much."""
+    """Checks and prepares messages. Packed bodies are read in a thread, one at a time, one of
+    each host after the other: they may unpack to much."""
 
     def __init__(self, config: ProxyConfig, now_ms: Callable[[], int], in_thread: InThread) -> None:
         self._config = config

@@ -77,20 +77,20 @@ class WriteQueues:
         return queues[consistent_hash(java_hash_code(group), len(queues))]
 
     def next(self, queues: Sequence[MessageQueue], failed: str | None = None) -> MessageQueue:
-        """Returns the next queue in turn, of a broker that did not fail lately, nor is `failed`,
-        where there is one."""
+        """Returns the next queue, round robin, of a broker that did not fail lately, nor is
+        `failed`, where there is one."""
         avoided = self._avoided.now()
         if not avoided:
-            return next_queue(queues, self._turn, (failed,))
+            return next_queue(queues, self._number, (failed,))
         avoid = {failed, *avoided}
         if all(queue.broker_name in avoid for queue in queues):
             avoid = {failed}
-        return next_queue(queues, self._turn, avoid)
+        return next_queue(queues, self._number, avoid)
 
     def avoid(self, broker_name: str) -> None:
         """Passes over a broker for a while, since it cannot be reached or did not answer."""
         self._avoided.add(broker_name)
 
-    def _turn(self) -> int:
+    def _number(self) -> int:
         self._next += 1
         return self._next

@@ -47,7 +47,7 @@ class Receiving:
         self._polls = polls
         self._delivery = delivery
         self._times = times
-        self._turns = count()
+        self._round_robin = count()
 
     def methods(self) -> Methods:
         """Returns the methods by path."""
@@ -109,5 +109,5 @@ class Receiving:
             )
         if wanted in names:
             return [wanted]
-        first = next(self._turns) % len(names)
+        first = next(self._round_robin) % len(names)
         return names[first:] + names[:first]

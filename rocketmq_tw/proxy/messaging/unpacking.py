@@ -20,12 +20,12 @@ from rocketmq_tw.runtime.threads import InThread
 
 
 class Unpacking:
-    """Unpacks bodies, large ones in a thread, one at a time, hosts by turns: 1 KB may unpack to
-    40 MiB."""
+    """Unpacks bodies, large ones in a thread, one at a time, one of each host after the other: 1 KB
+    may unpack to 40 MiB."""
 
     def __init__(self, config: ProxyConfig, in_thread: InThread) -> None:
         self._in_thread = in_thread
-        self._turns = SerialRoundRobin[str]()
+        self._large = SerialRoundRobin[str]()
         # Producers check what they pack, and their limit may be larger than the proxy's.
         most = 2 * config.max_message_size or DEFAULT_BODY_LIMIT
         self._most = max(min(most, DEFAULT_BODY_LIMIT), MOST_UNPACKED)
@@ -42,7 +42,7 @@ class Unpacking:
             try:
                 content = decompress(body, kind, MOST_UNPACKED)
             except BodyTooLarge:
-                large: Deferred[bytes] = self._turns.run(
+                large: Deferred[bytes] = self._large.run(
                     host_of(address),
                     lambda: self._in_thread(lambda: decompress(body, kind, self._most)),
                 )

@@ -175,7 +175,7 @@ class Controllers(Simulation):
     def take_turn(self, group: str) -> Deferred[None]:
         """Keeps decisions on a group waiting until what is returned is fired."""
         turn: Deferred[None] = Deferred()
-        self.leader().decider._turns.run(group, "", lambda: turn)
+        self.leader().decider._of_group.run(group, "", lambda: turn)
         return turn
 
     def leader_id(self) -> str:

@@ -241,7 +241,7 @@ def test_a_connection_with_many_frames_takes_turns(
 ) -> None:
     server = served(service)
     greedy = server.connect()
-    monkeypatch.setattr(server.made[0]._incoming._turns, "is_late", lambda: True)
+    monkeypatch.setattr(server.made[0]._incoming._scheduler, "is_late", lambda: True)
     greedy.corked = True
     responses = [greedy.call(ECHO, value(b"")) for _ in range(100)]
     server.receive(greedy.h2.data_to_send())
@@ -259,7 +259,7 @@ def test_a_connection_that_is_lost_while_frames_wait_has_none_counted(
 ) -> None:
     server = served(service)
     greedy = server.connect()
-    monkeypatch.setattr(server.made[0]._incoming._turns, "is_late", lambda: True)
+    monkeypatch.setattr(server.made[0]._incoming._scheduler, "is_late", lambda: True)
     greedy.corked = True
     for _ in range(100):
         greedy.call(ECHO, value(b""))
