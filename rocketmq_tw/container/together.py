@@ -154,6 +154,7 @@ class BrokersTogether:
                 ),
                 in_thread=machine.in_thread,
                 neighbours=self.neighbours,
+                log_name=setup.identity.canonical_name,
                 keep_config=where_possible(
                     in_config_file(machine.files, setup.path, machine.in_thread)
                 ),

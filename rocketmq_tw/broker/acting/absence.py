@@ -44,6 +44,7 @@ class Absence(Part):
         taking_back: TakingBack,
     ) -> None:
         self._config = host.config
+        self._logger = host.named(log)
         self._clock = host.reactor
         #: Seconds that a slave has to answer: if it acts, both deliver so long.
         self._patience = host.config.broker_not_active_timeout_millis / 2000
@@ -101,7 +102,9 @@ class Absence(Part):
         elif self._membership.is_held_from_some and not self._is_asking:
             self._is_asking = True
             asking = self._ask().addErrback(
-                lambda why: log.failure("asking whether a slave acted for this master failed", why)
+                lambda why: self._logger.failure(
+                    "asking whether a slave acted for this master failed", why
+                )
             )
             asking.addCallback(self._asked)
 
@@ -135,7 +138,7 @@ class Absence(Part):
         except (RemotingError, RequestError, WireError) as why:
             is_listed = any(own in members for members in told.values())
             if scope.is_over or is_listed or (yield self._pre_online.is_followed_by(slaves)):
-                log.warn(
+                self._logger.warn(
                     "this master is not registered yet: whether a slave acted is not known: {why}",
                     why=why,
                 )
@@ -154,14 +157,14 @@ class Absence(Part):
 
     def _say_missing(self, missing: Set[int]) -> None:
         if self._said_missing.is_due(missing):
-            log.warn(
+            self._logger.warn(
                 "this master is not registered yet: no name server lists its slaves {missing},"
                 " which were there before it was away",
                 missing=sorted(missing),
             )
 
     def _come_back(self, why: str) -> None:
-        log.warn(
+        self._logger.warn(
             "this master was away ({why}): it takes over from its slaves what they have, and is"
             " the master again then",
             why=why,
@@ -169,11 +172,11 @@ class Absence(Part):
         state = self._role.state
         left = self._changes.change(RoleState(Role.ISOLATED, state.broker_id))
         left.addErrback(
-            lambda failure: log.warn(
+            lambda failure: self._logger.warn(
                 "leaving the master's role failed: {why}", why=failure.getErrorMessage()
             )
         )
         begun = left.addCallback(lambda _: self._changes.begin(state))
         begun.addErrback(
-            lambda failure: log.failure("this broker cannot be the master again", failure)
+            lambda failure: self._logger.failure("this broker cannot be the master again", failure)
         )

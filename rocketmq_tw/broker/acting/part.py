@@ -52,6 +52,7 @@ class Acting(Part):
         brokers: BrokerClient,
     ) -> None:
         self._config = host.config
+        self._logger = host.named(log)
         self._role = role
         self._changes = changes
         self._membership = cluster.membership
@@ -70,7 +71,9 @@ class Acting(Part):
         self._away = Away(host.config, host.reactor.seconds)
         replicas.returning.before_return = self.end_acting
         self._reactor = host.reactor
-        self._stepping_down = SteppingDown(role, changes, cluster.membership, writing.health)
+        self._stepping_down = SteppingDown(
+            role, changes, cluster.membership, writing.health, host.log_name
+        )
 
     @property
     def is_enabled(self) -> bool:
@@ -107,7 +110,9 @@ class Acting(Part):
         they say; never fails."""
         looked = self._checks.get("the group", self._check_group)
         return looked.addErrback(
-            lambda failure: log.failure("finding out whether to act for the master failed", failure)
+            lambda failure: self._logger.failure(
+                "finding out whether to act for the master failed", failure
+            )
         )
 
     def end_acting(self, master: IPeer) -> Deferred[None]:
@@ -168,12 +173,14 @@ class Acting(Part):
                 return
             if not (yield self._is_up_to_date()) or self._role.state is not state:
                 return
-            log.info("no master lives, and this broker has the smallest id: it acts for the master")
+            self._logger.info(
+                "no master lives, and this broker has the smallest id: it acts for the master"
+            )
             self._replicas.returning.hold_tables()
             self._replicas.close_silent_link()
             yield self._changes.change(attrs.evolve(state, role=Role.ACTING_MASTER))
         elif state.role is Role.ACTING_MASTER and not self._may_act(smallest):
-            log.info(
+            self._logger.info(
                 "this broker acts for the master no more: the smallest id that lives is {id}",
                 id="unknown" if smallest is None else smallest,
             )
@@ -194,7 +201,7 @@ class Acting(Part):
     def _end_acting(self) -> Generator[Deferred[Any], Any, None]:
         state = self._role.state
         if state.role is Role.ACTING_MASTER:
-            log.info("this broker acts for the master no more, which is about to be back")
+            self._logger.info("this broker acts for the master no more, which is about to be back")
             yield self._changes.change(attrs.evolve(state, role=Role.SLAVE))
 
     def _may_act(self, smallest: int | None) -> bool:

@@ -92,6 +92,7 @@ class PreOnline(Part):
         taking_back: TakingBack,
     ) -> None:
         self._host = host
+        self._logger = host.named(log)
         self._changes = changes
         self._addresses = addresses
         self._store = writing.store
@@ -193,7 +194,9 @@ class PreOnline(Part):
             # Stopped meanwhile.
             return
         if state.role is Role.MASTER:
-            log.info("this broker becomes the master; its slaves: {slaves}", slaves=members)
+            self._logger.info(
+                "this broker becomes the master; its slaves: {slaves}", slaves=members
+            )
             try:
                 yield self._changes.change(state)
             except Exception as error:
@@ -253,7 +256,7 @@ class PreOnline(Part):
         master = Master(self._addresses.broker, self._addresses.ha)
         for address in set(slaves.values()) - self._told:
             if not (yield calls.announce(address, master, self._store.flushed_offset)):
-                log.error("the slave {slave} cannot write its disk", slave=address)
+                self._logger.error("the slave {slave} cannot write its disk", slave=address)
                 self._unable.add(address)
             self._told.add(address)
         yield self._check_links(slaves)
@@ -338,4 +341,6 @@ class PreOnline(Part):
 
     def _wait(self, why: str, advice: str) -> None:
         if self._said.is_due(why, self._host.reactor.seconds()):
-            log.warn("this broker is not registered yet: {why} ({advice})", why=why, advice=advice)
+            self._logger.warn(
+                "this broker is not registered yet: {why} ({advice})", why=why, advice=advice
+            )

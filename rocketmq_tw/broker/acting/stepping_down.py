@@ -15,6 +15,7 @@ from rocketmq_tw.broker.cluster.membership import ClusterMembership
 from rocketmq_tw.broker.role.health import Health
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.runtime.named_log import named
 
 log = Logger()
 
@@ -25,9 +26,15 @@ class SteppingDown:
     only too full: then it refuses messages and serves readers."""
 
     def __init__(
-        self, role: RoleHolder, changes: RoleChanges, membership: ClusterMembership, health: Health
+        self,
+        role: RoleHolder,
+        changes: RoleChanges,
+        membership: ClusterMembership,
+        health: Health,
+        log_name: str = "",
     ) -> None:
         self._role = role
+        self._logger = named(log, log_name)
         self._changes = changes
         self._membership = membership
         self._health = health
@@ -41,11 +48,11 @@ class SteppingDown:
         health, state = self._health, self._role.state
         if self._given_up is not None:
             if not health.cannot_lead:
-                log.info("this broker can write again and takes its role again")
+                self._logger.info("this broker can write again and takes its role again")
             elif health.unfit_to_lead or not (yield self._is_alone()):
                 return
             else:
-                log.warn(
+                self._logger.warn(
                     "no other broker of the group lives: this one takes its role again, though it"
                     " stores no messages: {why}",
                     why=health.cannot_lead,
@@ -56,12 +63,14 @@ class SteppingDown:
         elif state.role is Role.MASTER and health.cannot_write:
             answers = yield self._membership.group.ask()
             if any(len(members or ()) > 1 for members in answers.values()):
-                log.error("this broker gives up being the master: {why}", why=health.cannot_write)
+                self._logger.error(
+                    "this broker gives up being the master: {why}", why=health.cannot_write
+                )
                 self._given_up = state
                 # What is under way fails, and so do the parts that wait for the disk.
                 left = self._changes.change(RoleState(Role.ISOLATED, state.broker_id))
                 left.addErrback(
-                    lambda failure: log.warn(
+                    lambda failure: self._logger.warn(
                         "leaving the master's role failed: {why}", why=failure.getErrorMessage()
                     )
                 )

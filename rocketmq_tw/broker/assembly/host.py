@@ -18,6 +18,7 @@ from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IListener, IRemotingClient, IRemotingServer
 from rocketmq_tw.net.live_config import WriteChanges, only_until_stop
 from rocketmq_tw.runtime.clock import wall_clock_ms
+from rocketmq_tw.runtime.named_log import named
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread, in_pool
 from rocketmq_tw.store.paths import StorePaths
@@ -66,6 +67,8 @@ class Surroundings:
     keep_config: WriteChanges = only_until_stop
     #: The masters of the same container.
     neighbours: INeighbours = attrs.field(factory=NoNeighbours)
+    #: What the broker's lines in the log begin with; empty where no other broker writes into it.
+    log_name: str = ""
     #: Whether somebody may ask for figures: what costs something for each message is measured only
     #: then.
     is_monitored: bool = False
@@ -99,6 +102,10 @@ class Host(Surroundings):
         """Returns a host in `surroundings`, with `config` instead of what these have."""
         given = attrs.asdict(surroundings, recurse=False)
         return cls(**given | {"config": config}, listener=listener)
+
+    def named(self, log: Logger) -> Logger:
+        """Returns `log` with lines that say which broker they are of, where there are several."""
+        return named(log, self.log_name)
 
     def elapsed_ms(self) -> int:
         """Returns the reactor's monotonic time in ms."""

@@ -34,6 +34,7 @@ class Life:
 
     def __init__(self, host: Host, parts: Assembly, holder: RoleHolder) -> None:
         self._host = host
+        self._logger = host.named(log)
         self._parts = parts
         self._holder = holder
         self._changes = Serial()
@@ -107,7 +108,7 @@ class Life:
             yield from self._leave([])
             raise
         self._serve()
-        say = log.info if self.tells_roles else log.debug
+        say = self._logger.info if self.tells_roles else self._logger.debug
         say(
             "the broker is {role} now, its id is {id}",
             role=state.role.value,
@@ -183,9 +184,9 @@ class Life:
         except Exception as error:
             what = f"{name} failed while the role or the broker ended"
             if isinstance(error, (OSError, StoreError)):
-                log.error("{what}: {why}", what=what, why=error)
+                self._logger.error("{what}: {why}", what=what, why=error)
             else:
-                log.failure("{what}", what=what)
+                self._logger.failure("{what}", what=what)
             failures.append(error)
 
     def _serve(self) -> None:

@@ -20,6 +20,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.named_log import named
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.store.interface import IMessageStore
 
@@ -158,8 +159,9 @@ class ILogEnd(Interface):
 class Truncation:
     """Cuts the log, one cut after the other, by the rule of this module."""
 
-    def __init__(self, log_end: ILogEnd, in_slices: Slices) -> None:
+    def __init__(self, log_end: ILogEnd, in_slices: Slices, log_name: str = "") -> None:
         self._log_end = log_end
+        self._logger = named(log, log_name)
         self._in_slices = in_slices
         self._work = Serial()
         self._derived: list[DerivedOffsets] = []
@@ -196,7 +198,7 @@ class Truncation:
     def _cut(self, end: int) -> Generator[Any, Any, None]:
         store = self._log_end.store
         gone = store.end_offset - end
-        log.info("the log is cut at {end}, {gone} bytes go", end=end, gone=gone)
+        self._logger.info("the log is cut at {end}, {gone} bytes go", end=end, gone=gone)
         paused: list[DerivedOffsets] = []
         try:
             for each in self._derived:

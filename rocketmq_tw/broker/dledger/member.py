@@ -83,4 +83,7 @@ class DLedgerMember:
         try:
             change()
         except StoreError:
-            log.failure("the store could not follow the log of its group")
+            log.failure(
+                "the store could not follow the log of DLedger group {group}",
+                group=self.node.config.group,
+            )

@@ -49,6 +49,7 @@ class DLedgerGroup(Part):
         replicas: Replicas,
     ) -> None:
         self._host = host
+        self._logger = host.named(log)
         self._role = role
         self._addresses = addresses
         self._changes = changes
@@ -82,7 +83,9 @@ class DLedgerGroup(Part):
             ),
         )
         self.member = DLedgerMember(host.reactor, node, log_of_group, writing.store, writing.commit)
-        self._candidacy = candidacy = Candidacy(host.reactor, writing.health, self._role)
+        self._candidacy = candidacy = Candidacy(
+            host.reactor, writing.health, self._role, host.log_name
+        )
         candidacy.changed.add(lambda: node.stand(not candidacy.refusal))
         node.stand(not candidacy.refusal)
         self._following = RoleOfGroup(
@@ -167,7 +170,7 @@ class DLedgerGroup(Part):
             self._replicas.forget_master()
 
     def _failed(self, failure: Failure) -> None:
-        log.error(
+        self._logger.error(
             "this member of the DLedger group has stopped ({why}): the broker serves nobody before"
             " it is started again",
             why=failure.getErrorMessage(),

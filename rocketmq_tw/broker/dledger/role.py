@@ -20,6 +20,7 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.named_log import named
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 
@@ -45,6 +46,7 @@ class RoleOfGroup:
         candidacy: Candidacy,
     ) -> None:
         self._clock = clock
+        self._logger = named(log, candidacy.log_name)
         self._member = member
         self._dispatcher = dispatcher
         self._holder = holder
@@ -121,7 +123,7 @@ class RoleOfGroup:
             yield deferLater(self._clock, SETTLE_SECONDS)
 
     def _cannot_take(self, failure: Any) -> None:
-        log.failure(
+        self._logger.failure(
             "the broker could not become {role}, as its DLedger group wants",
             failure,
             role=self._wanted.role.words,

@@ -32,6 +32,7 @@ class GroupControllers:
         #: Whether the controllers were told that they will hear no more of it.
         self._is_silent = False
         self._config = host.config
+        self._logger = host.named(log)
         self._in_thread = host.in_thread
         #: Asks the controller that leads.
         self.client = ControllerClient(
@@ -49,14 +50,14 @@ class GroupControllers:
         try:
             found = yield self._in_thread(lambda: _addresses_of(name))
         except (OSError, ValueError) as error:
-            log.warn(
+            self._logger.warn(
                 "controllerAddr={name} cannot be looked up, the former addresses stay: {error}",
                 name=name,
                 error=error,
             )
             return
         if found != self.client.addresses:
-            log.info("the controllers are at {addresses}", addresses=found)
+            self._logger.info("the controllers are at {addresses}", addresses=found)
             self.client.addresses = found
             # The known leader may be none of them.
             self.client.leader = None

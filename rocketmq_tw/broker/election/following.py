@@ -86,6 +86,7 @@ class ControllerFollower:
         switching: Switching,
     ) -> None:
         self._clock = host.reactor
+        self._logger = host.named(log)
         self._is_learner = host.store_config.async_learner
         self._controllers = controllers
         self._candidacy = controllers.candidacy
@@ -117,7 +118,9 @@ class ControllerFollower:
         """Tries to get a role until it has one."""
         if not self._scope.is_over:
             self._join().addErrback(
-                lambda failure: log.failure("asking the controllers for a role failed", failure)
+                lambda failure: self._logger.failure(
+                    "asking the controllers for a role failed", failure
+                )
             )
 
     def stop(self) -> None:
@@ -263,7 +266,9 @@ class ControllerFollower:
         if self._is_former_self(group):
             # What that process has asked for may still be on its way, and in its epoch it counts:
             # a SyncStateSet that this process knows nothing of.
-            log.info("a former process was master in epoch {epoch}", epoch=group.master_epoch)
+            self._logger.info(
+                "a former process was master in epoch {epoch}", epoch=group.master_epoch
+            )
             group = yield self._without_master(me, group)
         if self._is_this_one(group):
             group = yield self._unfit.check(me, group)
@@ -323,7 +328,7 @@ class ControllerFollower:
         elif step is Step.SLAVE:
             self._epochs.note_heard(group.master_epoch)
             if group.master_id == self.broker_id:
-                log.error(
+                self._logger.error(
                     "the broker at {address} has this one's id {id} and is the master: where one"
                     " of the stores is a copy of the other, stop its broker and remove its"
                     " brokerIdentity, then it joins as a new one",
@@ -367,10 +372,10 @@ class ControllerFollower:
 
         def failed(failure: Failure) -> None:
             if failure.check(*_EXPECTED) is None:
-                log.failure("following the controllers failed", failure)
+                self._logger.failure("following the controllers failed", failure)
             elif self._failures % _TRIES_PER_LINE == 0:
                 has_role = self._role.role is not Role.ISOLATED
-                log.warn(
+                self._logger.warn(
                     "{what}, tried again: {why}",
                     what=f"no {'news' if has_role else 'role'} from the controllers",
                     why=failure.getErrorMessage(),

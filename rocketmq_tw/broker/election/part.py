@@ -63,7 +63,7 @@ class ElectedRole(Part):
             config.broker_cluster_name,
             config.broker_name,
         )
-        self._candidacy = Candidacy(host.reactor, self._health, self._role)
+        self._candidacy = Candidacy(host.reactor, self._health, self._role, host.log_name)
         self._controllers = controllers = GroupControllers(host, self._candidacy)
         self.follower = ControllerFollower(
             host,

@@ -16,6 +16,7 @@ from rocketmq_tw.broker.election.controllers import GroupControllers
 from rocketmq_tw.broker.election.epochs import KnownEpochs
 from rocketmq_tw.broker.election.identity import Identity
 from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.runtime.named_log import named
 from rocketmq_tw.wire.group_state import GroupState
 
 log = Logger()
@@ -33,6 +34,7 @@ class UnfitMaster:
         beat: Callable[[], None],
     ) -> None:
         self._controllers = controllers
+        self._logger = named(log, controllers.candidacy.log_name)
         self._candidacy = controllers.candidacy
         self._leader = controllers.client
         self._role = role
@@ -67,7 +69,7 @@ class UnfitMaster:
         others = {one.broker_id for one in replicas.in_sync_replicas if one.alive} - {me.broker_id}
         former, self._with_room = self._with_room, (epoch, others)
         if former is not None and former[0] == epoch and former[1] & others:
-            log.warn(
+            self._logger.warn(
                 "another member of the group has room on its disk, and gets the master's role of"
                 " this broker"
             )
@@ -81,7 +83,7 @@ class UnfitMaster:
 
     def _say_that_it_holds_on(self) -> None:
         if not self._holds_on:
-            log.warn(
+            self._logger.warn(
                 "this broker is the only one in sync and stays the master until another one is,"
                 " though it cannot lead: {why}",
                 why=self._candidacy.refusal,

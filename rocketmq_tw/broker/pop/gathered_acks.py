@@ -174,4 +174,4 @@ def _answer(result: PutResult | Failure, asked: Sequence[_Asked]) -> None:
         try:
             peer.reply(request.response() if failure is None else refusal(failure, request, peer))
         except Exception:
-            log.failure("answering an acknowledgement failed")
+            log.failure("answering an acknowledgement of {peer} failed", peer=peer.address)

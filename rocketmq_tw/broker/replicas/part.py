@@ -64,7 +64,7 @@ class Replicas(Part):
         self.returning = ReturningMaster(host, addresses, writing, copied, lambda: self.slave)
         #: Slaves that want to be told before this broker stops, while it is the master.
         self._notices: StopNotices | None = None
-        settings = ha_settings(host.store_config, host.config)
+        settings = ha_settings(host.store_config, host.config, host.log_name)
         #: The epochs, and what a group with a controller needs.
         self.switching = Switching(host, role, writing, settings)
         self._protocol: HAProtocol

@@ -16,6 +16,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.metrics.instruments import Metric, counter, gauge
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.named_log import named
 from rocketmq_tw.runtime.retries import GrowingPause
 
 #: Seconds for which a broker stays out of elections that was elected and could not enter its role:
@@ -39,8 +40,13 @@ class Candidacy:
     it then stays until another one leads or could, or the disk has room.
     """
 
-    def __init__(self, clock: IReactorTime, health: Health, role: RoleHolder) -> None:
+    def __init__(
+        self, clock: IReactorTime, health: Health, role: RoleHolder, log_name: str = ""
+    ) -> None:
         self._clock = clock
+        #: What the broker's lines in the log begin with, see `named`.
+        self.log_name = log_name
+        self._logger = named(log, log_name)
         self._health = health
         self._role = role
         #: Told when the broker stands again, or no longer, or for another reason.
@@ -92,7 +98,7 @@ class Candidacy:
         self._failures += 1
         pause = self._pause.failed()
         self._failure = f"it could not become the master: {why}"
-        log.error(
+        self._logger.error(
             "this broker was elected and could not become the master ({why}): it stays out of"
             " elections for {pause} s",
             why=why,
@@ -134,7 +140,7 @@ class Candidacy:
 
     def _stand_full(self) -> None:
         if self._is_only_full:
-            log.warn(
+            self._logger.warn(
                 "the group has no master for {patience} s: this broker stands for election, though"
                 " it will store no messages: {why}",
                 patience=ROOM_PATIENCE,
@@ -152,12 +158,12 @@ class Candidacy:
             return
         former, self._told = self._told, refusal
         if refusal and not self._failure:
-            log.error(
+            self._logger.error(
                 "this broker gives up being the master: {why}"
                 if self._role.is_master
                 else "this broker does not stand for election: {why}",
                 why=refusal,
             )
         elif former and not refusal:
-            log.info("this broker stands for election again")
+            self._logger.info("this broker stands for election again")
         self.changed.tell()

@@ -57,6 +57,7 @@ class TimerDelivery:
         make_again: Callable[[], object],
     ) -> None:
         self._host = host
+        self._logger = host.named(log)
         self._store = store
         self._sink = sink
         self._books = books
@@ -128,7 +129,7 @@ class TimerDelivery:
             else:
                 self._go_on(self._books.slot)
         except Exception:
-            log.failure("delivering timed messages failed; trying again later")
+            self._logger.failure("delivering timed messages failed; trying again later")
             if not self._unwritten:
                 self._wake_in(RETRY_USUAL)
 
@@ -167,12 +168,16 @@ class TimerDelivery:
         if failure.check(DamagedStoreError):
             self._lacks_entries(slot, failure.getErrorMessage())
         else:
-            log.failure("the timer log cannot be read: trying again later", failure=failure)
+            self._logger.failure(
+                "the timer log cannot be read: trying again later", failure=failure
+            )
             self._wake_in(RETRY_USUAL)
 
     def _lacks_entries(self, slot: DueSlot, why: str) -> None:
         """Leaves a slot, all of which is delivered once the files are made again."""
-        log.warn("not all can be found that waits for {time}: {why}", time=_utc(slot.slot), why=why)
+        self._logger.warn(
+            "not all can be found that waits for {time}: {why}", time=_utc(slot.slot), why=why
+        )
         self._books.slot = None
         self.found_damage()
 
@@ -216,7 +221,7 @@ class TimerDelivery:
 
     def _close(self, slot: DueSlot) -> None:
         if slot.lost:
-            log.error(
+            self._logger.error(
                 "{count} messages are lost that waited for {time}: the commit log has them no more,"
                 " which is kept from {start} on",
                 count=slot.lost,
@@ -243,7 +248,9 @@ class TimerDelivery:
                 self._not_delivered(slot, position, repr(error))
                 continue
             except Exception:
-                log.failure("the timer log cannot be read at {position}", position=position)
+                self._logger.failure(
+                    "the timer log cannot be read at {position}", position=position
+                )
                 slot.lost += 1
                 continue
             if unit is None:
@@ -258,7 +265,7 @@ class TimerDelivery:
             if result.is_stored:
                 self._books.count_delivered(topic_for(unit, message))
             elif result.is_hopeless:
-                log.error(
+                self._logger.error(
                     "a timed message for {topic} cannot be delivered and stays at {offset} of the"
                     " log: {why}",
                     topic=message.topic,
@@ -281,7 +288,7 @@ class TimerDelivery:
 
     def _not_delivered(self, slot: DueSlot, position: int, why: str) -> None:
         if not self._failed:
-            log.warn(
+            self._logger.warn(
                 "the timed message at {position} of the timer log is not delivered, trying again:"
                 " {why}",
                 position=position,

@@ -36,6 +36,7 @@ class TimerEngine:
 
     def __init__(self, host: Host, role: RoleHolder, writing: Writing, topics: TopicTable) -> None:
         self._host = host
+        self._logger = host.named(log)
         self._role = role
         self._writing = writing
         self._topics = topics
@@ -106,7 +107,7 @@ class TimerEngine:
         try:
             yield self.keeper.save()
         except Exception:
-            log.failure("the timer's files cannot be saved; trying again later")
+            self._logger.failure("the timer's files cannot be saved; trying again later")
         if self.work is not None:
             # Where too much was not written yet, or reading failed.
             self.work.let_in()

@@ -49,6 +49,7 @@ class TimerWork:
 
     def __init__(self, tools: TimerTools, scope: Scope) -> None:
         self._host = tools.host
+        self._logger = tools.host.named(log)
         self._store = tools.writing.store
         self._books = tools.books
         self._keeper = tools.keeper
@@ -117,7 +118,7 @@ class TimerWork:
         return stretch
 
     def _failed(self, failure: Failure, stretch: Scope) -> None:
-        log.failure("the timer's files cannot be read; trying again", failure=failure)
+        self._logger.failure("the timer's files cannot be read; trying again", failure=failure)
         stretch.later(self._host.reactor, RETRY_USUAL, self.begin)
 
     @inlineCallbacks
@@ -150,14 +151,14 @@ class TimerWork:
 
     def _not_counted(self, failure: Failure, stretch: Scope) -> None:
         if not failure.check(DamagedStoreError):
-            log.failure("timed messages cannot be counted", failure=failure)
+            self._logger.failure("timed messages cannot be counted", failure=failure)
         elif not stretch.is_over:
-            log.warn("timed messages: {why}", why=failure.getErrorMessage())
+            self._logger.warn("timed messages: {why}", why=failure.getErrorMessage())
             self._found_damage()
 
     def _make_again(self) -> None:
         """Looks in the timer's topic for what the files do not lead to any more."""
-        log.warn("timed messages: all that wait are looked for again in the message log")
+        self._logger.warn("timed messages: all that wait are looked for again in the message log")
         self._between_stretches(self._make_files_again)
 
     @inlineCallbacks
@@ -177,7 +178,7 @@ class TimerWork:
     def _let_in_ended(self, result: Any, intake: TimerIntake, before: int) -> None:
         self._is_entering = False
         if isinstance(result, Failure):
-            log.failure(
+            self._logger.failure(
                 "moving messages from the timer topic into the timer's files failed; trying"
                 " again later",
                 failure=result,
@@ -239,7 +240,7 @@ class FollowingTimer(TimerWork):
             # The next stretch begins where the checkpoint is.
             return
         if self.is_open and master_went_back(books, checkpoint.read_ms, self._host.now_ms()):
-            log.warn("the master's clock was set back; timed messages go on at its time")
+            self._logger.warn("the master's clock was set back; timed messages go on at its time")
             self._between_stretches(lambda: self._go_back(checkpoint))
             return
         books.follow(checkpoint)
@@ -292,7 +293,7 @@ class DeliveringTimer(TimerWork):
         return super()._may_go_on()
 
     def _go_back_to_now(self) -> None:
-        log.warn("the clock was set back; timed messages go on at the time that it is now")
+        self._logger.warn("the clock was set back; timed messages go on at the time that it is now")
         self._between_stretches(self._rewind_to_now)
 
     @inlineCallbacks

@@ -409,4 +409,4 @@ def _call_all(entries: Sequence[_Entry], code: ResponseCode) -> None:
         try:
             done(code, appended)
         except Exception:
-            log.failure("answering an append failed")
+            log.failure("answering the append at {at} failed", at=appended.physical_offset)

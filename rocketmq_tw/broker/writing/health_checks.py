@@ -62,6 +62,7 @@ class HealthChecks:
         group_log: RaftLog | None = None,
     ) -> None:
         self._host = host
+        self._logger = host.named(log)
         self._role = role
         self._store = store
         self._commit = commit
@@ -125,9 +126,9 @@ class HealthChecks:
         if cannot_write != self._said[0]:
             self._said = cannot_write, now
             if cannot_write:
-                log.error("this broker cannot store messages: {why}", why=cannot_write)
+                self._logger.error("this broker cannot store messages: {why}", why=cannot_write)
             else:
-                log.info("this broker can store messages again")
+                self._logger.info("this broker can store messages again")
 
     def _try_log_again(self, now: float) -> None:
         """A log that failed for a while counts as well again once the disk takes files: the next
@@ -172,7 +173,7 @@ class HealthChecks:
             self._next_trial = now + (TRIAL_SECONDS if is_well else TRIAL_AGAIN_SECONDS)
 
         def failed(failure: Failure) -> None:
-            log.failure("trying the disk failed", failure)
+            self._logger.failure("trying the disk failed", failure)
             ended(_Trial(failure.getErrorMessage()))
 
         self._trial_began = reactor.seconds()

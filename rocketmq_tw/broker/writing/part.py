@@ -85,7 +85,7 @@ class Writing(Part):
             self.group_log,
         )
         self.health = self._checks.health
-        self._enough_replicas = EnoughReplicas(self.commit.refusal_for_replicas)
+        self._enough_replicas = EnoughReplicas(self.commit.refusal_for_replicas, host.log_name)
         #: For all messages that the broker makes itself.
         self.sink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
         self.incoming = Incoming()
@@ -101,7 +101,7 @@ class Writing(Part):
             host.in_slices,
             host.in_thread,
         )
-        self.truncation = Truncation(log_end, host.in_slices)
+        self.truncation = Truncation(log_end, host.in_slices, host.log_name)
         self.truncation.after_cut.add(role.cut)
         #: Whether the store was closed by the last stop, not by a kill.
         self.was_stopped = False

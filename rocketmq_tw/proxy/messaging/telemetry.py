@@ -178,14 +178,16 @@ class _Answering:
         client, self._due = self._due, None
         assert client is not None
         made: Deferred[TelemetryCommand] = Deferred.fromCoroutine(self._make(client))  # type: ignore[arg-type]
-        made.addCallbacks(self._call.send, self._failed)
+        made.addCallbacks(self._call.send, self._failed, errbackArgs=(client,))
         made.addCallback(lambda _: self._next())
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: Failure, client: ProxyClient) -> None:
         if isinstance(failure.value, GrpcError):
             self._call.finish(failure.value)
             return
-        log.failure("answering a client's settings failed", failure=failure)
+        log.failure(
+            "answering {client}'s settings failed", failure=failure, client=client.client_id
+        )
         self._call.finish(GrpcError(GrpcStatus.INTERNAL, "the proxy failed; its log says more"))
 
     def _next(self) -> None:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
 
 from rocketmq_tw.replication.auto_switch.ends import AutoSwitchSlaveLink
 from rocketmq_tw.replication.auto_switch.epoch_file import KeptEpochs
@@ -29,8 +28,6 @@ _ADVICE = (
     "nothing was changed. This broker has messages that the master lacks: before anything is"
     ' removed read docs/controller.md, "A broker that follows no master"'
 )
-
-log = Logger()
 
 
 class RecordComparison(NamedTuple):
@@ -179,7 +176,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
                 )
             yield self._check_confirmed(master, point)
             self._check_is_open(link)
-            log.warn(
+            self._log.warn(
                 "this log is the master's up to {point}: the {size} bytes behind it are cut off",
                 point=point,
                 size=end - point,

@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.replication.auto_switch.ends import AutoSwitchMasterLink
@@ -40,8 +39,6 @@ NOT_YET = ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
 #: no other broker can be proposed meanwhile.
 UNKNOWN_MS = 2000
 LONGEST_UNKNOWN_MS = 10_000
-
-log = Logger()
 
 
 @attrs.frozen(kw_only=True)
@@ -130,7 +127,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         """Applies the SyncStateSet that the controller has; an older one changes nothing."""
         if self.states.apply(applied):
             self._unknown_since_ms = None
-            log.info(
+            self._logger.info(
                 "in sync are {members}, in the set's epoch {epoch}",
                 members=sorted(applied.members),
                 epoch=applied.epoch,
@@ -268,7 +265,9 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         if self._asked is not None or self._is_over:
             return
         self.states.propose(members)
-        log.info("this master proposes that {members} are in sync", members=sorted(members))
+        self._logger.info(
+            "this master proposes that {members} are in sync", members=sorted(members)
+        )
         self._asked = asked = self._controller.propose(members)
         asked.addCallbacks(self._answered, self._unanswered)
 
@@ -284,7 +283,9 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         now_ms = self._now_ms()
         retry_at_ms = now_ms + RETRY_USUAL_MS
         self._check_at_ms = min(self._check_at_ms, retry_at_ms)
-        log.warn("the SyncStateSet is not changed yet: {why}", why=failure.getErrorMessage())
+        self._logger.warn(
+            "the SyncStateSet is not changed yet: {why}", why=failure.getErrorMessage()
+        )
         error = failure.value
         code = error.code if isinstance(error, RequestError) else None
         if code not in NOT_TAKEN:
@@ -306,7 +307,9 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         limit_ms = UNKNOWN_MS if self.states.lacks_proposed else LONGEST_UNKNOWN_MS
         if now_ms - self._unknown_since_ms >= limit_ms:
             self._unknown_since_ms = None
-            log.info("this broker asks for an election: it is not known which brokers are in sync")
+            self._logger.info(
+                "this broker asks for an election: it is not known which brokers are in sync"
+            )
             self._controller.renounce()
 
     def _recount(self) -> None:

@@ -20,6 +20,7 @@ from rocketmq_tw.replication.interfaces import IReplicatedLog
 from rocketmq_tw.replication.links.ends import LinkError, SlaveLink
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.named_log import named
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.retries import RETRY_SOON, RETRY_USUAL, GrowingPause
 from rocketmq_tw.runtime.waiters import Waiters
@@ -133,6 +134,7 @@ class HAClient(Factory, Generic[L]):
     def __init__(self, log: IReplicatedLog, settings: HASettings, clock: IReactorTime) -> None:
         self.connection: MasterConnection[L] | None = None
         self.master_address = ""
+        self._log = named(self._log, settings.log_name)
         self._log_file = log
         self._settings = settings
         self._clock = clock

@@ -29,6 +29,7 @@ from rocketmq_tw.replication.links.group_transfer import GroupTransfer
 from rocketmq_tw.replication.links.members import RegisteredReplicas
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.runtime.log_throttle import LogThrottle
+from rocketmq_tw.runtime.named_log import named
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
@@ -67,6 +68,7 @@ class SlaveConnection(Protocol, Generic[L]):
 
     def __init__(self, service: HAService[L]) -> None:
         self._service = service
+        self._log = named(self._log, service.log_name)
         #: What the log says of it: that it is no replica.
         self.said = LogThrottle[None](WARN_AGAIN_MS)
         self._writable = True
@@ -103,7 +105,9 @@ class SlaveConnection(Protocol, Generic[L]):
         if isinstance(error, RequestError):
             self.close(f"it is refused: {error.remark}")
         elif not failure.check(CancelledError):
-            self._log.failure("the check of an HA link failed", failure=failure)
+            self._log.failure(
+                "the check of the HA link with {peer} failed", failure=failure, peer=self.address
+            )
             self.close("it could not be checked")
 
     def dataReceived(self, data: bytes) -> None:
@@ -191,6 +195,8 @@ class HAService(Factory, Generic[L]):
         #: Looks at each connection before it is served; see `IRemotingServer.check`.
         self.check: Callable[[IIdentified], Deferred[None] | None] = lambda connection: None
         self._log = log
+        self.log_name = settings.log_name
+        self._logger = named(self._logger, settings.log_name)
         self._settings = settings
         self._clock = clock
         self._members = members or RegisteredReplicas(self._now_ms)

@@ -30,6 +30,8 @@ class HASettings:
     refuses_too_few: bool = False
     not_caught_up_ms: int = 15000
     check_ms: int = 5000
+    #: What lines in the log begin with, where several brokers write into it.
+    log_name: str = ""
     #: What they are read from again when it changes; None: nothing.
     source: MessageStoreConfig | None = attrs.field(default=None, repr=False, eq=False)
 
@@ -40,7 +42,7 @@ class HASettings:
                 setattr(self, name, value)
 
 
-def ha_settings(config: MessageStoreConfig, broker: BrokerConfig) -> HASettings:
+def ha_settings(config: MessageStoreConfig, broker: BrokerConfig, log_name: str = "") -> HASettings:
     """Returns the settings of both ends of a link; keys that may change while the broker runs are
     read on each use."""
     limit = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else None
@@ -52,6 +54,7 @@ def ha_settings(config: MessageStoreConfig, broker: BrokerConfig) -> HASettings:
         bytes_per_second=limit,
         check_ms=broker.check_sync_state_set_period,
         refuses_too_few=broker.enable_slave_acting_master,
+        log_name=log_name,
         source=config,
         **_changeable(config),
     )

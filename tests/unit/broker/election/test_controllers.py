@@ -66,6 +66,7 @@ def controllers(
         reactor=clock or Clock(),
         client=client,
         in_thread=lambda job: execute(job),
+        named=lambda log: log,
     )
     candidacy: Any = SimpleNamespace(refusal="")
     return GroupControllers(host, candidacy)

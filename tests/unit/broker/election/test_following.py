@@ -165,7 +165,9 @@ class Joining:
             client=controllers, heartbeat=self._beat, candidacy=self.candidacy
         )
         host: Any = SimpleNamespace(
-            reactor=self.clock, store_config=SimpleNamespace(async_learner=False)
+            reactor=self.clock,
+            store_config=SimpleNamespace(async_learner=False),
+            named=lambda log: log,
         )
         addresses: Any = SimpleNamespace(broker=ME)
         replication: Any = self
