@@ -16,9 +16,9 @@ from rocketmq_tw.store.queue_units import FILLER_SIZE, UNIT_SIZE
 
 
 class QueueReader:
-    """Reads queues with stock's limits, statuses and next offsets; `damaged` counts records that
-    were left out because their bytes are not what was stored. `is_copy` says whether the log may be
-    a copy of another broker's, and be behind that."""
+    """Reads queues with stock's limits, statuses and next offsets; records whose bytes are not what
+    was stored are left out. `is_copy` says whether the log may be a copy of another broker's, and
+    be behind that."""
 
     def __init__(
         self,
@@ -32,11 +32,6 @@ class QueueReader:
         self._memory_bytes = memory_bytes
         self._is_copy = is_copy
         self._records = QueueRecords(config, log)
-
-    @property
-    def damaged(self) -> int:
-        """How many records were left out."""
-        return self._records.damaged
 
     @property
     def cached_bytes(self) -> int:

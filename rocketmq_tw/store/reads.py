@@ -200,8 +200,3 @@ class StoreReads:
         if self._index is None or self._index.end_offset < 0:
             return 0, 0
         return self._index.end_timestamp, self._index.end_offset
-
-    @property
-    def damaged_records(self) -> int:
-        """Records that reads left out because their bytes are not what was stored."""
-        return self._reader.damaged

@@ -75,8 +75,3 @@ class Findings:
     def count(self) -> int:
         """All findings, also those that were not passed on."""
         return self.kinds.total()
-
-    @property
-    def untold(self) -> int:
-        """How many were not passed on."""
-        return sum(max(count - self._most, 0) for count in self._seen.values())

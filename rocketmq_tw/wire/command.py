@@ -28,7 +28,6 @@ ONEWAY_FLAG = 2
 
 #: The version that we announce: stock 5.3.3's ordinal, so that peers offer all they have.
 VERSION_5_3_3 = 479
-VERSION_4_9_7 = 407
 VERSION_4_9_3 = 399
 #: From it on clients name the broker that they mean in each request.
 VERSION_5_0_0 = 413

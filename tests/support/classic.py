@@ -13,7 +13,7 @@ from rocketmq_tw.proxy.metadata import Metadata
 from rocketmq_tw.proxy.remoting.broker_ports import NO_PORTS, BrokerPorts
 from rocketmq_tw.proxy.remoting.requests import ClassicRequests
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.command import VERSION_4_9_7, RemotingCommand
+from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.network import FakePeer
 from tests.support.proxy import PlayedBrokers, answer_of, heartbeat_sync_of, undelivered_pops
 
@@ -65,11 +65,11 @@ class ClassicPort:
 def classic_request(
     code: int, body: bytes = b"", *, old: bool = False, oneway: bool = False, **fields: object
 ) -> RemotingCommand:
-    """A request of a client; `old` is 4.9.7."""
+    """A request of a client; `old` is one of 4.9.7."""
     request = RemotingCommand.request(code, body=body, oneway=oneway)
     request.ext_fields = {name: str(value) for name, value in fields.items()}
     if old:
-        request.version = VERSION_4_9_7
+        request.version = 407
     return request
 
 

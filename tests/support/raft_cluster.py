@@ -18,11 +18,11 @@ from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.messages import RaftMessage
 from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.store.errors import StoreError
 from tests.support.raft_history import Operation, check_linearizable
 from tests.support.raft_invariants import Invariants, Violation
+from tests.support.raft_kv import KeyValue, Put, encode_kv_command
 
 MS = 1000
 _NO_ROOM = (

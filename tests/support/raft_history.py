@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from rocketmq_tw.raft.core.entry import Entry
-from rocketmq_tw.raft.kv import KeyValue
 from tests.support.raft_invariants import Violation
+from tests.support.raft_kv import KeyValue
 
 
 class Operation(msgspec.Struct):

@@ -65,11 +65,6 @@ class TimerWheel:
         self._over: set[int] = set()
 
     @property
-    def round_ms(self) -> int:
-        """The time of one round in ms: times that far apart share a slot."""
-        return self.slots * self.precision_ms
-
-    @property
     def is_there(self) -> bool:
         """Whether the file has slots: an empty one is as good as none."""
         if not self._files.exists(self._path):

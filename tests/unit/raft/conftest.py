@@ -13,13 +13,13 @@ from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
-from rocketmq_tw.raft.kv import KeyValue
 from rocketmq_tw.raft.member_addresses import MemberAddresses
 from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.network import MemoryNetwork
+from tests.support.raft_kv import KeyValue
 
 PEERS = {"n0": "127.0.0.1:1", "n1": "127.0.0.1:2", "n2": "127.0.0.1:3"}
 FILE_SIZE = 4096

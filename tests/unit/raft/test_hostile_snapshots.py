@@ -11,10 +11,10 @@ from rocketmq_tw.controller.decider import ControllerMachine
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.codes import Code
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
 from rocketmq_tw.raft.state_machine import SnapshotError
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.store.errors import StoreError
+from tests.support.raft_kv import KeyValue, Put, encode_kv_command
 
 BAD = [b"", b"not json", b"[1]", b'{"a": 1}', b'{"a": "\xff"}', b'{"x":' + b"[" * 100_000]
 

@@ -20,8 +20,8 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.codes import Code, Refused, VoteResult
-from rocketmq_tw.raft.kv import Delete, Put, encode_kv_command
 from rocketmq_tw.raft.requests import DLedgerRequests
+from tests.support.raft_kv import Delete, Put, encode_kv_command
 
 
 def b64(data: bytes) -> str:

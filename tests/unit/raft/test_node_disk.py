@@ -23,11 +23,11 @@ from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.log import LogWrites
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import Ready
-from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
 from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.pending import Applied
 from rocketmq_tw.raft.store.member import MemberStore
 from tests.support.network import MemoryNetwork
+from tests.support.raft_kv import KeyValue, Put, encode_kv_command
 from tests.support.raft_store import entries_of_terms
 
 PEERS = {"n0": "127.0.0.1:1", "n1": "127.0.0.1:2", "n2": "127.0.0.1:3"}

@@ -49,7 +49,7 @@ RUN = {
     "proxy.md": {"twistd": f"{SERVERS}::test_proxies_that_share_their_ports"},
     "raft.md": {
         ".venv/bin/twistd": f"{SERVERS}::test_members_of_a_dledger_group",
-        "from": "crash/test_dledger_docs.py::test_the_program_runs_as_it_is_written",
+        "import": "crash/test_dledger_docs.py::test_the_program_runs_as_it_is_written",
     },
     "replication.md": {
         "twistd -n rmq-namesrv &\nfor f in etc/2m": f"{SERVERS}::test_masters_and_their_slaves",

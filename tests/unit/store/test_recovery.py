@@ -273,7 +273,6 @@ def test_a_bit_flip_before_the_checkpoint_truncates_nothing_and_is_not_served(
     overwrite(files, f"{LOG}/{0:020d}", 95, b"?")
     store = open_store(files)
     assert bodies_of(store) == bodies[1:]
-    assert store.damaged_records > 0
     assert store.message_at(0) is None
 
 

@@ -25,6 +25,11 @@ def make(files: IFiles, since_ms: int = START, precision_ms: int = 1000) -> Time
     return wheel
 
 
+def round_of(wheel: TimerWheel) -> int:
+    """The time of one round in ms: times that far apart share a slot."""
+    return wheel.slots * wheel.precision_ms
+
+
 def written(wheel: TimerWheel) -> None:
     wheel.write(wheel.take_dirty())
 
@@ -61,12 +66,12 @@ def test_a_slot_is_found_by_any_time_of_it_and_no_other() -> None:
     wheel.put(START, Slot(0, 0, 1))
     assert wheel.get(START + 999) == Slot(0, 0, 1)
     assert wheel.get(START + 1000) is None
-    assert wheel.get(START + wheel.round_ms) is None
+    assert wheel.get(START + round_of(wheel)) is None
 
 
 def test_a_place_is_one_slots() -> None:
     wheel = make(MemoryFiles())
-    later = START + wheel.round_ms
+    later = START + round_of(wheel)
     assert wheel.place(START) is None
     wheel.put(START + 1000, Slot(104, 104, 1))
     assert wheel.place(START) is None, "its page is there now"
@@ -83,12 +88,12 @@ def test_a_place_is_one_slots() -> None:
 def test_the_next_one_may_be_rounds_away() -> None:
     wheel = make(MemoryFiles())
     for rounds, seconds in [(3, 70), (2, 500), (2, 400)]:
-        time_ms = START + rounds * wheel.round_ms + seconds * 1000
+        time_ms = START + rounds * round_of(wheel) + seconds * 1000
         wheel.put(time_ms, Slot(0, 0, 1))
-    first = START + 2 * wheel.round_ms + 400_000
+    first = START + 2 * round_of(wheel) + 400_000
     assert wheel.next_time(START, 1 << 62) == first
     assert wheel.next_time(START, first) is None
-    assert wheel.next_time(first + 200_000, 1 << 62) == START + 3 * wheel.round_ms + 70_000
+    assert wheel.next_time(first + 200_000, 1 << 62) == START + 3 * round_of(wheel) + 70_000
 
 
 def test_a_jump_over_many_rounds_costs_no_more_than_one() -> None:
@@ -181,11 +186,11 @@ def test_totals_are_sums_of_slots(seed: int) -> None:
     chance = random.Random(seed)
     wheel = make(MemoryFiles())
     for _ in range(300):
-        time_ms = START + chance.randrange(2 * wheel.round_ms)
+        time_ms = START + chance.randrange(2 * round_of(wheel))
         wheel.put(time_ms, chance.choice([Slot(0, 52, chance.randrange(9)), Slot(-1, -1, 0)]))
     for _ in range(20):
-        since = START + chance.randrange(wheel.round_ms)
-        until = since + chance.randrange(wheel.round_ms)
+        since = START + chance.randrange(round_of(wheel))
+        until = since + chance.randrange(round_of(wheel))
         slots = map(wheel.get, range(since - since % 1000, until, 1000))
         wanted = sum(slot.number for slot in slots if slot is not None)
         assert wheel.total(since, until) == wanted, f"seed {seed}: {since} to {until}"

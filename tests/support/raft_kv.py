@@ -1,4 +1,4 @@
-"""A replicated key-value store: the example of a state machine (docs/raft.md)."""
+"""A replicated key-value store, by which tests see what a Raft group applies."""
 
 import msgspec
 from zope.interface import implementer
