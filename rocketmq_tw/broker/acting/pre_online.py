@@ -8,6 +8,9 @@ It takes their offsets over, and becomes the master. Where one of them does not 
 links are closed for a while, so that a slave acts again.
 
 A slave is registered once it follows the master that lives.
+
+Rules: stock's `BrokerPreOnlineService`; docs/acting.md, "When a slave acts" and "A master that lost
+messages".
 """
 
 from __future__ import annotations
@@ -78,8 +81,9 @@ class LostMessagesError(NotYetError):
 
 
 class PreOnline(Part):
-    """Sets `RoleChanges.begin`. Asks the group before the first role where the configuration has
-    enableSlaveActingMaster, totalReplicas above 1 and name servers, and not skipPreOnline."""
+    """Sets `RoleChanges.ask_group_first`. Asks the group before the first role where the
+    configuration has enableSlaveActingMaster, totalReplicas above 1 and name servers, and not
+    skipPreOnline."""
 
     def __init__(
         self,

@@ -1,6 +1,8 @@
 """The delay levels, and how a message is turned into one that waits and back.
 
 A level has its own queue of the schedule topic, whose messages become due in their order.
+
+Rules: stock's `ScheduleMessageService` and its key `messageDelayLevel`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reads what a pull finds in a physical queue of this broker, as a master or a slave answers it."""
+"""Reads what a pull finds in a physical queue of this broker, as a master or a slave answers it.
+
+Rules: stock's `PullMessageProcessor` and `DefaultPullMessageResultHandler` (codes, next offsets),
+and `DefaultMessageStore.getMessage` (when a slave is suggested).
+"""
 
 from __future__ import annotations
 

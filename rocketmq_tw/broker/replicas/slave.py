@@ -1,4 +1,8 @@
-"""A slave's side of its group: it follows its master and copies its log and its tables."""
+"""A slave's side of its group: it follows its master and copies its log and its tables.
+
+Rules: stock's `SlaveSynchronize`; docs/replication.md, "What is promised" and "Slaves that do not
+link".
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ nor an op message. Each half message that waits is therefore sent to another gro
 half message, which asks its producer; a decision that comes here before that is carried out here,
 one that comes behind it is passed on. That the half messages are settled here only the offsets of
 half and op queue say, which a master that comes back takes over with the consumer offsets.
+
+Rules: docs/formats/transactions.md, "While a slave acts for its master".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Keeps which half messages wait for a decision: a byte for each, from the first pending one on."""
+"""Keeps which half messages wait for a decision: a byte for each, from the first pending one on.
+
+Rules: docs/formats/transactions.md, "Progress" and "What is promised".
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ Syncing blocks, so it runs in a thread, one round at a time: a round answers all
 when it starts, the next round those that came meanwhile. A checkpoint syncs queues and index beside
 the rounds, so that no caller waits for it. It may have very many files to sync: a cut of the log,
 or a stop, ends it after the file that it is at, and the next checkpoint syncs the others.
+
+Rules: stock's `GroupCommitService` and `FlushRealTimeService`; docs/durability.md, "Answers that
+wait for disk and replicas"; format of the checkpoint: docs/formats/checkpoint.md.
 """
 
 from __future__ import annotations

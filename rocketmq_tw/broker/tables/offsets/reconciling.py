@@ -6,6 +6,8 @@ back takes the larger offset of each queue, and the slave's own where the group 
 (`taking_back.py`). A slave follows its master's offsets, smaller ones too, but for those that were
 changed while it acted: of these a smaller one is a master's that did not take them back, unless it
 went back there.
+
+Rules: docs/acting.md, "What may come twice, and why".
 """
 
 from __future__ import annotations
