@@ -1,5 +1,5 @@
 """Each `python -m tools...` of README and docs runs as it is typed, with options behind it that
-make it short. What they need, and no page repeats, is in tests/README.md."""
+make it short. What they need, and no page repeats, is in tests/MORE.md."""
 
 from __future__ import annotations
 

@@ -15,7 +15,10 @@ import pytest
 from tests.support.jars import PROJECT
 
 PAGES = [
-    *(PROJECT / name for name in ("ARCHITECTURE.md", "README.md", "tests/README.md")),
+    *(
+        PROJECT / name
+        for name in ("ARCHITECTURE.md", "README.md", "tests/README.md", "tests/MORE.md")
+    ),
     *sorted(PROJECT.glob("docs/*.md")),
 ]
 ROOMS = ("rocketmq_tw", "tests", "tests/support", "docs", "docs/formats")
@@ -63,8 +66,9 @@ def test_a_cell_of_the_map_is_read_at_a_glance() -> None:
     assert [cell for row in rows for cell in row.split(" | ") if len(cell) > 300] == []
 
 
-def test_each_module_of_support_has_its_line_in_the_page_on_tests() -> None:
-    support, page = PROJECT / "tests/support", (PROJECT / "tests/README.md").read_text()
+def test_each_module_of_support_has_its_line_in_a_page_on_tests() -> None:
+    support, tests = PROJECT / "tests/support", PROJECT / "tests"
+    page = (tests / "README.md").read_text() + (tests / "MORE.md").read_text()
     modules = (str(each.relative_to(support)) for each in support.rglob("*.py"))
     unnamed = [name for name in modules if not re.search(rf"[`/]{re.escape(name)}[`\]]", page)]
     assert [name for name in unnamed if not name.endswith("__init__.py")] == []
