@@ -30,13 +30,11 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.queue_batches import batches
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint, PutBack
 from rocketmq_tw.wire.errors import BodyError
 
-#: Messages of a revive queue that are read at once, and their bytes.
-BATCH_MESSAGES = 32
-BATCH_BYTES = 1 << 20
 #: Messages that are looked at in one step, and in all: with more of them nothing is moved.
 _STEP = 100
 _MOST_MESSAGES = 1_000_000
@@ -100,13 +98,13 @@ class PoppedSince:
         store, topic = self._store, self._topic
         offset = store.queue_end_at(topic, queue_id, self._begin)
         end = store.max_queue_offset(topic, queue_id)
-        while offset is not None and offset < end:
-            read = store.read_queue(topic, queue_id, offset, BATCH_MESSAGES, BATCH_BYTES)
-            if read.next_offset <= offset:
-                self._is_whole = False
-                return
+        if offset is None:
+            return
+        for read in batches(store, topic, queue_id, offset, end):
             yield from decode_records(read.data)
             offset = read.next_offset
+        if offset < end:
+            self._is_whole = False
 
     def _see(self, message: StoredMessage) -> None:
         if message.born_host != message.store_host:

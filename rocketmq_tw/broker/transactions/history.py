@@ -19,11 +19,12 @@ from rocketmq_tw.message.names import (
 from rocketmq_tw.message.properties import DELAY, TIMER_PROPERTIES
 from rocketmq_tw.message.record import decode_record, decode_records
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.queue_batches import batches
 
 #: Messages with the same unique id that are looked at, at most.
 _MOST_HALVES = 64
-#: Op messages that are looked at for one half message, at most; messages and bytes of one step.
-MOST_OPS, _OPS, _OP_BYTES = 10_000, 256, 1 << 20
+#: Op messages that are looked at for one half message, at most.
+MOST_OPS = 10_000
 _FOREVER = (1 << 63) - 1
 
 Found = Generator[Deferred[Any], Any, bool]
@@ -72,15 +73,12 @@ class History:
         offset = store.queue_end_at(OP_HALF_TOPIC, QUEUE, position)
         if offset is None:
             return
-        end = offset + MOST_OPS
-        while offset < end and not found:
-            read = store.read_queue(OP_HALF_TOPIC, QUEUE, offset, _OPS, _OP_BYTES)
+        for read in batches(store, OP_HALF_TOPIC, QUEUE, offset, offset + MOST_OPS):
             for op in decode_records(read.data):
                 if half.offset in settled_offsets(op):
                     found.append(op.queue_offset)
-            if read.next_offset <= offset:
+            if found:
                 return
-            offset = read.next_offset
             yield
 
     def _is_committed_copy(self, message: StoredMessage, half: Half) -> bool:

@@ -20,10 +20,8 @@ from rocketmq_tw.message.model import TRANSACTION_COMMIT, StoredMessage, transac
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.message.record import decode_record, decode_records
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.queue_batches import batches, next_batch
 
-#: Records of a queue, and bytes, that are read at once.
-_BLOCK = 256
-BLOCK_BYTES = 1 << 20
 #: Records of the log that are looked at in one step.
 LOG_STEP = 64
 
@@ -90,9 +88,8 @@ class Takeover:
         return start, op_since if op_start is None else min(op_start, op_since)
 
     def _read_ops(self) -> Iterator[None]:
-        store, book, offset = self._store, self.book, self.op_offset
-        while offset < store.max_queue_offset(OP_HALF_TOPIC, QUEUE):
-            read = store.read_queue(OP_HALF_TOPIC, QUEUE, offset, _BLOCK, BLOCK_BYTES)
+        store, book = self._store, self.book
+        for read in batches(store, OP_HALF_TOPIC, QUEUE, self.op_offset):
             for op in decode_records(read.data):
                 named = settled_offsets(op)
                 end = store.max_queue_offset(HALF_TOPIC, QUEUE)
@@ -101,9 +98,6 @@ class Takeover:
                     if half_offset < end:
                         book.settle(half_offset, State.SETTLED, written=True)
                 book.op_written(op.queue_offset, max(named, default=-1))
-            if read.next_offset <= offset:
-                break
-            offset = read.next_offset
             yield
 
     def _read_halves(self) -> Iterator[None]:
@@ -118,11 +112,14 @@ class Takeover:
                     return
                 book.learn(end)
                 continue
-            read = store.read_queue(HALF_TOPIC, QUEUE, offset, _BLOCK, BLOCK_BYTES)
-            for message in decode_records(read.data):
-                if book.is_pending(message.queue_offset):
-                    self._inherit(Half(message))
-            after = max(read.next_offset, offset + 1)
+            # Those that are settled are passed over, so the next batch does not begin at the end of
+            # the last one. One that cannot be read waits no more.
+            read, after = next_batch(store, HALF_TOPIC, QUEUE, offset), offset + 1
+            if read is not None:
+                for message in decode_records(read.data):
+                    if book.is_pending(message.queue_offset):
+                        self._inherit(Half(message))
+                after = read.next_offset
             self._settle_unread(offset, after)
             self._read_to = after
             yield
