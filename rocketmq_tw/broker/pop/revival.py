@@ -21,7 +21,6 @@ from rocketmq_tw.broker.pop.pending import PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.pop.remote_messages import Unreachable
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revive_queues import (
-    BATCH_MESSAGES,
     GRACE_MS,
     ReviveQueue,
     ReviveQueues,
@@ -30,6 +29,7 @@ from rocketmq_tw.broker.pop.revive_queues import (
 from rocketmq_tw.broker.writing.sink import Attempt, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.store.queue_batches import READ_MESSAGES
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import RequestError
 
@@ -76,9 +76,10 @@ class Revival(ReviveQueues):
             # A check point may be on the way into the queue.
             return None
         end = store.max_queue_offset(self._topic, queue_id)
-        if end - queue.books.read_offset > BATCH_MESSAGES:
+        if end - queue.books.read_offset > READ_MESSAGES:
             return None
-        self._read(queue)
+        if queue.books.read_offset < end:
+            self._read(queue)
         return queue.books if queue.books.read_offset >= end else None
 
     def _stored(self, point: PopCheckPoint) -> None:

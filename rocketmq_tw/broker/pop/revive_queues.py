@@ -41,13 +41,11 @@ from rocketmq_tw.runtime.retries import RETRY_USUAL_MS
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.queue_batches import next_batch
 from rocketmq_tw.store.still_needed import place_of
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import BodyError, RequestError
 
-#: Messages of a revive queue that are read at once, and their bytes.
-BATCH_MESSAGES = 256
-BATCH_BYTES = 1 << 20
 #: Milliseconds past its time after which a check point is due, as in stock, whose timer may bring
 #: an acknowledgement that late.
 GRACE_MS = 2_000
@@ -217,12 +215,9 @@ class ReviveQueues:
     def _read(self, queue: ReviveQueue) -> bool:
         """Takes in the next messages of a revive queue; False at its end."""
         books, topic = queue.books, self._topic
-        if books.read_offset >= self._store.max_queue_offset(topic, queue.queue_id):
+        read = next_batch(self._store, topic, queue.queue_id, books.read_offset)
+        if read is None:
             return False
-        read = self._store.read_queue(
-            topic, queue.queue_id, books.read_offset, BATCH_MESSAGES, BATCH_BYTES
-        )
-        before = books.read_offset
         for head, body in heads_and_bodies(read.data):
             # Before the message is taken in: if that fails, none is taken in twice.
             books.read_offset = head.queue_offset + 1
@@ -239,7 +234,7 @@ class ReviveQueues:
                     error=error,
                 )
         books.read_offset = max(books.read_offset, read.next_offset)
-        return books.read_offset > before
+        return True
 
     def _read_to_end(self, queue: ReviveQueue) -> None:
         """Does what is due when all of a revive queue was taken in, before anything of it is

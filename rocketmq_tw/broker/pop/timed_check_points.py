@@ -30,11 +30,8 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC, revive_topic
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.store.queue_batches import batches, next_batch
 from rocketmq_tw.wire.errors import RequestError
-
-#: Messages of the timer's topic that are read at once, and their bytes.
-BATCH_MESSAGES = 256
-BATCH_BYTES = 1 << 20
 
 log = Logger()
 
@@ -85,14 +82,11 @@ class TimedCheckPoints(Part):
     def take_over(self) -> Iterator[None]:
         """Puts what is not delivered into the revive topic; a step for some of it. Ends where
         nothing can be stored, and goes on there the next time."""
-        store = self._store
-        at = self._next()
         checkpoint = self._timer.progress.checkpoint
         delivered = 0 if checkpoint is None else checkpoint.read_ms
         count = 0
         refusals: list[Failure] = []
-        while at < store.max_queue_offset(TIMER_TOPIC, 0):
-            read = store.read_queue(TIMER_TOPIC, 0, at, BATCH_MESSAGES, BATCH_BYTES)
+        for read in batches(self._store, TIMER_TOPIC, 0, self._next()):
             for message in decode_records(read.data):
                 due = self._due(message, delivered)
                 if due is not None:
@@ -107,10 +101,7 @@ class TimedCheckPoints(Part):
                             why=why,
                         )
                         return
-            if read.next_offset <= at:
-                break
-            at = read.next_offset
-            self._offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, at, "revive")
+            self._offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, read.next_offset, "revive")
             if self.is_behind:
                 yield
         if count:
@@ -125,10 +116,13 @@ class TimedCheckPoints(Part):
         """Sends on what a timer of stock's, whose log this broker copied, holds; the offset moves
         once another broker has it. What fails is tried again the next time."""
         scope = self._role.scope
-        while self.is_behind and not scope.is_over:
-            at, checkpoint = self._next(), self._timer.progress.checkpoint
+        while not scope.is_over:
+            # Not from the end of the last one: the offset may be moved meanwhile.
+            read = next_batch(self._store, TIMER_TOPIC, 0, self._next())
+            if read is None:
+                return
+            checkpoint = self._timer.progress.checkpoint
             delivered = 0 if checkpoint is None else checkpoint.read_ms
-            read = self._store.read_queue(TIMER_TOPIC, 0, at, BATCH_MESSAGES, BATCH_BYTES)
             found = [self._due(message, delivered) for message in decode_records(read.data)]
             try:
                 yield all_stored(self._sink.put(due, wait=True) for due in found if due is not None)
@@ -137,8 +131,6 @@ class TimedCheckPoints(Part):
                     "check points of pops that a timer of stock's holds wait here: {why}",
                     why=error.remark,
                 )
-                return
-            if read.next_offset <= at:
                 return
             self._offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, read.next_offset, "revive")
 

@@ -17,11 +17,8 @@ from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.queue_batches import next_batch
 from rocketmq_tw.store.timer.unit import DEFAULT, DELETE, NOWHERE, ROLL, TimerUnit
-
-#: Messages and bytes that one read of the topic gives at most.
-BATCH_MESSAGES = 256
-BATCH_BYTES = 1 << 20
 
 log = Logger()
 
@@ -59,9 +56,9 @@ class TimerIntake:
     def _take_some(self) -> bool:
         """Returns False where it ended at a message that may have rolled."""
         books = self._books
-        offset = max(books.queue_offset, self._store.min_queue_offset(TIMER_TOPIC, 0))
-        books.queue_offset = offset
-        read = self._store.read_queue(TIMER_TOPIC, 0, offset, BATCH_MESSAGES, BATCH_BYTES)
+        read = next_batch(self._store, TIMER_TOPIC, 0, books.queue_offset)
+        if read is None:
+            return True
         end, at = books.queue_end, 0
         while at < len(read.data):
             head = parse_head(read.data, at, check_body=False)

@@ -14,10 +14,8 @@ from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.message.record import parse_head
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.queue_batches import batches
 
-#: Messages and bytes that one read of the topic gives at most.
-BATCH_MESSAGES = 256
-BATCH_BYTES = 1 << 20
 #: In all other properties a copy is as the message that it was made of.
 _CHANGED = frozenset(
     {props.TIMER_ENQUEUE_MS, props.TIMER_DEQUEUE_MS, props.TIMER_ROLL_TIMES, props.CRC32}
@@ -45,27 +43,27 @@ class RolledMessages:
             self._copies.clear()
             self._until = offset
         self._end = self._topic_end
-        while self._until < self._end:
-            self._count_some()
+        for read in batches(self._store, TIMER_TOPIC, 0, self._until, self._end):
+            self._count(read.data)
+            self._until = read.next_offset
             yield
+        # Behind what cannot be read no copy is known.
+        self._until = max(self._until, self._end)
 
     @property
     def _topic_end(self) -> int:
         return self._store.max_queue_offset(TIMER_TOPIC, 0)
 
-    def _count_some(self) -> None:
-        offset = max(self._until, self._store.min_queue_offset(TIMER_TOPIC, 0))
-        read = self._store.read_queue(TIMER_TOPIC, 0, offset, BATCH_MESSAGES, BATCH_BYTES)
+    def _count(self, records: bytes) -> None:
         at = 0
-        while at < len(read.data):
-            head = parse_head(read.data, at, check_body=False)
+        while at < len(records):
+            head = parse_head(records, at, check_body=False)
             if head is None:
                 break
             if b"TIMER_ROLL_TIMES" in head.properties:
                 properties = parse_properties(head.properties)
                 self._copies[_hash(properties, _rolls(properties) - 1)] += 1
             at += head.size
-        self._until = max(read.next_offset, offset + 1)
 
     def take(self, properties: Mapping[str, str]) -> bool:
         """Returns whether a message with these properties has rolled; each copy counts once."""
