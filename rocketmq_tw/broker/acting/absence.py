@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.acting.away import Standstill, forgotten_ms
 from rocketmq_tw.broker.acting.pre_online import PreOnline
 from rocketmq_tw.broker.acting.taking_back import TakingBack
 from rocketmq_tw.broker.assembly.host import Host
@@ -53,9 +54,9 @@ class Absence(Part):
         self._membership = cluster.membership
         self._pre_online = pre_online
         self._taking_back = taking_back
-        #: Seconds when each name server listed this broker last, and when it was looked at last.
+        #: Seconds when each name server listed this broker last.
         self._listed_at: dict[str, float] = {}
-        self._looked_at = 0.0
+        self._standstill = Standstill(host.config, host.reactor.seconds)
         self._is_asking = False
         self._slaves = pre_online.slaves
         #: Of these, the missing ones that the log names.
@@ -70,7 +71,8 @@ class Absence(Part):
             )
 
     def ready(self, state: RoleState) -> None:
-        self._looked_at = now = self._clock.seconds()
+        self._standstill.looked()
+        now = self._clock.seconds()
         self._listed_at = dict.fromkeys(self._membership.group.name_servers, now)
 
     def _heard(self, answers: Mapping[str, LivingMembers | None]) -> None:
@@ -86,19 +88,19 @@ class Absence(Part):
                 self._slaves.listed(frozenset(listed - {own}))
 
     def _check_absence(self) -> None:
-        config, now = self._config, self._clock.seconds()
-        # A heartbeat came before, and maybe a question.
-        period = config.sync_broker_member_group_period
-        gone_ms = config.broker_not_active_timeout_millis - config.broker_heartbeat_interval
-        stood_still_ms, self._looked_at = (now - self._looked_at) * 1000, now
+        now, gone_ms = self._clock.seconds(), forgotten_ms(self._config)
+        # A question may have come before.
+        period = self._config.sync_broker_member_group_period
+        stood_still = self._standstill.seconds(period)
+        self._standstill.looked()
         for name_server, listed_at in self._listed_at.items():
             if (now - listed_at) * 1000 >= max(gone_ms - period, gone_ms / 2):
                 self._membership.hold_from(name_server)
             else:
                 self._membership.release_to([name_server])
-        if stood_still_ms - period >= gone_ms and not self._is_asking:
+        if stood_still and not self._is_asking:
             # What is overdue must not be delivered before.
-            self._come_back(f"it stood still for {stood_still_ms / 1000:.0f} s")
+            self._come_back(f"it stood still for {stood_still:.0f} s")
         elif self._membership.is_held_from_some and not self._is_asking:
             self._is_asking = True
             asking = self._ask().addErrback(

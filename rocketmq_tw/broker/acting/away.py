@@ -1,5 +1,5 @@
-"""Decides whether another slave may have acted for the master while this one could not know of it,
-and has to be asked what it did before this one acts. Pure.
+"""Decides whether another slave may have acted for the master while this broker could not know of
+it: it stood still, or has to ask that one what it did before it acts itself. Pure.
 
 Rules: docs/acting.md, "When a slave acts".
 """
@@ -12,6 +12,31 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 
+def forgotten_ms(config: BrokerConfig) -> int:
+    """Returns after how many milliseconds without a sign of life name servers may have taken this
+    broker for gone: its last heartbeat may have been sent so much before."""
+    return config.broker_not_active_timeout_millis - config.broker_heartbeat_interval
+
+
+class Standstill:
+    """Tells whether this process stood still between two looks. `seconds` is the clock."""
+
+    def __init__(self, config: BrokerConfig, seconds: Callable[[], float]) -> None:
+        self._config = config
+        self._seconds = seconds
+        self._looked_at = seconds()
+
+    def looked(self) -> None:
+        """Notes that a look begins or ends."""
+        self._looked_at = self._seconds()
+
+    def seconds(self, expected_ms: int) -> float:
+        """Returns how many seconds ago the last look was, where that is so much longer than
+        expected that name servers may have taken this broker for gone; 0 otherwise."""
+        elapsed = self._seconds() - self._looked_at
+        return elapsed if elapsed * 1000 - expected_ms >= forgotten_ms(self._config) else 0.0
+
+
 class Away:
     """A slave that stood still, was cut off or was not registered does not know what another one
     did that acted meanwhile: it has to take that over before it acts. `seconds` is the clock."""
@@ -19,22 +44,10 @@ class Away:
     def __init__(self, config: BrokerConfig, seconds: Callable[[], float]) -> None:
         self._config = config
         self._seconds = seconds
-        self._looked_at = seconds()
         #: Whether another slave may have acted.
         self.was_away = False
         #: Since when what the others did is asked for.
         self._asked_at: float | None = None
-
-    def stood_still(self, expected_ms: int) -> bool:
-        """Returns whether `looked` was called so much longer ago than expected that name servers
-        may have taken this broker for gone."""
-        config, elapsed = self._config, (self._seconds() - self._looked_at) * 1000
-        least = config.broker_not_active_timeout_millis - config.broker_heartbeat_interval
-        return elapsed - expected_ms >= least
-
-    def looked(self) -> None:
-        """Notes that a look begins or ends."""
-        self._looked_at = self._seconds()
 
     def note(self, smallest: int | None, own: int) -> None:
         """Takes in the smallest id that lives, None where nobody knows, and this broker's."""

@@ -9,7 +9,7 @@ import attrs
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.acting.away import Away
+from rocketmq_tw.broker.acting.away import Away, Standstill
 from rocketmq_tw.broker.acting.escape import EscapeBridge
 from rocketmq_tw.broker.acting.living import LivingGroup
 from rocketmq_tw.broker.acting.stepping_down import SteppingDown
@@ -69,6 +69,7 @@ class Acting(Part):
         #: Takes over what other slaves, id -> address, have done; fires with whether all told.
         self.take_over: Callable[[LivingMembers], Deferred[bool]] = lambda others: succeed(True)
         self._away = Away(host.config, host.reactor.seconds)
+        self._standstill = Standstill(host.config, host.reactor.seconds)
         replicas.returning.before_return = self.end_acting
         self._reactor = host.reactor
         self._stepping_down = SteppingDown(
@@ -137,12 +138,13 @@ class Acting(Part):
 
     @inlineCallbacks
     def _check_group(self) -> Generator[Deferred[Any], Any, None]:
-        stood_still = self._away.stood_still(self._config.sync_broker_member_group_period)
-        self._away.looked()
+        period = self._config.sync_broker_member_group_period
+        stood_still = self._standstill.seconds(period) > 0
+        self._standstill.looked()
         try:
             yield self._follow_group(stood_still)
         finally:
-            self._away.looked()
+            self._standstill.looked()
 
     @inlineCallbacks
     def _follow_group(self, stood_still: bool) -> Generator[Deferred[Any], Any, None]:
@@ -154,7 +156,7 @@ class Acting(Part):
         self.living.heard((yield self._group.ask()))
         # What they say may be from before this broker stood still.
         within_ms = self._config.send_heartbeat_timeout_millis
-        stood_still = stood_still or self._away.stood_still(within_ms)
+        stood_still = stood_still or self._standstill.seconds(within_ms) > 0
         if not copies or not self._role.copies_log:
             return
         state = self._role.state
