@@ -61,34 +61,30 @@ class StandingBy(Part):
             return
         if not MASTER_ID < smallest < self._role.state.broker_id:
             return
-        address = living.members()[smallest]
-        try:
-            yield self._keep_up(address)
-        except (RemotingError, RequestError, WireError) as why:
-            log.warn(
-                "nothing is copied from {address}, which acts for the master: {why}",
-                address=address,
-                why=why,
-            )
+        yield self._keep_up(
+            living.members()[smallest],
+            "nothing is copied from {address}, which acts for the master: {why}",
+        )
 
     @inlineCallbacks
     def _take_over(self, others: Mapping[int, str]) -> Generator[Deferred[Any], Any, bool]:
         """Takes over what these slaves have done; fires with whether all of them told."""
+        failed = "what the slave at {address} did, which may have acted, is not known: {why}"
         for address in others.values():
-            try:
-                yield self._keep_up(address)
-            except (RemotingError, RequestError, WireError) as why:
-                log.warn(
-                    "what the slave at {address} did, which may have acted, is not known: {why}",
-                    address=address,
-                    why=why,
-                )
+            if not (yield self._keep_up(address, failed)):
                 return False
         return True
 
     @inlineCallbacks
-    def _keep_up(self, address: str) -> Generator[Deferred[Any], Any, None]:
+    def _keep_up(self, address: str, failed: str) -> Generator[Deferred[Any], Any, bool]:
+        """Takes over what the slave at `address` has done; fires with whether it told. Where it did
+        not, the log says that it `failed`."""
         scope = self._role.scope
-        log_range = yield self._taking_back.calls.log_range(address)
-        if log_range.end <= self._store.flushed_offset and not scope.is_over:
-            yield self._taking_back.keep_up(address)
+        try:
+            log_range = yield self._taking_back.calls.log_range(address)
+            if log_range.end <= self._store.flushed_offset and not scope.is_over:
+                yield self._taking_back.keep_up(address)
+        except (RemotingError, RequestError, WireError) as why:
+            log.warn(failed, address=address, why=why)
+            return False
+        return True
