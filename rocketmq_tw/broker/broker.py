@@ -51,7 +51,7 @@ from rocketmq_tw.config.heartbeats import check_heartbeats
 from rocketmq_tw.metrics.instruments import Metric, labelled
 from rocketmq_tw.net.interfaces import RequestCheck
 from rocketmq_tw.net.server_metrics import MetricsLog
-from rocketmq_tw.runtime.turns import IReactorTurns
+from rocketmq_tw.runtime.turns import known_turns
 
 P = TypeVar("P", bound=Part)
 
@@ -109,9 +109,10 @@ class Broker:
         self.net_config = surroundings.net_config
         self.config = named_config(surroundings.config, self.net_config.bind_address)
         checks: list[RequestCheck] = []
-        if IReactorTurns.providedBy(surroundings.reactor):
+        turns = known_turns(surroundings.reactor)
+        if turns is not None:
             # Of others nobody knows how long a request was there and not read.
-            checks.append(FastFailure(self.config, surroundings.reactor.waited))
+            checks.append(FastFailure(self.config, turns.waited))
         self.listener = surroundings.server.listener(before_request=checks)
         self.addresses = Addresses(self.config)
         self.role = RoleHolder()

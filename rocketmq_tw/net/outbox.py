@@ -13,7 +13,7 @@ from typing import Any
 
 from twisted.internet.tcp import Connection
 
-from rocketmq_tw.runtime.turns import IReactorTurns
+from rocketmq_tw.runtime.turns import known_turns
 
 #: Bytes from which on data does not wait for the turn's end, and goes through the transport, which
 #: must learn of it.
@@ -49,7 +49,7 @@ class Outboxes:
     """The outboxes of connections that share a reactor."""
 
     def __init__(self, reactor: object) -> None:
-        self._turns = reactor if IReactorTurns.providedBy(reactor) else None
+        self._turns = known_turns(reactor)
         self._gathers = False
         #: What has something that leaves at the end of the work, and at the end of the turn.
         self._of_work: list[Outbox] = []

@@ -48,6 +48,9 @@ class PlainTurns:
 
 def turns_of(reactor: Any) -> IReactorTurns:
     """Returns `reactor` itself where it knows its turns, what stands in for that otherwise."""
-    if IReactorTurns.providedBy(reactor):
-        return reactor
-    return PlainTurns(reactor)
+    return known_turns(reactor) or PlainTurns(reactor)
+
+
+def known_turns(reactor: Any) -> IReactorTurns | None:
+    """Returns `reactor` itself where it knows its turns; None otherwise, for what does without."""
+    return reactor if IReactorTurns.providedBy(reactor) else None

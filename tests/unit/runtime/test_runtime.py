@@ -31,7 +31,7 @@ from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.shared_results import SharedResults
 from rocketmq_tw.runtime.slices import Slices, all_steps
 from rocketmq_tw.runtime.threads import in_pool
-from rocketmq_tw.runtime.turns import IReactorTurns, turns_of
+from rocketmq_tw.runtime.turns import IReactorTurns, known_turns, turns_of
 from rocketmq_tw.runtime.waiters import Waiters
 
 
@@ -593,6 +593,7 @@ def test_any_clock_has_turns() -> None:
     clock, done = Clock(), []
     turns = turns_of(clock)
     assert IReactorTurns.providedBy(turns)
+    assert known_turns(clock) is None and known_turns(turns) is turns_of(turns) is turns
     turns.at_turn_end(lambda: done.append("end"))
     assert not done
     clock.advance(0)
