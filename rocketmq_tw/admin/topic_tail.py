@@ -15,6 +15,7 @@ from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
+from rocketmq_tw.runtime.log_throttle import LogThrottle
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 # What opens connections is loaded once it is known whether they need TLS.
@@ -61,7 +62,7 @@ class TopicTail:
         #: Also of queues that are away.
         self._places: dict[MessageQueue, _Place] = {}
         self._queues: Sequence[MessageQueue] = ()
-        self._warned = ""
+        self._warned = LogThrottle[str]()
 
     @property
     def offsets(self) -> dict[MessageQueue, int]:
@@ -149,6 +150,5 @@ class TopicTail:
         return _Place(offset, begin_ms)
 
     def _warn(self, error: Exception) -> None:
-        if str(error) != self._warned:
-            self._warned = str(error)
-            warn(self._warned)
+        if self._warned.is_due(str(error)):
+            warn(str(error))

@@ -33,6 +33,7 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.fairness import Coalesced, Serial
+from rocketmq_tw.runtime.log_throttle import LogThrottle
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.codes import ResponseCode
@@ -41,8 +42,8 @@ from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 
 #: Seconds after which a slave that is not in sync registers once more.
 REGISTER_SECONDS = 30.0
-#: What is logged again only once in so many tries, while nothing else happens.
-_TRIES_PER_LINE = 30
+#: Seconds after which the log says again that the controllers cannot be asked.
+_SAY_SECONDS = 60.0
 
 log = Logger()
 
@@ -103,7 +104,8 @@ class ControllerFollower:
         self._poll_when_told = Coalesced(self.poll)
         self._epochs = KnownEpochs()
         self._unfit = UnfitMaster(controllers, role, self._epochs, self.beat)
-        self._failures = 0
+        self._has_failed = False
+        self._said = LogThrottle[str](_SAY_SECONDS)
         #: Until this time of the clock, in seconds, the controllers are known to know the broker.
         self._registered_until = 0.0
         self._scope = Scope()
@@ -211,7 +213,7 @@ class ControllerFollower:
     @inlineCallbacks
     def _join(self) -> Generator[Any, Any, None]:
         yield self._attempt(self._enrol())
-        if self._failures:
+        if self._has_failed:
             self._scope.later(self._clock, RETRY_USUAL, self.start)
 
     @inlineCallbacks
@@ -368,18 +370,19 @@ class ControllerFollower:
         then."""
 
         def worked(_: object) -> None:
-            self._failures = 0
+            self._has_failed = False
+            self._said.forget()
 
         def failed(failure: Failure) -> None:
+            self._has_failed = True
+            what = "no role" if self._role.role is Role.ISOLATED else "no news"
             if failure.check(*_EXPECTED) is None:
                 self._logger.failure("following the controllers failed", failure)
-            elif self._failures % _TRIES_PER_LINE == 0:
-                has_role = self._role.role is not Role.ISOLATED
+            elif self._said.is_due(what, self._clock.seconds()):
                 self._logger.warn(
-                    "{what}, tried again: {why}",
-                    what=f"no {'news' if has_role else 'role'} from the controllers",
+                    "{what} from the controllers, tried again: {why}",
+                    what=what,
                     why=failure.getErrorMessage(),
                 )
-            self._failures += 1
 
         return work.addCallbacks(worked, failed)

@@ -78,6 +78,8 @@ class HealthChecks:
         #: How long a log that failed is left alone, and when it was tried again last.
         self._patience = GrowingPause(FIRST_PATIENCE, LONGEST_PATIENCE)
         self._tried_again_at = 0.0
+        #: Why it cannot store, or nothing, as the log said last, and when: it has been so since
+        #: then, and only that is tried again.
         self._said: tuple[str, float] = ("", 0.0)
 
     def start(self) -> Deferred[None]:

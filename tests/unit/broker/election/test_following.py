@@ -246,6 +246,25 @@ def test_without_controllers_it_stays_without_a_role_and_tries_again() -> None:
     assert not joining.clock.getDelayedCalls()
 
 
+def test_that_no_controller_answers_is_said_once_a_minute() -> None:
+    controllers = electing(group(1, 3, {1}))
+    controllers.down = True
+    joining = Joining(controllers)
+    with capturedLogs() as logs:
+        joining.follower.start()
+        joining.clock.pump([RETRY_USUAL] * 119)
+    said = [formatEvent(event) for event in logs]
+    assert len(said) == 2 and all("no role from the controllers" in line for line in said)
+    controllers.down = False
+    joining.clock.advance(RETRY_USUAL)
+    assert joining.role.is_master
+    controllers.down = True
+    with capturedLogs() as logs:
+        fired(joining.follower.poll())
+        fired(joining.follower.poll())
+    assert ["no news" in formatEvent(event) for event in logs] == [True]
+
+
 def test_a_broker_with_a_role_keeps_it_while_controllers_are_down() -> None:
     controllers = electing(group(1, 3, {1}))
     joining = Joining(controllers)
