@@ -14,7 +14,6 @@ from twisted.internet.defer import (
     maybeDeferred,
     succeed,
 )
-from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -27,6 +26,7 @@ from rocketmq_tw.client.send_back import SendBack
 from rocketmq_tw.client.session import logged
 from rocketmq_tw.client.settings import ConsumerSettings
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.deadlines import Deadlines
 from rocketmq_tw.runtime.fairness import SomeAtOnce
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.clients import SubscriptionData
@@ -287,12 +287,14 @@ class ConcurrentWorker(QueueWorker):
     def __init__(self, tools: WorkerTools, assigned: AssignedQueue, slots: SomeAtOnce) -> None:
         super().__init__(tools, assigned)
         self._slots = slots
-        #: The next tries of messages that could not be given back, by queue offset.
-        self._retries: dict[int, IDelayedCall] = {}
+        #: Messages that could not be given back, by queue offset, until they are tried again.
+        self._retries = Deadlines[int, ReceivedMessage](
+            self._reactor, LOCAL_RETRY_SECONDS, lambda _, message: self.consume([message])
+        )
 
     def stop(self) -> None:
         super().stop()
-        self._forget_retries()
+        self._retries.take_all()
 
     def consume(self, messages: list[ReceivedMessage]) -> None:
         for message in messages:
@@ -300,12 +302,7 @@ class ConcurrentWorker(QueueWorker):
 
     def _restart(self, offset: int) -> None:
         super()._restart(offset)
-        self._forget_retries()
-
-    def _forget_retries(self) -> None:
-        for call in self._retries.values():
-            call.cancel()
-        self._retries.clear()
+        self._retries.take_all()
 
     def _start_consuming(self, message: ReceivedMessage) -> Deferred[None] | None:
         if not self.holds(message):
@@ -326,13 +323,7 @@ class ConcurrentWorker(QueueWorker):
                 self.messages.done(message)
         if self.holds(message):
             message.reconsume_times += 1
-            self._retries[message.queue_offset] = self._reactor.callLater(
-                LOCAL_RETRY_SECONDS, self._retry, message
-            )
-
-    def _retry(self, message: ReceivedMessage) -> None:
-        del self._retries[message.queue_offset]
-        self.consume([message])
+            self._retries.add(message.queue_offset, message)
 
 
 class OrderlyWorker(QueueWorker):
