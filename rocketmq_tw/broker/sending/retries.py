@@ -88,5 +88,7 @@ class Retries:
             or self._consumes_orderly(name)
             or not fits(draft.properties, room=_ADDED)
         ):
+            # As stock stores it here (`handleRetryAndDLQ`): it sets 0 too, but then puts these
+            # properties in their place. A message that is given back has 0 (`send_back.py`).
             draft.properties[props.DELAY] = "-1"
             self.bury(draft, name, room=_ADDED)

@@ -99,6 +99,8 @@ class SendBackRequests:
                 # Stored by a broker that leaves no room for this.
                 is_dead, draft.properties = True, marked(message)
         if is_dead:
+            # As stock stores it here (`consumerSendMsgBack`); -1 where the consumer sends it itself
+            # (`retries.py`). Both mean that nothing delays it.
             draft.properties[props.DELAY] = "0"
             self._retries.bury(draft, header.group)
             target = again.topic

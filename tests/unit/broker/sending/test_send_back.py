@@ -77,6 +77,7 @@ def test_dead(given: dict[str, int]) -> None:
     (message,) = plane.consume("%DLQ%G")
     assert (message.body, message.reconsume_times) == (b"x", 1)
     assert message.properties["RETRY_TOPIC"] == "Topic"
+    assert message.properties["DELAY"] == "0"
 
 
 def test_after_as_many_times_as_the_group_allows() -> None:
