@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.net.errors import ConnectError, RemotingError
 from rocketmq_tw.proxy.brokers import ABSENT_SECONDS, IBrokers
-from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.runtime.shared_results import JoinedResults
 from rocketmq_tw.wire.bodies.base import Body, decode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.topics import TopicConfig
@@ -177,15 +177,13 @@ class Metadata:
 
 
 class _Entry(Generic[T]):
-    __slots__ = ("error", "loaded_at", "value", "waiters")
+    __slots__ = ("error", "loaded_at", "value")
 
     def __init__(self) -> None:
         self.loaded_at = -inf
         self.value: T | None = None
         #: Why it could not be loaded the last time; None where it could.
         self.error: RemotingError | RequestError | None = None
-        #: Those who wait while it is loaded; None while it is not.
-        self.waiters: Waiters[T | None] | None = None
 
 
 class _Remembered(Generic[K, T]):
@@ -202,6 +200,7 @@ class _Remembered(Generic[K, T]):
         self._limits = limits
         #: Those that were loaded last are behind the others.
         self._entries: dict[K, _Entry[T]] = {}
+        self._loading = JoinedResults[K, T | None]()
 
     def get(self, name: K) -> Deferred[T | None]:
         """Fires with a value; with the last one, or None, where it cannot be loaded."""
@@ -210,14 +209,13 @@ class _Remembered(Generic[K, T]):
             entry = self._entries[name] = _Entry()
         age = self._clock.seconds() - entry.loaded_at
         is_over = age >= (ABSENT_SECONDS if entry.value is None else self._limits.expire)
-        waiting = None
-        if is_over or age >= self._limits.refresh:
-            is_loading = entry.waiters is not None
-            waiters = entry.waiters = Waiters() if entry.waiters is None else entry.waiters
-            waiting = waiters.wait() if is_over else None
-            if not is_loading:
-                self._begin(name, entry)
-        return succeed(entry.value) if waiting is None else waiting
+        if is_over or (age >= self._limits.refresh and name not in self._loading):
+            loaded = self._loading.get(
+                name, lambda: Deferred.fromCoroutine(self._loaded(name, entry))
+            )
+            if is_over:
+                return loaded
+        return succeed(entry.value)
 
     def fresh(self, name: K) -> T | None:
         """Returns a value that need not be asked for again; None without one."""
@@ -236,30 +234,21 @@ class _Remembered(Generic[K, T]):
         entry = self._entries.get(name)
         return None if entry is None else entry.error
 
-    def _begin(self, name: K, entry: _Entry[T]) -> None:
-        async def load() -> T | None:
-            try:
-                value = await self._load(name)
-            except (RemotingError, RequestError) as error:
-                _log.warn(
-                    "no broker tells the configuration of {name}: {error}", name=name, error=error
-                )
-                entry.error = error
-            except Exception:
-                _log.failure("asking brokers for the configuration of {name} failed", name=name)
-            else:
-                entry.error = None
-                return value
-            return entry.value
-
-        Deferred.fromCoroutine(load()).addCallback(lambda value: self._loaded(name, entry, value))
-
-    def _loaded(self, name: K, entry: _Entry[T], value: T | None) -> None:
-        waiters, entry.waiters = entry.waiters, None
-        entry.value, entry.loaded_at = value, self._clock.seconds()
+    async def _loaded(self, name: K, entry: _Entry[T]) -> T | None:
+        """Returns a value as brokers have it now, or the last one where they do not tell."""
+        try:
+            entry.value = await self._load(name)
+            entry.error = None
+        except (RemotingError, RequestError) as error:
+            _log.warn(
+                "no broker tells the configuration of {name}: {error}", name=name, error=error
+            )
+            entry.error = error
+        except Exception:
+            _log.failure("asking brokers for the configuration of {name} failed", name=name)
+        entry.loaded_at = self._clock.seconds()
         self._entries.pop(name, None)
         self._entries[name] = entry
         while len(self._entries) > self._limits.most:
             del self._entries[next(iter(self._entries))]
-        if waiters is not None:
-            waiters.fire(value)
+        return entry.value

@@ -9,6 +9,7 @@ for that, and gets the id at once where the holder does not answer any more.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -17,7 +18,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.namesrv.brokers import LiveBroker
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.runtime.shared_results import JoinedResults
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -38,8 +39,8 @@ class IdConflicts:
         """`silence` forgets a broker that does not answer."""
         self._clock = clock
         self._silence = silence
-        #: Those who wait for the answer of a connection: it is asked once for all of them.
-        self._asked: dict[IPeer, Waiters[bool]] = {}
+        #: Whether the other end of a connection answers: it is asked once for all who wait for it.
+        self._asked = JoinedResults[IPeer, bool]()
 
     @inlineCallbacks
     def settle(
@@ -52,7 +53,7 @@ class IdConflicts:
             live = holder()
             if live is None:
                 return
-            answers = yield self._answers(live.owner)
+            answers = yield self._asked.get(live.owner, partial(self._answers, live.owner))
             if not answers and holder() is live:
                 self.log.warn(
                     "broker {name} at {holder} does not answer, and {address} of its group asks for"
@@ -69,17 +70,8 @@ class IdConflicts:
 
     def _answers(self, owner: IPeer) -> Deferred[bool]:
         """Fires with whether the other end of a connection answers, whatever it says."""
-        if owner in self._asked:
-            return self._asked[owner].wait()
-        self._asked[owner] = Waiters()
-        answered = self._asked[owner].wait()
-
-        def tell(answers: bool) -> None:
-            self._asked.pop(owner).fire(answers)
-
         # Brokers do not know this request from a name server, and say so.
         question = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT)
         asking = owner.request(question, _ANSWER_SECONDS)
         asking.addTimeout(_ANSWER_SECONDS, self._clock)
-        asking.addCallbacks(lambda _: tell(True), lambda _: tell(False))
-        return answered
+        return asking.addCallbacks(lambda _: True, lambda _: False)

@@ -16,7 +16,7 @@ from rocketmq_tw.proxy.messaging.popped import PopClient
 from rocketmq_tw.proxy.messaging.receipt_handles import ReceiptHandle
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto.messaging_pb2 import Code
-from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.runtime.shared_results import JoinedResults
 from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds for which the answer of a broker is waited for, however long its client waits: one that
@@ -41,7 +41,7 @@ class DeadLetterForwarding:
 
     def __init__(self, popped: PopClient) -> None:
         self._popped = popped
-        self._under_way: dict[GivenUp, Waiters[None]] = {}
+        self._under_way = JoinedResults[GivenUp, None]()
         #: What became of others: True where they are stored, False where nobody knows; the longest
         #: ago is first.
         self._is_stored: dict[GivenUp, bool] = {}
@@ -54,18 +54,16 @@ class DeadLetterForwarding:
         the broker's answer counts all the same for those that ask later."""
         if self._is_stored.get(given_up):
             return succeed(None)
-        waiters = self._under_way.get(given_up)
-        if waiters is not None:
-            return waiters.wait()
-        if len(self._under_way) >= MOST_REMEMBERED:
+        if given_up not in self._under_way and len(self._under_way) >= MOST_REMEMBERED:
             return fail(
                 StatusError(Code.TOO_MANY_REQUESTS, "brokers are slow to store dead letters")
             )
-        waiters = self._under_way[given_up] = Waiters()
-        stored = waiters.wait()
-        asked = Deferred.fromCoroutine(self._store(given_up, handle, message_id, client))
-        asked.addBoth(self._answered, given_up)
-        return stored
+
+        def store() -> Deferred[None]:
+            stored = Deferred.fromCoroutine(self._store(given_up, handle, message_id, client))
+            return stored.addErrback(self._failed, given_up)
+
+        return self._under_way.get(given_up, store)
 
     async def _store(
         self, given_up: GivenUp, handle: ReceiptHandle, message_id: str, client: IProxyClient | None
@@ -89,13 +87,12 @@ class DeadLetterForwarding:
         if len(self._is_stored) > MOST_REMEMBERED:
             del self._is_stored[next(iter(self._is_stored))]
 
-    def _answered(self, result: Failure | None, given_up: GivenUp) -> None:
-        waiters = self._under_way.pop(given_up)
-        if result is not None and not waiters:
+    def _failed(self, failure: Failure, given_up: GivenUp) -> Failure:
+        if not self._under_way.waiting(given_up):
             _log.warn(
                 "a message of {topic} is no dead letter of {group}: {error}",
                 topic=given_up.topic,
                 group=given_up.group,
-                error=result.value,
+                error=failure.value,
             )
-        waiters.fire(result)
+        return failure

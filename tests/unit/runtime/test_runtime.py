@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 from unittest.mock import Mock
 from weakref import ref
 
@@ -28,7 +29,7 @@ from rocketmq_tw.runtime.fairness import (
 )
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
-from rocketmq_tw.runtime.shared_results import SharedResults
+from rocketmq_tw.runtime.shared_results import JoinedResults, SharedResults
 from rocketmq_tw.runtime.slices import Slices, all_steps
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.runtime.turns import IReactorTurns, known_turns, turns_of
@@ -360,6 +361,69 @@ def test_a_failure_is_shared_and_the_next_result_is_made_all_the_same() -> None:
     first.errback(ValueError("none"))
     clock.advance(0)
     assert {failure.type for failure in failures} == {ValueError, ZeroDivisionError}
+
+
+# JoinedResults
+
+
+class Making:
+    """What is made by hand."""
+
+    def __init__(self) -> None:
+        self.begun: list[Deferred[int]] = []
+        self.results = JoinedResults[str, int]()
+        self.got: list[Any] = []
+
+    def ask(self, key: str = "a") -> Deferred[Any]:
+        return self.results.get(key, self._make).addBoth(self.got.append)
+
+    def _make(self) -> Deferred[int]:
+        self.begun.append(Deferred())
+        return self.begun[-1]
+
+
+def test_those_who_ask_meanwhile_join_the_result_that_is_being_made() -> None:
+    making = Making()
+    making.ask()
+    making.ask()
+    making.ask("b")
+    assert len(making.begun) == len(making.results) == 2
+    making.begun[0].callback(1)
+    assert making.got == [1, 1]
+    assert "a" not in making.results and "b" in making.results
+
+
+def test_who_asks_once_a_result_is_made_has_another_one_made() -> None:
+    making = Making()
+    first = making.results.get("a", making._make)
+    first.addCallback(lambda _: making.ask())
+    making.begun[0].callback(1)
+    assert len(making.begun) == 2
+    making.begun[1].callback(2)
+    assert making.got == [2]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_all_that_joined_hear_of_a_failure(at_once: bool) -> None:
+    making = Making()
+    if at_once:
+        making.results.get("a", lambda: 1 / 0).addBoth(making.got.append)  # type: ignore[arg-type, return-value]
+    else:
+        making.ask()
+        making.ask()
+        making.begun[0].errback(ZeroDivisionError())
+    assert {failure.type for failure in making.got} == {ZeroDivisionError}
+    assert len(making.got) == 2 - at_once and not making.results
+
+
+def test_a_result_is_made_to_its_end_though_nobody_waits_any_more() -> None:
+    making = Making()
+    making.ask().cancel()
+    assert making.results.waiting("a") == 0 and "a" in making.results
+    making.ask()
+    assert making.results.waiting("a") == len(making.begun) == 1
+    making.begun[0].callback(3)
+    assert making.got[1:] == [3] and making.results.waiting("a") == 0
 
 
 # Coalesced, FairQueue and SerialQueue
