@@ -1,6 +1,7 @@
 """Name servers, some of which may be down, and the routes that they give."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -13,7 +14,7 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.periodic import PeriodicCall
-from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.runtime.shared_results import JoinedResults
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import WireError
@@ -83,24 +84,36 @@ class NameServers:
 
 
 class Routes:
-    """The routes in use, asked for once and looked at again every 30 seconds.
+    """The routes in use, asked for once, and from `start` on looked at again every 30 seconds.
 
     A route that name servers have no more stays in use, since one that starts knows none at first:
     for `keep` seconds, in which it is what a refresh gives; without `keep` until it is forgotten.
+    Of more than `most` routes the one that was asked for longest ago is forgotten.
     """
 
     log = Logger()
 
-    def __init__(self, reactor: Any, names: NameServers, *, keep: float | None = None) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        names: NameServers,
+        *,
+        keep: float | None = None,
+        most: int | None = None,
+    ) -> None:
         self._names = names
         self._reactor = reactor
         self._keep = keep
+        self._most = most
         #: Topic with a route -> since when name servers have none.
         self._gone: dict[str, float] = {}
+        #: With `most` in the order in which they were asked for.
         self._routes: dict[str, TopicRouteData] = {}
+        #: Topic with a route -> when that came.
+        self._came: dict[str, float] = {}
         #: Topics that nobody knew when asked, in order; they may come to be.
         self._missing: dict[str, None] = {}
-        self._asking: dict[str, Waiters[TopicRouteData | None]] = {}
+        self._asking = JoinedResults[str, TopicRouteData | None]()
         #: Topics that were forgotten while they are asked for.
         self._forgotten: set[str] = set()
         self._changed: Listeners[str, TopicRouteData] = Listeners("a route changed")
@@ -123,38 +136,53 @@ class Routes:
         """Returns topic to route, of all that are known."""
         return self._routes
 
-    def get(self, topic: str) -> Deferred[TopicRouteData | None]:
-        """Fires with the route, from memory where it is there."""
+    def get(self, topic: str, *, max_age: float | None = None) -> Deferred[TopicRouteData | None]:
+        """Fires with the route, from memory where it is there, and came less than `max_age` seconds
+        ago, if that is given."""
         route = self._routes.get(topic)
-        if route is not None:
-            return succeed(route)
-        return self.refresh(topic)
+        if route is None:
+            return self.refresh(topic)
+        if max_age is not None and self._reactor.seconds() - self._came[topic] >= max_age:
+            return self.refresh(topic)
+        self._use(topic)
+        return succeed(route)
 
     def refresh(self, topic: str) -> Deferred[TopicRouteData | None]:
         """Fires with the route as a name server has it now; those who ask at once share the
         request."""
         self._forgotten.discard(topic)
-        waiting = self._asking.get(topic)
-        if waiting is not None:
-            return waiting.wait()
-        waiting = self._asking[topic] = Waiters()
-        asked = waiting.wait()
-        self._names.route(topic).addBoth(self._answered, topic)
-        return asked
+        return self._asking.get(
+            topic, lambda: self._names.route(topic).addBoth(self._answered, topic)
+        )
 
     def put(self, topic: str, route: TopicRouteData) -> None:
         """Takes a route that came another way."""
-        if self._routes.get(topic) != route:
-            self._routes[topic] = route
+        known = self._routes.get(topic)
+        self._routes[topic], self._came[topic] = route, self._reactor.seconds()
+        self._use(topic)
+        if known != route:
             self._changed.tell(topic, route)
+
+    def outdate(self, topic: str) -> None:
+        """Takes the route of a topic for older than any age."""
+        if topic in self._came:
+            self._came[topic] = -inf
 
     def forget(self, topic: str) -> None:
         """Asks for the route of a topic no more."""
-        self._routes.pop(topic, None)
-        self._gone.pop(topic, None)
-        self._missing.pop(topic, None)
+        self._drop(topic)
         if topic in self._asking:
             self._forgotten.add(topic)
+
+    def _use(self, topic: str) -> None:
+        if self._most is not None:
+            self._routes[topic] = self._routes.pop(topic)
+            if len(self._routes) > self._most:
+                self._drop(next(iter(self._routes)))
+
+    def _drop(self, topic: str) -> None:
+        for known in (self._routes, self._came, self._gone, self._missing):
+            known.pop(topic, None)
 
     async def refresh_all(self) -> None:
         """Asks for all routes in use, and for topics that nobody knew; what fails is logged."""
@@ -168,8 +196,7 @@ class Routes:
                 # What is known stays in use: brokers may well be there.
                 self.log.warn("the route of {topic}: {error}", topic=topic, error=error)
 
-    def _answered(self, result: Any, topic: str) -> None:
-        waiting = self._asking.pop(topic)
+    def _answered(self, result: Any, topic: str) -> Any:
         if topic in self._forgotten:
             self._forgotten.remove(topic)
         elif isinstance(result, TopicRouteData):
@@ -181,8 +208,8 @@ class Routes:
             if len(self._missing) > MAX_MISSING:
                 del self._missing[next(iter(self._missing))]
         elif result is None and self._keep is not None:
-            result = self._kept(topic, self._keep)
-        waiting.fire(result)
+            return self._kept(topic, self._keep)
+        return result
 
     def _kept(self, topic: str, keep: float) -> TopicRouteData | None:
         """Returns the route of a topic that name servers do not have; forgets it after `keep`
@@ -190,5 +217,5 @@ class Routes:
         now = self._reactor.seconds()
         if now - self._gone.setdefault(topic, now) < keep:
             return self._routes[topic]
-        self.forget(topic)
+        self._drop(topic)
         return None

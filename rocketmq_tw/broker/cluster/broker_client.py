@@ -7,20 +7,18 @@ consumers of a group are divided among.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.client.errors import ClientError
-from rocketmq_tw.client.name_servers import NameServers
+from rocketmq_tw.client.name_servers import NameServers, Routes
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.net.address import split_addresses
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -31,8 +29,6 @@ from rocketmq_tw.wire.headers.base import Header
 ROUTE_MS = 10_000
 #: Topics whose routes are remembered; those asked for longest ago are forgotten first.
 MAX_ROUTES = 10_000
-#: In place of the time of a route that serves no more.
-_OUTDATED = -(1 << 62)
 
 
 class BrokerClient(Part):
@@ -41,17 +37,17 @@ class BrokerClient(Part):
     def __init__(self, host: Host) -> None:
         self._config = host.config
         self._client = host.client
-        self._elapsed_ms = host.elapsed_ms
+        self._routes: Routes | None = None
         addresses = split_addresses(host.config.namesrv_addr)
-        self._names = NameServers(host.client, addresses) if addresses else None
-        #: Topic -> when its route came, in elapsed milliseconds, and the route.
-        self._routes: OrderedDict[str, tuple[int, TopicRouteData]] = OrderedDict()
-        self._asking: dict[str, Waiters[TopicRouteData | None]] = {}
+        if addresses:
+            # None that name servers have no more stays in use.
+            names = NameServers(host.client, addresses)
+            self._routes = Routes(host.reactor, names, keep=0.0, most=MAX_ROUTES)
 
     @property
     def has_name_servers(self) -> bool:
         """Whether `namesrvAddr` names any; without them no other broker is found."""
-        return self._names is not None
+        return self._routes is not None
 
     async def ask(
         self, broker_name: str | None, topic: str, code: int, header: Header, body: bytes = b""
@@ -63,10 +59,9 @@ class BrokerClient(Part):
         try:
             return await self._client.request(address, request, self._config.forward_timeout / 1000)
         except RemotingError as error:
-            known = self._routes.get(topic)
-            if known is not None:
+            if self._routes is not None:
                 # The broker may be elsewhere by now.
-                self._routes[topic] = _OUTDATED, known[1]
+                self._routes.outdate(topic)
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the broker {broker_name} of {topic}: {error}"
             ) from error
@@ -82,43 +77,19 @@ class BrokerClient(Part):
     def find_route(self, topic: str, *, max_age_ms: int = ROUTE_MS) -> Deferred[Any]:
         """Fires with the route of a topic, at most so many milliseconds old, or None where it has
         none; fails with `RequestError` (SYSTEM_ERROR) where no name server answers."""
-        known = self._routes.get(topic)
-        if known is not None and self._elapsed_ms() - known[0] < max_age_ms:
-            self._routes.move_to_end(topic)
-            return succeed(known[1])
-        if self._names is None:
+        if self._routes is None:
             return fail(
                 RequestError(
                     ResponseCode.SYSTEM_ERROR,
                     f"queues of {topic} are on other brokers: set namesrvAddr to find them",
                 )
             )
-        asking = self._asking.get(topic)
-        if asking is not None:
-            return asking.wait()
-        asking = self._asking[topic] = Waiters()
-        answer = asking.wait()
-        self._names.route(topic).addBoth(self._answered, topic)
-        return answer
+        return self._routes.get(topic, max_age=max_age_ms / 1000).addErrback(_refuse)
 
     def last_route(self, topic: str) -> TopicRouteData | None:
         """Returns the route that came last, however old; None where it had none, or is
         forgotten."""
-        known = self._routes.get(topic)
-        return None if known is None else known[1]
-
-    def _answered(self, result: TopicRouteData | Failure | None, topic: str) -> None:
-        if isinstance(result, Failure):
-            if isinstance(result.value, (RemotingError, ClientError)):
-                result = Failure(RequestError(ResponseCode.SYSTEM_ERROR, str(result.value)))
-        elif result is None:
-            self._routes.pop(topic, None)
-        else:
-            self._routes[topic] = self._elapsed_ms(), result
-            self._routes.move_to_end(topic)
-            if len(self._routes) > MAX_ROUTES:
-                self._routes.popitem(last=False)
-        self._asking.pop(topic).fire(result)
+        return None if self._routes is None else self._routes.known().get(topic)
 
     async def _address(self, broker_name: str, topic: str) -> str:
         for age in (ROUTE_MS, 0):
@@ -129,3 +100,8 @@ class BrokerClient(Part):
         raise RequestError(
             ResponseCode.SYSTEM_ERROR, f"no name server knows the broker {broker_name} of {topic}"
         )
+
+
+def _refuse(failure: Failure) -> None:
+    failure.trap(RemotingError, ClientError)
+    raise RequestError(ResponseCode.SYSTEM_ERROR, str(failure.value)) from failure.value

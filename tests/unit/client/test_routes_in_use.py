@@ -85,6 +85,37 @@ def test_topics_that_nobody_knows_are_not_asked_for_without_end(monkeypatch: Any
     assert names.answer(None) == ["A", "B", "C", *(f"T{number}" for number in range(90, 100))]
 
 
+def test_a_route_that_is_too_old_for_its_asker_is_asked_for_again() -> None:
+    clock, names = Clock(), PlayedNames()
+    routes = Routes(clock, names)  # type: ignore[arg-type]
+    routes.get("T", max_age=10)
+    names.answer()
+    clock.advance(9)
+    routes.get("T", max_age=10)
+    assert not names.asked
+    clock.advance(1)
+    routes.get("T")
+    assert not names.asked
+    routes.get("T", max_age=10)
+    assert names.answer() == ["T"]
+    routes.get("T", max_age=10)
+    routes.outdate("T")
+    routes.get("T")
+    assert not names.asked
+    routes.get("T", max_age=10)
+    assert names.answer() == ["T"]
+
+
+def test_of_too_many_routes_the_one_asked_for_longest_ago_is_forgotten() -> None:
+    clock, names = Clock(), PlayedNames()
+    routes = Routes(clock, names, most=2)  # type: ignore[arg-type]
+    for topic in "ABAC":
+        routes.get(topic)
+        names.answer()
+    assert sorted(routes.known()) == ["A", "C"]
+    assert tables_of(routes)["Routes._came"] == 2
+
+
 def test_a_proxy_keeps_no_route_that_no_client_uses() -> None:
     clock, names = Clock(), PlayedNames()
     config = ProxyConfig(topic_route_service_cache_expired_seconds=60)

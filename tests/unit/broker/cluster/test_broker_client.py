@@ -35,7 +35,7 @@ class World:
         host = SimpleNamespace(
             config=BrokerConfig(namesrv_addr=names),
             client=self.network.client(),
-            elapsed_ms=lambda: int(self.clock.seconds() * 1000),
+            reactor=self.clock,
         )
         self.brokers = BrokerClient(host)
 
