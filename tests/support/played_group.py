@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.broker import PARTS
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.broker.replicas.switching import Switching
+from rocketmq_tw.broker.replicas.switching import NO_CONTROLLER, Switching
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
@@ -59,7 +60,9 @@ class PlayedGroup(NotedSends):
             **self.store,
         )
         switching = broker.broker[Replicas].switching
-        switching.propose = lambda members: self.alter(number, members)
+        switching.controller = attrs.evolve(
+            NO_CONTROLLER, propose=lambda members: self.alter(number, members)
+        )
         return broker
 
     def __getitem__(self, number: int) -> BrokerInMemory:

@@ -175,7 +175,9 @@ class Master:
             epochs=kept((1, 0), (2, 130)),
             begin=EpochBegin(1, SyncStateSet(frozenset(members or {1}), 1), 0),
             controller=ControllerCalls(
-                propose=lambda wanted: self.propose(wanted), renounce=self.renounce
+                propose=lambda wanted: self.propose(wanted),
+                renounce=self.renounce,
+                members=lambda: succeed(None),
             ),
         )
 

@@ -3,14 +3,18 @@
 A broker with `enableControllerMode` starts ISOLATED with its queues at what was confirmed.
 `identity.py` and `enrolment.py` get its lasting id, `following.py` hears of its group (what follows
 from news: `decisions.py`, as a master that cannot lead: `unfit.py`; which epochs it knows of:
-`epochs.py`), and `part.py` leads it through these calls:
+`epochs.py`), `master_requests.py` is what a master asks, and `part.py` leads the broker through
+these calls:
 
     group = GroupState(2, "10.0.0.2:10911", 7, SyncStateSet(frozenset({2}), 12))
     broker.change_role(RoleState(Role.MASTER, 0, synchronous=True, group=group))
     broker.change_role(RoleState(Role.SLAVE, 3, group=group))
     switching = broker[Replicas].switching
-    switching.propose = ask_the_controller     # frozenset of ids -> Deferred of SyncStateSet
-    switching.renounce = elect_anew            # () -> Deferred: ends the epoch
+    switching.controller = ControllerCalls(
+        propose=ask_the_controller,            # frozenset of ids -> Deferred of SyncStateSet
+        renounce=elect_anew,                   # () -> Deferred: ends the epoch
+        members=ask_for_members,               # () -> Deferred of a frozenset of ids and addresses
+    )
     switching.apply(SyncStateSet(...))         # what the controller tells of the set meanwhile
     switching.renew(GroupState(...))           # elected once more while it is the master
 

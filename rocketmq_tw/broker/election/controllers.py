@@ -9,11 +9,13 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.election.identity import Identity
 from rocketmq_tw.broker.replicas.switching import LogProgress
 from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.net.address import join_address, look_up_host, split_address
 from rocketmq_tw.wire.bodies.controller import BrokerReplicasInfo, ReplicasInfo
+from rocketmq_tw.wire.group_state import GroupState
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 
 #: What the last heartbeat before a silence says of how long the broker counts as alive, in
@@ -98,6 +100,16 @@ class GroupControllers:
             ),
             config.send_heartbeat_timeout_millis / 1000,
         )
+
+
+@inlineCallbacks
+def without_master(
+    leader: ControllerClient, me: Identity, group: GroupState, *, never_begun: bool = False
+) -> Generator[Any, Any, GroupState]:
+    """Ends the epoch of the group's master; fires with the group as it is then. `never_begun`: the
+    others are elected as if the epoch had not been."""
+    yield leader.end_epoch(me.cluster, me.broker_name, group.master_epoch, never_begun=never_begun)
+    return group._replace(master_id=None)
 
 
 def _addresses_of(name: str) -> list[str]:

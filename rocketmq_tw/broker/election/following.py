@@ -8,7 +8,7 @@ that finds itself the master of an epoch from before it began asks for a new ele
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.election.controllers import GroupControllers
+from rocketmq_tw.broker.election.controllers import GroupControllers, without_master
 from rocketmq_tw.broker.election.decisions import Step, is_this_one, next_step
 from rocketmq_tw.broker.election.enrolment import (
     Enrolled,
@@ -38,7 +38,7 @@ from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
+from rocketmq_tw.wire.group_state import GroupState
 
 #: Seconds after which a slave that is not in sync registers once more.
 REGISTER_SECONDS = 30.0
@@ -50,10 +50,6 @@ log = Logger()
 
 class NoMasterError(Exception):
     """The group has no master, and this broker is not to be it."""
-
-
-class NotMasterError(Exception):
-    """Only a master may do this, and the broker is none, or none any more."""
 
 
 #: What may go wrong while the network, a controller or a file is out of order.
@@ -98,7 +94,7 @@ class ControllerFollower:
         self._changes = changes
         self._switching = switching
         #: None before the controllers gave the broker its lasting id.
-        self._identity: Identity | None = None
+        self.identity: Identity | None = None
         #: Roles are changed one after the other.
         self._changing = Serial()
         self._poll_when_told = Coalesced(self.poll)
@@ -114,7 +110,7 @@ class ControllerFollower:
     @property
     def broker_id(self) -> int:
         """The lasting id; 0 before the controllers gave one."""
-        return 0 if self._identity is None else self._identity.broker_id
+        return 0 if self.identity is None else self.identity.broker_id
 
     def start(self) -> None:
         """Tries to get a role until it has one."""
@@ -131,15 +127,20 @@ class ControllerFollower:
 
     def poll(self) -> Deferred[None]:
         """Asks for the group's state and does what follows; never fails."""
-        if self._identity is None or self._scope.is_over:
+        return self.attempt(self._ask_and_follow)
+
+    def attempt(self, work: Callable[[Identity], Deferred[None]]) -> Deferred[None]:
+        """Does `work`, which is told who this broker is, unless that is not known, or it ended.
+        Never fails: a failure is logged, a repeated one only now and then."""
+        if self.identity is None or self._scope.is_over:
             return succeed(None)
-        return self._attempt(self._ask_and_follow(self._identity))
+        return self._attempt(work(self.identity))
 
     def beat(self) -> None:
         """Sends a heartbeat to every controller once the broker has an id."""
-        if self._identity is not None:
+        if self.identity is not None:
             self._controllers.heartbeat(
-                self._identity.broker_id,
+                self.identity.broker_id,
                 self._addresses.broker,
                 self._switching.progress,
                 holds_on=self._role.is_master and self._role.state_version > self._epochs.ended,
@@ -152,65 +153,6 @@ class ControllerFollower:
             self._poll_when_told.request()
 
     @inlineCallbacks
-    def propose(self, members: Iterable[int]) -> Generator[Any, Any, SyncStateSet]:
-        """Asks the controller for another SyncStateSet of this master; fires with the set that
-        holds from now on. Fails with `RequestError` where the controller refuses, and otherwise
-        where it is not known whether the set was changed."""
-        epoch = self._role.state.epoch
-        if epoch is None or self._identity is None or not self._role.is_master:
-            raise NotMasterError("only a master changes the SyncStateSet")
-        try:
-            decided: SyncStateSet = yield self._leader.alter_sync_state_set(
-                self._identity.broker_name,
-                self._identity.broker_id,
-                epoch,
-                members,
-                self._sync_state_set_epoch(),
-            )
-        except BrokerError as refusal:
-            raise RequestError(refusal.code, str(refusal)) from refusal
-        if self._role.state.epoch != epoch:
-            raise NotMasterError(f"epoch {epoch} of this master is over")
-        return decided
-
-    def renounce(self) -> Deferred[None]:
-        """Has the controllers elect anew, which ends this master's epoch: they elect it again
-        unless another one is as good. Never fails."""
-        if self._identity is None or self._scope.is_over:
-            return succeed(None)
-        return self._attempt(self._renounce(self._identity))
-
-    @inlineCallbacks
-    def members(self) -> Generator[Any, Any, frozenset[tuple[int, str]] | None]:
-        """Fires with the ids and addresses of the other brokers that are registered in the group;
-        None where the controllers do not know this one. Fails where they cannot be asked."""
-        me = self._identity
-        if me is None:
-            return None
-        group = yield self._controllers.replicas(me.broker_name)
-        known = {
-            (one.broker_id, one.broker_address)
-            for one in (*group.in_sync_replicas, *group.not_in_sync_replicas)
-            if one.broker_id is not None and one.broker_address
-        }
-        others = frozenset(each for each in known if each[0] != me.broker_id)
-        return others if len(others) < len(known) else None
-
-    @inlineCallbacks
-    def _renounce(self, me: Identity) -> Generator[Any, Any, None]:
-        group: GroupState = yield self._leader.replica_info(me.broker_name)
-        is_mine = (group.master_id, group.master_epoch) == (me.broker_id, self._role.state.epoch)
-        if is_mine and group.in_sync.epoch <= self._sync_state_set_epoch():
-            group = yield self._without_master(me, group)
-        yield self._follow(me, group)
-
-    @inlineCallbacks
-    def _without_master(self, me: Identity, group: GroupState) -> Generator[Any, Any, GroupState]:
-        """Ends the epoch of the group's master; fires with the group as it is then."""
-        yield self._leader.end_epoch(me.cluster, me.broker_name, group.master_epoch)
-        return group._replace(master_id=None)
-
-    @inlineCallbacks
     def _join(self) -> Generator[Any, Any, None]:
         yield self._attempt(self._enrol())
         if self._has_failed:
@@ -220,14 +162,14 @@ class ControllerFollower:
     def _enrol(self) -> Generator[Any, Any, None]:
         enrolled: Enrolled = yield self._enrolment.run(self._addresses.broker)
         self._registered_until = self._clock.seconds() + REGISTER_SECONDS
-        self._identity = enrolled.identity
+        self.identity = enrolled.identity
         # A controller elects only brokers whose heartbeats it has.
         self.beat()
         group = enrolled.group
         if self._epochs.before is None:
             # The answer to a registration leaves out a master that is not known to be alive.
             group = yield self._ask(enrolled.identity)
-        yield self._follow(enrolled.identity, group)
+        yield self.follow(enrolled.identity, group)
 
     @inlineCallbacks
     def _ask(self, me: Identity) -> Generator[Any, Any, GroupState]:
@@ -247,7 +189,7 @@ class ControllerFollower:
             # An administrator took the broker out while it was away.
             yield self._enrol()
         else:
-            yield self._follow(me, group)
+            yield self.follow(me, group)
             yield self._check_is_known(me, group)
             yield self._unfit.look_for_room(me, group.master_epoch)
 
@@ -262,8 +204,10 @@ class ControllerFollower:
         yield self._enrolment.register(me.broker_id, self._addresses.broker)
 
     @inlineCallbacks
-    def _follow(self, me: Identity, group: GroupState) -> Generator[Any, Any, None]:
-        """Only the change of the role is done one after the other: what is asked meanwhile must
+    def follow(self, me: Identity, group: GroupState) -> Generator[Any, Any, None]:
+        """Does what follows from news of the group; fails where that cannot be done now.
+
+        Only the change of the role is done one after the other: what is asked meanwhile must
         not keep newer news of another controller from its turn."""
         if self._is_former_self(group):
             # What that process has asked for may still be on its way, and in its epoch it counts:
@@ -271,7 +215,7 @@ class ControllerFollower:
             self._logger.info(
                 "a former process was master in epoch {epoch}", epoch=group.master_epoch
             )
-            group = yield self._without_master(me, group)
+            group = yield without_master(self._leader, me, group)
         if self._is_this_one(group):
             group = yield self._unfit.check(me, group)
         step = self._step(group)
@@ -357,13 +301,9 @@ class ControllerFollower:
             self.broker_id,
             self._addresses.broker,
             self._epochs.heard,
-            self._sync_state_set_epoch(),
+            self._switching.sync_state_set_epoch,
             group,
         )
-
-    def _sync_state_set_epoch(self) -> int:
-        known = self._switching.sync_state_set
-        return 0 if known is None else known.epoch
 
     def _attempt(self, work: Deferred[None]) -> Deferred[None]:
         """Returns `work` so that it never fails: a failure is logged, a repeated one only now and

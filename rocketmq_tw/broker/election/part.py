@@ -12,6 +12,7 @@ from rocketmq_tw.broker.election.controllers import GroupControllers
 from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import ControllerFollower
 from rocketmq_tw.broker.election.identity import IdentityFiles
+from rocketmq_tw.broker.election.master_requests import MasterRequests
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.candidacy import Candidacy
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
@@ -74,9 +75,8 @@ class ElectedRole(Part):
             self._changes,
             self._switching,
         )
-        self._switching.propose = self.follower.propose
-        self._switching.renounce = self.follower.renounce
-        self._switching.tell_members = self.follower.members
+        requests = MasterRequests(controllers, self.follower, self._role, self._switching)
+        self._switching.controller = requests.calls()
         # What is another broker's is refused before anything is opened.
         return host.in_thread(files.identity)
 

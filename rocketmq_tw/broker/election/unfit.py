@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from twisted.internet.defer import inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.election.controllers import GroupControllers
+from rocketmq_tw.broker.election.controllers import GroupControllers, without_master
 from rocketmq_tw.broker.election.epochs import KnownEpochs
 from rocketmq_tw.broker.election.identity import Identity
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -90,14 +90,11 @@ class UnfitMaster:
             )
         self._holds_on = True
 
-    @inlineCallbacks
-    def _give_up(self, me: Identity, group: GroupState) -> Generator[Any, Any, GroupState]:
+    def _give_up(self, me: Identity, group: GroupState) -> Deferred[GroupState]:
         """Ends the epoch of this broker; fires with the group as it is then. Where it did not begin
         that epoch, the others are elected as if it had not been."""
         self._holds_on = False
-        epoch = group.master_epoch
-        never_begun = self._epochs.end(epoch, self._role.state.epoch)
+        never_begun = self._epochs.end(group.master_epoch, self._role.state.epoch)
         # It says that it does not stand, and is not elected again.
         self._beat()
-        yield self._leader.end_epoch(me.cluster, me.broker_name, epoch, never_begun=never_begun)
-        return group._replace(master_id=None)
+        return without_master(self._leader, me, group, never_begun=never_begun)

@@ -1,21 +1,21 @@
 """Auto-switch HA of a broker (docs/formats/auto-switch-ha.md): the epochs of its log, and both ends
 of links in a group with a controller.
 
-Roles come by way of `Broker.change_role`. What asks the controller sets `propose`, `renounce` and
-`tell_members`, and calls `apply` and `renew`.
+Roles come by way of `Broker.change_role`. What asks the controller sets `controller`, and calls
+`apply` and `renew`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Periodic
-from rocketmq_tw.broker.replicas.members import TellMembers, members_of_group, told_by_nobody
+from rocketmq_tw.broker.replicas.members import members_of_group, told_by_nobody
 from rocketmq_tw.broker.replicas.replicated_log import SwitchedLog
 from rocketmq_tw.broker.replicas.slave import MasterFollower, SlaveTools
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -47,18 +47,19 @@ def _no_controller(wanted: frozenset[int]) -> Deferred[SyncStateSet]:
     return fail(ConnectionError("this broker has no connection to a controller"))
 
 
+NO_CONTROLLER: Final = ControllerCalls(
+    propose=_no_controller, renounce=lambda: succeed(None), members=told_by_nobody
+)
+
+
 class Switching:
     """The epochs of the store's log, and what auto-switch links are made with."""
 
     def __init__(
         self, host: Host, role: RoleHolder, writing: Writing, settings: HASettings
     ) -> None:
-        #: Asks the controller for another SyncStateSet.
-        self.propose: Callable[[frozenset[int]], Deferred[SyncStateSet]] = _no_controller
-        #: Has the controller elect anew; never fails.
-        self.renounce: Callable[[], Deferred[None]] = lambda: succeed(None)
-        #: Tells the brokers that the controllers know in this group.
-        self.tell_members: TellMembers = told_by_nobody
+        #: What the broker asks its controllers while it is the master, from then on.
+        self.controller = NO_CONTROLLER
         self.epochs = KeptEpochs(EpochFile(host.files, writing.store.paths.epochs), host.in_thread)
         self._host = host
         self._role = role
@@ -89,10 +90,8 @@ class Switching:
             self._host.reactor,
             epochs=self.epochs,
             begin=EpochBegin(state.lasting_id, group.in_sync, self._store.dispatch_limit or 0),
-            controller=ControllerCalls(
-                propose=lambda wanted: self.propose(wanted), renounce=lambda: self.renounce()
-            ),
-            members=members_of_group(self._host, lambda: self.tell_members()),
+            controller=self.controller,
+            members=members_of_group(self._host, self.controller.members),
         )
         self._role.scope.on_end(self._left)
         return service
@@ -147,6 +146,12 @@ class Switching:
     def sync_state_set(self) -> SyncStateSet | None:
         """The SyncStateSet that this master works with; None where it is no master."""
         return None if self._service is None else self._service.states.applied
+
+    @property
+    def sync_state_set_epoch(self) -> int:
+        """The epoch of that set; 0 without one."""
+        known = self.sync_state_set
+        return 0 if known is None else known.epoch
 
     @property
     def progress(self) -> LogProgress:

@@ -48,11 +48,14 @@ class ControllerCalls:
     `propose` asks for these members; it fires with the set that the controller has then, fails with
     a `RequestError` where the controller refuses, and with anything else where its answer is not
     known. `renounce` has the controller elect anew: that ends the master's epoch, and all that was
-    proposed in it; it never fails.
+    proposed in it; it never fails. `members` fires with the ids and addresses, `host:port`, of the
+    other brokers that are registered in the group, with None where it does not know this one; it
+    fails where it cannot be asked.
     """
 
     propose: Callable[[frozenset[int]], Deferred[SyncStateSet]]
     renounce: Callable[[], Deferred[None]]
+    members: Callable[[], Deferred[frozenset[tuple[int, str]] | None]]
 
 
 @attrs.frozen

@@ -241,6 +241,7 @@ class Node(ReplicaProcess):
                 controller=ControllerCalls(
                     propose=lambda members: self.world.ask(self, members),
                     renounce=lambda: self.world.renounce(self),
+                    members=lambda: succeed(None),
                 ),
             )
             clock.listenTCP(HA_PORT, self.service)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.wire.codes import RequestCode
 from tests.support.broker import BrokerInMemory, ok
@@ -44,7 +44,7 @@ def popped_again(group: ElectedGroup) -> list[bytes]:
 @pytest.mark.parametrize("reign", [0, 10])
 @pytest.mark.parametrize(("begin", "bodies"), [(delayed, consumed), (popped, popped_again)])
 def test_a_delivery_that_is_cut_off_comes_again(
-    begin: Callable, bodies: Callable, reign: int, behind_ms: int
+    begin: Callable, bodies: Callable, reign: int, behind_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = ElectedGroup(all_ack_in_sync_state_set=True)
     leader = group.controllers.leader()
@@ -59,7 +59,9 @@ def test_a_delivery_that_is_cut_off_comes_again(
     begin(group, group.master())
     group.run(3)
     # It cannot tell the controllers that the slave is gone, which is in sync still.
-    group.master().broker[Replicas].switching.propose = lambda members: Deferred()
+    follower = group.master().broker[ElectedRole].follower
+    assert follower is not None
+    monkeypatch.setattr(follower._leader, "alter_sync_state_set", lambda *_: Deferred())
     group.kill(other)
     group.run(20)
     store = group.master().store

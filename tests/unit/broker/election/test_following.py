@@ -13,8 +13,9 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.election.enrolment import Enrolment
-from rocketmq_tw.broker.election.following import ControllerFollower, NotMasterError
+from rocketmq_tw.broker.election.following import ControllerFollower
 from rocketmq_tw.broker.election.identity import IdentityFiles
+from rocketmq_tw.broker.election.master_requests import MasterRequests, NotMasterError
 from rocketmq_tw.broker.replicas.switching import LogProgress
 from rocketmq_tw.broker.role.candidacy import FIRST_PAUSE, Candidacy
 from rocketmq_tw.broker.role.health import Health
@@ -186,6 +187,11 @@ class Joining:
             changes,
             replication,
         )
+        self.requests = MasterRequests(known, self.follower, self.role, replication)
+
+    @property
+    def sync_state_set_epoch(self) -> int:
+        return 0 if self.sync_state_set is None else self.sync_state_set.epoch
 
     def _take(self, state: RoleState) -> Deferred[None]:
         assert state.group is not None
@@ -306,7 +312,7 @@ def test_a_master_takes_a_new_set_once() -> None:
     fired(joining.follower.poll())
     fired(joining.follower.poll())
     assert joining.members == [{1, 2}]
-    decided = fired(joining.follower.propose({1}))
+    decided = fired(joining.requests.propose({1}))
     assert decided == SyncStateSet(frozenset({1}), 3)
     joining.sync_state_set = decided
     fired(joining.follower.poll())
@@ -319,7 +325,7 @@ def test_a_proposal_that_nobody_decides_changes_nothing() -> None:
     joining.follower.start()
     controllers.down = True
     with pytest.raises(ConnectError):
-        fired(joining.follower.propose({1, 2}))
+        fired(joining.requests.propose({1, 2}))
     controllers.down = False
     fired(joining.follower.poll())
     assert joining.members == []
@@ -330,7 +336,7 @@ def test_a_yes_to_a_master_of_an_epoch_that_is_over_counts_for_nothing() -> None
     joining = Joining(controllers)
     joining.follower.start()
     controllers.answers = Deferred()
-    asked = joining.follower.propose({1, 2})
+    asked = joining.requests.propose({1, 2})
     joining.role.renew(group(1, 4, {1}))
     controllers.answers.callback(None)
     with pytest.raises(NotMasterError, match="epoch 3"):
@@ -480,7 +486,7 @@ def test_a_slave_proposes_nothing() -> None:
     joining = Joining(Controllers(group(2, 3)))
     joining.follower.start()
     with pytest.raises(NotMasterError):
-        fired(joining.follower.propose({1}))
+        fired(joining.requests.propose({1}))
 
 
 def test_news_do_not_wait_for_a_controller_that_hangs() -> None:
@@ -576,7 +582,7 @@ def test_a_master_ends_no_epoch_but_its_own(
     joining = Joining(controllers)
     joining.follower.start()
     controllers.state = news
-    fired(joining.follower.renounce())
+    fired(joining.requests.renounce())
     assert controllers.deposed == []
     assert joining.roles == roles
 

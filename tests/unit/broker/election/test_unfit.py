@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from rocketmq_tw.broker.election.part import ElectedRole
+from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.wire import permissions
@@ -92,9 +92,7 @@ def test_the_only_one_left_tries_to_enter_its_role_with_growing_pauses() -> None
 def test_a_master_that_cannot_begin_its_next_epoch_leaves_it_to_another_one() -> None:
     group = in_sync(2)
     fail(group, 1, Fault("create", EPOCHS, errno.ENOSPC))
-    follower = group.brokers[1].broker[ElectedRole].follower
-    assert follower is not None
-    follower.renounce()
+    group.brokers[1].broker[Replicas].switching.controller.renounce()
     group.run_until(lambda: group.masters() == [2], SOON)
 
 
