@@ -158,6 +158,7 @@ class BrokerInMemory:
                 server=server or RemotingServer(self.clock, net_config),
                 now_ms=self.now_ms,
                 in_thread=self.threads,
+                ha_endpoint_for=lambda to: self.network.endpoint(to, host),
                 other_configs=[NettyClientConfig()],
                 neighbours=neighbours or NoNeighbours(),
                 keep_config=keep_config,
@@ -165,7 +166,6 @@ class BrokerInMemory:
             ),
             kinds=kinds,
         )
-        self.broker[Replicas].endpoint_for = lambda to: self.network.endpoint(to, host)
         self.config = self.broker.config
         self.send_checks = self.broker[Sending].checks
         if in_flight_limit is not None:

@@ -15,6 +15,7 @@ from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.net.interfaces import IListener, IRemotingClient, IRemotingServer
 from rocketmq_tw.net.live_config import WriteChanges, only_until_stop
 from rocketmq_tw.runtime.clock import wall_clock_ms
@@ -65,6 +66,8 @@ class Surroundings:
     server: IRemotingServer
     #: Keeps changes of the configuration that are made while the broker runs.
     keep_config: WriteChanges = only_until_stop
+    #: How a slave reaches its master's HA port; None: by TCP.
+    ha_endpoint_for: EndpointFor | None = None
     #: The masters of the same container.
     neighbours: INeighbours = attrs.field(factory=NoNeighbours)
     #: What the broker's lines in the log begin with; empty where no other broker writes into it.

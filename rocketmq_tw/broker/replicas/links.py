@@ -17,7 +17,6 @@ from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.slave import MasterFollower, SlaveTools, TableCopier
 from rocketmq_tw.broker.role.state import RoleState
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.replication.classic import ClassicHAClient, ClassicHAService
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.settings import HASettings
@@ -35,11 +34,8 @@ class HAProtocol(Protocol):
     def make_service(self, state: RoleState) -> Deferred[Any]:
         """Fires with the `HAService` of a new master; with None where there are no links."""
 
-    def make_follower(
-        self, state: RoleState, tools: SlaveTools, endpoint_for: EndpointFor | None
-    ) -> TableCopier:
-        """Returns what a new slave follows its master with; `endpoint_for` connects to the master's
-        HA port, None: by TCP."""
+    def make_follower(self, state: RoleState, tools: SlaveTools) -> TableCopier:
+        """Returns what a new slave follows its master with."""
 
 
 class ClassicHA:
@@ -67,11 +63,9 @@ class ClassicHA:
         members = members_of_group(self._host, self._tell_members)
         return succeed(ClassicHAService(self._log, self._settings, self._clock, members))
 
-    def make_follower(
-        self, state: RoleState, tools: SlaveTools, endpoint_for: EndpointFor | None
-    ) -> TableCopier:
+    def make_follower(self, state: RoleState, tools: SlaveTools) -> TableCopier:
         """See `HAProtocol`."""
-        return MasterFollower(tools, self._make_client, endpoint_for)
+        return MasterFollower(tools, self._make_client)
 
     def _make_client(self, slave: MasterFollower) -> HAClient[Any]:
         return ClassicHAClient(self._log, self._settings, self._clock, slave.agree)
@@ -95,8 +89,6 @@ class NoLinks:
         """See `HAProtocol`."""
         return succeed(None)
 
-    def make_follower(
-        self, state: RoleState, tools: SlaveTools, endpoint_for: EndpointFor | None
-    ) -> TableCopier:
+    def make_follower(self, state: RoleState, tools: SlaveTools) -> TableCopier:
         """See `HAProtocol`."""
         return TableCopier(tools, own_address=self._addresses.broker)

@@ -22,7 +22,6 @@ from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.replication.links.service import HAService
 from rocketmq_tw.replication.links.settings import ha_settings
@@ -56,8 +55,6 @@ class Replicas(Part):
         self._writing = writing
         self._copied = copied
         self._membership = cluster.membership
-        #: How a slave reaches its master's HA port; None: by TCP.
-        self.endpoint_for: EndpointFor | None = None
         self.master: MasterLinks | None = None
         self.slave: TableCopier | NoSlave = NoSlave()
         #: Leads a slave to a master that comes back.
@@ -144,7 +141,7 @@ class Replicas(Part):
         host, scope = self._host, self._role.scope
         may_copy = self.returning.may_copy_tables
         tools = SlaveTools(host, self._writing, self._copied, scope, may_copy)
-        self.slave = self._protocol.make_follower(state, tools, self.endpoint_for)
+        self.slave = self._protocol.make_follower(state, tools)
         # A client that asks a slave sees all that it has acknowledged.
         scope.on_end(host.listener.add_check(self._catch_up))
         self.slave.start()

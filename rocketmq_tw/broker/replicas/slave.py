@@ -20,7 +20,7 @@ from rocketmq_tw.broker.replicas.log_matching import LogMatching
 from rocketmq_tw.broker.replicas.stop_notice import StopWatch
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.address import join_address, split_address
-from rocketmq_tw.net.client import EndpointFor, host_endpoints
+from rocketmq_tw.net.client import host_endpoints
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.replication.auto_switch.client import RecordComparison
 from rocketmq_tw.replication.links.client import HAClient
@@ -221,21 +221,16 @@ MakeClient = Callable[["MasterFollower"], HAClient[Any]]
 
 class MasterFollower(TableCopier):
     """Follows the master that haMasterAddress names, or the name servers; with `address`, the
-    controller's, only the broker there. `endpoint_for` connects to the master's HA port."""
+    controller's, only the broker there."""
 
-    def __init__(
-        self,
-        tools: SlaveTools,
-        make_client: MakeClient,
-        endpoint_for: EndpointFor | None = None,
-        address: str = "",
-    ) -> None:
+    def __init__(self, tools: SlaveTools, make_client: MakeClient, address: str = "") -> None:
         super().__init__(tools, address)
         host, writing = tools.host, tools.writing
         config = host.store_config
         self._host = host
         self._truncation = writing.truncation
-        self._endpoint_for = endpoint_for or host_endpoints(host.reactor, CONNECT_TIMEOUT)
+        by_tcp = host_endpoints(host.reactor, CONNECT_TIMEOUT)
+        self._endpoint_for = host.ha_endpoint_for or by_tcp
         self._matching = LogMatching(
             tools.tables.calls, writing.store, config.mapped_file_size_commit_log, host.in_slices
         )

@@ -21,7 +21,6 @@ from rocketmq_tw.broker.replicas.slave import MasterFollower, SlaveTools
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import RoleState
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile, KeptEpochs
 from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
@@ -96,12 +95,10 @@ class Switching:
         self._role.scope.on_end(self._left)
         return service
 
-    def make_follower(
-        self, state: RoleState, tools: SlaveTools, endpoint_for: EndpointFor | None
-    ) -> MasterFollower:
+    def make_follower(self, state: RoleState, tools: SlaveTools) -> MasterFollower:
         """See `HAProtocol`; follows the master that the controller names."""
         address = "" if state.group is None else state.group.master_address
-        return MasterFollower(tools, partial(self._make_client, state), endpoint_for, address)
+        return MasterFollower(tools, partial(self._make_client, state), address)
 
     def _make_client(self, state: RoleState, slave: MasterFollower) -> AutoSwitchHAClient:
         config = self._host.store_config
