@@ -55,16 +55,25 @@ class BrokerClient(Part):
         """Returns the answer of the master of `broker_name` to a request about `topic`, within
         `forwardTimeout`; raises `RequestError` (SYSTEM_ERROR) where it cannot be reached."""
         address = await self._address(broker_name or "", topic)
+        who = f"the broker {broker_name} of {topic}"
+        try:
+            return await self.ask_at(address, code, header, body, who=who)
+        except RequestError:
+            if self._routes is not None:
+                # The broker may be elsewhere by now.
+                self._routes.outdate(topic)
+            raise
+
+    async def ask_at(
+        self, address: str, code: int, header: Header, body: bytes = b"", *, who: str
+    ) -> RemotingCommand:
+        """Returns the answer of the broker at `address`, within `forwardTimeout`; raises
+        `RequestError` (SYSTEM_ERROR), which says `who` that is, where it cannot be reached."""
         request = RemotingCommand.request(code, header, body)
         try:
             return await self._client.request(address, request, self._config.forward_timeout / 1000)
         except RemotingError as error:
-            if self._routes is not None:
-                # The broker may be elsewhere by now.
-                self._routes.outdate(topic)
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the broker {broker_name} of {topic}: {error}"
-            ) from error
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{who}: {error}") from error
 
     async def route(self, topic: str, *, max_age_ms: int = ROUTE_MS) -> TopicRouteData:
         """Returns the route of a topic; raises `RequestError` (SYSTEM_ERROR) where it has none, or

@@ -33,7 +33,7 @@ B = TypeVar("B")
 #: Seconds.
 _TIMEOUT = 5.0
 #: Of a request that is held; it is sent again behind the next copy.
-HELD_TIMEOUT = 3600.0
+_HELD_TIMEOUT = 3600.0
 
 
 class LogRange(NamedTuple):
@@ -81,8 +81,7 @@ class MasterCalls:
                 return None
             return decode_timer_checkpoint(response.body)
 
-        command = RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT)
-        return self._client.request(address, command, _TIMEOUT).addCallback(read)
+        return self._request(address, RequestCode.GET_TIMER_CHECK_POINT).addCallback(read)
 
     def request_modes(self, address: str) -> Deferred[MessageRequestModeTable | None]:
         """Fires with how groups read topics (402); None where the master knows no such thing, as
@@ -118,8 +117,7 @@ class MasterCalls:
             sizes = [each.value for each in settings if each.key == "mappedFileSizeCommitLog"]
             return int(sizes[-1]) if sizes else None
 
-        command = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
-        return self._client.request(address, command, _TIMEOUT).addCallback(read)
+        return self._request(address, RequestCode.GET_BROKER_CONFIG).addCallback(read)
 
     def master(self, address: str) -> Deferred[Master]:
         """Fires with what a broker says of itself as a master (906): its addresses, empty ones
@@ -156,16 +154,14 @@ class MasterCalls:
             return bool(response.header(ExchangeHAInfoResponseHeader).stops)
 
         header = ExchangeHAInfoRequestHeader(until_stop=True)
-        command = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO, header)
-        return self._client.request(address, command, HELD_TIMEOUT).addCallback(read)
+        code = RequestCode.EXCHANGE_BROKER_HA_INFO
+        return self._request(address, code, header, _HELD_TIMEOUT).addCallback(read)
 
     def record(self, address: str, offset: int) -> Deferred[bytes]:
         """Fires with the record that the master has at an offset of its log; empty where there is
         none."""
         header = ViewMessageRequestHeader(offset=offset)
-        command = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
-        answered = self._client.request(address, command, _TIMEOUT)
-        return answered.addCallback(
+        return self._request(address, RequestCode.VIEW_MESSAGE_BY_ID, header).addCallback(
             lambda response: response.body if response.code == ResponseCode.SUCCESS else b""
         )
 
@@ -177,5 +173,10 @@ class MasterCalls:
                 raise RequestError(response.code, f"{address}: {response.remark}")
             return response
 
+        return self._request(address, code, header).addCallback(check)
+
+    def _request(
+        self, address: str, code: int, header: Header | None = None, timeout: float = _TIMEOUT
+    ) -> Deferred[RemotingCommand]:
         command = RemotingCommand.request(code, header)
-        return self._client.request(address, command, _TIMEOUT).addCallback(check)
+        return self._client.request(address, command, timeout)

@@ -20,6 +20,7 @@ from twisted.internet.defer import Deferred, gatherResults, inlineCallbacks, suc
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.transactions.book import HalfBook, State
 from rocketmq_tw.broker.transactions.halves import Half, real_message
 from rocketmq_tw.broker.transactions.requests import (
@@ -38,7 +39,6 @@ from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.net.address import join_address
-from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
@@ -77,10 +77,12 @@ class MovedHalf(NamedTuple):
 class ActingWork(RoleWork[HalfBook]):
     """Moves half messages and answers decisions, until `scope`, the role's, is over."""
 
-    def __init__(self, host: Host, writing: Writing, kept: Kept, scope: Scope) -> None:
+    def __init__(
+        self, host: Host, writing: Writing, brokers: BrokerClient, kept: Kept, scope: Scope
+    ) -> None:
         super().__init__(host, writing, kept, scope)
         self._config = host.config
-        self._client = host.client
+        self._brokers = brokers
         self._store = writing.store
         self._sink = writing.sink
         #: Those that are not settled, by queue offset, in the order of the queue.
@@ -219,7 +221,7 @@ class ActingWork(RoleWork[HalfBook]):
     ) -> Deferred[RemotingCommand] | RemotingCommand:
         half, place = self._waiting.get(current), self._places.get(current)
         if place is not None:
-            return self._pass_on(request, header, place)
+            return Deferred.fromCoroutine(self._pass_on(request, header, place))
         if half is None or self._scope.is_over:
             raise RequestError(
                 ResponseCode.ILLEGAL_OPERATION,
@@ -239,21 +241,15 @@ class ActingWork(RoleWork[HalfBook]):
 
         return self._put(half, state, _as_committed(half)).addCallback(committed)
 
-    @inlineCallbacks
-    def _pass_on(
+    async def _pass_on(
         self, request: RemotingCommand, header: EndTransactionRequestHeader, place: MovedHalf
-    ) -> Generator[Deferred[Any], Any, RemotingCommand]:
+    ) -> RemotingCommand:
         passed = msgspec.structs.replace(
             header, tran_state_table_offset=place.queue_offset, commit_log_offset=place.offset
         )
-        command = RemotingCommand.request(RequestCode.END_TRANSACTION, passed)
-        seconds = self._config.forward_timeout / 1000
-        try:
-            answer = yield self._client.request(place.address, command, seconds)
-        except RemotingError as error:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"{place.address} has it now, and will ask: {error}"
-            ) from error
+        who = f"{place.address} has it now, and will ask"
+        code = RequestCode.END_TRANSACTION
+        answer = await self._brokers.ask_at(place.address, code, passed, who=who)
         return request.response(answer.code, answer.remark)
 
 

@@ -13,6 +13,7 @@ from rocketmq_tw.broker.assembly.host import Addresses, ConfigFile, Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
 from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import DELIVERING_ROLES, Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
@@ -50,6 +51,7 @@ class Transactions(Part):
         writing: Writing,
         tables: Tables,
         clients: Clients,
+        brokers: BrokerClient,
     ) -> None:
         self._host = host
         self._addresses = addresses
@@ -57,6 +59,7 @@ class Transactions(Part):
         self._writing = writing
         self._tables = tables
         self._clients = clients
+        self._brokers = brokers
         path = f"{StorePaths(host.store_config).config}/transactionMetrics"
         self.counts = HalfCounts(ConfigFile(host.files, path), host.now_ms)
         tables.topics.removed.add(self.counts.forget_figures)
@@ -94,7 +97,7 @@ class Transactions(Part):
                 scope,
             )
         elif state.role is Role.ACTING_MASTER:
-            self.work = ActingWork(self._host, self._writing, kept, scope)
+            self.work = ActingWork(self._host, self._writing, self._brokers, kept, scope)
         else:
             self.counts.replace(())
 

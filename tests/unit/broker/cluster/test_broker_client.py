@@ -123,6 +123,20 @@ def test_without_name_servers_no_other_broker_is_found() -> None:
     assert "set namesrvAddr" in world.ask()
 
 
+def test_a_broker_whose_address_is_known_is_asked_without_name_servers() -> None:
+    world = World(names="")
+
+    def ask() -> Any:
+        asking = world.brokers.ask_at(OTHER, RequestCode.GET_MAX_OFFSET, ASKED, who="the other")
+        return world.result(Deferred.fromCoroutine(asking))
+
+    assert ask().remark == OTHER
+    world.network.stop(OTHER)
+    failure = ask()
+    assert failure.check(RequestError) and failure.value.remark.startswith("the other: ")
+    assert failure.value.code == ResponseCode.SYSTEM_ERROR
+
+
 def test_the_route_asked_for_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_client, "MAX_ROUTES", 2)
     world = World()
