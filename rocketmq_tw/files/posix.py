@@ -9,8 +9,9 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
 from zope.interface import implementer
 
@@ -19,6 +20,9 @@ from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles, NoFileError
 #: Of directories that are made: messages are nothing for every user of the machine.
 DIRECTORY_MODE = 0o750
 
+_Args = TypeVarTuple("_Args")
+_T = TypeVar("_T")
+
 _PAGE = 4096
 _MAX_VECTORS = min(os.sysconf("SC_IOV_MAX"), 1024)
 _sync_data = getattr(os, "fdatasync", os.fsync)
@@ -26,20 +30,14 @@ _sync_data = getattr(os, "fdatasync", os.fsync)
 _unsynced_dirs: set[str] = set()
 
 
-class _Naming:
-    """Within it errors name `path`, which the system leaves out where a descriptor is used."""
-
-    __slots__ = ("path",)
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, OSError):
-            error.filename = self.path
+def _naming(path: str, call: Callable[[*_Args], _T], *args: *_Args) -> _T:
+    """Makes a system call; its error names `path`, which the system leaves out where a descriptor
+    is used."""
+    try:
+        return call(*args)
+    except OSError as error:
+        error.filename = path
+        raise
 
 
 @implementer(IFile)
@@ -49,7 +47,7 @@ class PosixFile:
 
     def __init__(self, descriptor: int, path: str) -> None:
         self._fd = descriptor
-        self._naming = _Naming(path)
+        self._path = path
 
     def pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -66,33 +64,30 @@ class PosixFile:
         return b"".join(parts)
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        with self._naming:
-            written = os.pwrite(self._fd, data, offset)
-            total = len(data)
-            while written < total:
-                step = os.pwrite(self._fd, memoryview(data)[written:], offset + written)
-                if step == 0:
-                    raise OSError(errno.EIO, "the system wrote nothing")
-                written += step
+        written = _naming(self._path, os.pwrite, self._fd, data, offset)
+        total = len(data)
+        while written < total:
+            rest = memoryview(data)[written:]
+            step = _naming(self._path, os.pwrite, self._fd, rest, offset + written)
+            if step == 0:
+                raise OSError(errno.EIO, "the system wrote nothing", self._path)
+            written += step
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> None:
         for start in range(0, len(buffers), _MAX_VECTORS):
             group = buffers[start : start + _MAX_VECTORS]
             total = sum(map(len, group))
-            with self._naming:
-                written = os.pwritev(self._fd, group, offset)
+            written = _naming(self._path, os.pwritev, self._fd, group, offset)
             if written < total:
                 self.pwrite(b"".join(group)[written:], offset + written)
             offset += total
 
     def fsync(self) -> None:
-        with self._naming:
-            # fdatasync also writes what is needed to find the data again: the size and the blocks.
-            _sync_data(self._fd)
+        # fdatasync also writes what is needed to find the data again: the size and the blocks.
+        _naming(self._path, _sync_data, self._fd)
 
     def truncate(self, size: int) -> None:
-        with self._naming:
-            os.ftruncate(self._fd, size)
+        _naming(self._path, os.ftruncate, self._fd, size)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -236,8 +231,7 @@ class PosixFiles:
     def sync_dir(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with _Naming(path):
-                os.fsync(descriptor)
+            _naming(path, os.fsync, descriptor)
         finally:
             os.close(descriptor)
 
@@ -249,11 +243,10 @@ class PosixFiles:
     def lock(self, path: str) -> PosixFile:
         descriptor = _open_file(path, os.O_RDWR | os.O_CREAT)
         try:
-            with _Naming(path):
-                # Record locks keep a Java process out but are shared inside one process; flock
-                # keeps out a second lock in this process too.
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            # Record locks keep a Java process out but are shared inside one process; flock keeps
+            # out a second lock in this process too.
+            _naming(path, fcntl.flock, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _naming(path, fcntl.lockf, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EACCES, errno.EAGAIN):
