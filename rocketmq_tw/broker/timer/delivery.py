@@ -32,8 +32,8 @@ from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.timer.unit import TimerUnit
 
 #: Messages and bytes that are delivered in one turn, and recalls that are read in one.
-BATCH_MESSAGES = 256
-BATCH_BYTES = 4 * 1024 * 1024
+_BATCH_MESSAGES = 256
+_BATCH_BYTES = 4 * 1024 * 1024
 #: Seconds until it looks again whether all that was sent before a slot was opened is in the wheel.
 BARRIER_SLEEP = 0.05
 
@@ -191,13 +191,13 @@ class TimerDelivery:
                 return
             slot.is_begun = True
         if slot.recalls:
-            lost = self._messages.recall(slot, BATCH_MESSAGES)
+            lost = self._messages.recall(slot, _BATCH_MESSAGES)
             if lost is not None:
                 self._lacks_entries(slot, f"the timer log has no entry at {lost} any more")
             self._wake_at(0)
             return
         now = self._host.now_ms()
-        positions = slot.take_due(now, BATCH_MESSAGES)
+        positions = slot.take_due(now, _BATCH_MESSAGES)
         if positions:
             self._deliver(slot, positions)
             if not self._unwritten:
@@ -235,7 +235,7 @@ class TimerDelivery:
         reader = self._books.files.log.reader(ascending=True)
         size = 0
         for at, position in enumerate(positions):
-            if self._failed or size >= BATCH_BYTES:
+            if self._failed or size >= _BATCH_BYTES:
                 for left in positions[at:]:
                     slot.put_back(slot.slot, left)
                 return

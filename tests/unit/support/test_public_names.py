@@ -1,5 +1,5 @@
-"""A public class, type or function has its name alone in the whole package, so that a reader who
-meets it knows which one is meant (ARCHITECTURE.md)."""
+"""A public class, type, function or constant has its name alone in the whole package, so that a
+reader who meets it knows which one is meant (ARCHITECTURE.md)."""
 
 from __future__ import annotations
 
@@ -44,6 +44,32 @@ def names_of(node: ast.AST) -> list[str]:
     return [name for name in named if name[0].isupper() and not name.isupper()]
 
 
+def constants() -> dict[str, list[str]]:
+    """Returns the public constants, `LIKE_THIS`, at the top of a module, and where each stands."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in (PROJECT / "rocketmq_tw").rglob("*.py"):
+        module = str(path.relative_to(PROJECT / "rocketmq_tw"))
+        if path.name.endswith("_pb2.py") or module.startswith(SECOND_OPINIONS):
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and not is_type_variable(node.value):
+                for name in stored_names(node):
+                    if name.isupper() and not name.startswith("_"):
+                        places[name].append(module)
+    return places
+
+
+def stored_names(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    """Returns all names that an assignment makes, of a tuple too."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    inside = [each for target in targets for each in ast.walk(target)]
+    return [each.id for each in inside if isinstance(each, ast.Name)]
+
+
+def is_type_variable(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and ast.unparse(value.func) in {"TypeVar", "ParamSpec"}
+
+
 def is_command(node: ast.AST) -> bool:
     """Whether it is a command of click's, which is called by its command's name only."""
     return any("command" in ast.unparse(each) for each in getattr(node, "decorator_list", ()))
@@ -62,3 +88,8 @@ def test_each_public_function_has_a_name_of_its_own() -> None:
         if len(first) > 1 or len(found) - len(first) > 1:
             twice[name] = found
     assert twice.keys() <= OF_PLUGINS | OF_MODULES, twice
+
+
+def test_each_public_constant_has_a_name_of_its_own() -> None:
+    twice = {name: found for name, found in constants().items() if len(found) > 1}
+    assert not twice, twice
