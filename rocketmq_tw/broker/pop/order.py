@@ -152,9 +152,11 @@ class OrderBook(WriteBehindTable):
 
     def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> None:
         """Changes when a message becomes visible again, in ms; ignored where it was popped again
-        since."""
+        since, or was not popped at all."""
         info = self._present_info_of(queue)
-        if info is None or info.pop_time != pop_time:
+        if info is None or not info.offsets or info.pop_time != pop_time:
+            return
+        if offset not in _popped_offsets(info):
             return
         info.last_consume_timestamp = self._now_ms()
         # Another one in its place: `encode` may be reading it.

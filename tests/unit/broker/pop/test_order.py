@@ -230,6 +230,17 @@ def test_hidden_for_another_time() -> None:
     assert popper.bodies() == [b"0.0"]
 
 
+def test_times_of_messages_that_were_not_popped_are_not_kept() -> None:
+    broker, popper = with_messages()
+    first = popper.pop(max_msg_nums=2)
+    before = broker.broker[Pop].order.encode()
+    for offset in (2, 3):
+        popper.hide(first[1]._replace(queue_offset=offset), 3_000)
+    assert broker.broker[Pop].order.encode() == before
+    popper.hide(first[1], 3_000)
+    assert broker.broker[Pop].order.encode() != before
+
+
 def test_an_acknowledgement_of_something_else() -> None:
     broker, popper = with_messages()
     first = popper.pop(max_msg_nums=2)
