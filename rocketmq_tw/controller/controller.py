@@ -24,9 +24,10 @@ from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.member_addresses import MemberAddresses
-from rocketmq_tw.raft.node import RaftNode, Replicated
+from rocketmq_tw.raft.node import PLACE_LOOK_SECONDS, RaftNode, Replicated
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.runtime.waking_time import WakingTime
 from rocketmq_tw.wire.codes import RequestCode
@@ -130,6 +131,9 @@ class Controller:
         self._listener: IListener | None = None
         self._request_latency = request_latency()
         self._metrics_log = MetricsLog(clock, self.metrics)
+        self._place_looks = PeriodicCall(
+            clock, "the look at the store", PLACE_LOOK_SECONDS, self.node.look_at_place
+        )
 
     def start(self, server: IRemotingServer) -> int:
         """Listens, takes part, scans; returns the port. Raises `CannotListenError`."""
@@ -143,10 +147,12 @@ class Controller:
         self._liveness.start()
         self._elections.start()
         self._metrics_log.start()
+        self._place_looks.start()
         return port
 
     def stop(self) -> "Deferred[None]":
         """Fires when its connections and files are closed."""
+        self._place_looks.stop()
         self._metrics_log.stop()
         self._elections.stop()
         self._liveness.stop()

@@ -24,6 +24,7 @@ from rocketmq_tw.store.errors import (
     StoreError,
 )
 from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.place import OpenedAt
 from rocketmq_tw.store.segments import Segments
 
 
@@ -100,10 +101,9 @@ class RaftLog:
         """Where the group's files are."""
         return self.member.data.directory
 
-    @property
-    def missing(self) -> str:
+    def places(self) -> Sequence[OpenedAt]:
         """See `ILog`."""
-        return "" if self._member is None else self._member.missing
+        return [] if self._member is None else self._member.places()
 
     @property
     def flushed_offset(self) -> int:

@@ -30,6 +30,9 @@ from rocketmq_tw.raft.unstored import Unstored
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.store.errors import StoreError
 
+#: Seconds between two looks whether a member's files are in their place.
+PLACE_LOOK_SECONDS = 1.0
+
 
 class Replicated(NamedTuple):
     """What a group's log is for: a state machine (`IStateMachine`), or a store that reads the log
@@ -225,6 +228,13 @@ class RaftNode:
         them. All that they hold must be committed and applied."""
         self._compaction.ask(position)
         self._wake()
+
+    def look_at_place(self) -> None:
+        """Ends this member where its files are not where they were opened any more, as the next
+        thing that it stores would. To be called now and then."""
+        if self._running and not self._disk.is_busy:
+            # What else is wrong with the disk is told by what is stored.
+            self._disk.run(self._store.check_place, lambda: None, lambda failure: None)
 
     def read(self) -> "Deferred[None]":
         """Fires when the state machine may be read: it then holds all that any member had

@@ -20,10 +20,11 @@ from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.member_addresses import MemberAddresses
-from rocketmq_tw.raft.node import RaftNode
+from rocketmq_tw.raft.node import PLACE_LOOK_SECONDS, RaftNode
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.background import with_start_report
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
@@ -169,6 +170,10 @@ class DLedgerService(service.Service):
             return
         super().startService()
         self._node = node
+        self._place_looks = PeriodicCall(
+            self._reactor, "the look at the store", PLACE_LOOK_SECONDS, node.look_at_place
+        )
+        self._place_looks.start()
         node.when_failed.addErrback(self._disk_failed)
         node.start()
         self.log.info(
@@ -189,6 +194,7 @@ class DLedgerService(service.Service):
         if not self.running:
             return None
         super().stopService()
+        self._place_looks.stop()
         stopped = self._server.stop(0.5)
         if self._node is not None:
             node = self._node

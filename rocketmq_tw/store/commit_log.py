@@ -16,6 +16,7 @@ from rocketmq_tw.message.layout import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.handles import HandlePool, Unsynced, UnsyncedHandles
 from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.place import OpenedAt
 from rocketmq_tw.store.scan import LogScan
 from rocketmq_tw.store.segments import Segments, ShortFiles
 
@@ -58,17 +59,12 @@ class CommitLog:
         """Where the files are."""
         return self.segments.directory
 
-    @property
-    def missing(self) -> str:
+    def places(self) -> Sequence[OpenedAt]:
         """See `ILog`."""
-        starts = self.segments.starts
-        if not starts:
-            return ""
-        try:
-            is_there = self.segments.file(starts[-1]).is_at(self.segments.path(starts[-1]))
-        except FileNotFoundError:
-            is_there = False
-        return "" if is_there else self.directory
+        for start in self.segments.starts[-1:]:
+            if written := self._unsynced.get(start):
+                return [OpenedAt(written, self.segments.path(start))]
+        return self.segments.places()
 
     @property
     def min_offset(self) -> int:

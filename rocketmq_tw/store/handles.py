@@ -48,6 +48,10 @@ class HandlePool:
             self._open.popitem(last=False)[1].close()
         return handle
 
+    def opened(self, path: str) -> IFile | None:
+        """Returns the file at `path` where it is open; in any thread."""
+        return self._open.get(path)
+
     def open_another(self, path: str, *, create: bool = False) -> IFile:
         """Opens a file that is not the pool's. Where no descriptor is left, the pool closes half
         of its own."""

@@ -8,10 +8,12 @@ from typing import NamedTuple, Protocol
 import msgspec
 from zope.interface import Attribute, Interface
 
+from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import PropertiesMatch
 from rocketmq_tw.message.record import RecordHead
+from rocketmq_tw.store.place import OpenedAt
 from rocketmq_tw.store.queue_extension import UnitExtra
 
 
@@ -141,6 +143,13 @@ class IRecoveryReport(Protocol):
     notes: list[str]
 
 
+class Disks(NamedTuple):
+    """The use of the disk with the log, and of that with the rest of the store."""
+
+    log: DiskUsage
+    rest: DiskUsage
+
+
 class ILog(Interface):
     """The log, as a message store asks it: a run of records, each whole in one of its files, that
     is appended to at its end and loses files at its front.
@@ -158,7 +167,10 @@ class ILog(Interface):
     written_offset: int = Attribute("Up to here the files have it; `read` gives no more.")
     flushed_offset: int = Attribute("Up to here it is on stable storage.")
     failure: str = Attribute("Why nothing can be written any more; empty while all is well.")
-    missing: str = Attribute("Its directory, where its files are there no more; raises `OSError`.")
+
+    def places() -> Sequence[OpenedAt]:
+        """Returns open files by which to see that all are where they were opened. Touches no
+        disk."""
 
     def first_record(start: int) -> int:
         """Returns where the first record of the file stands that starts at `start`."""
@@ -380,10 +392,12 @@ class IMessageStore(Interface):
         "Whether the next `fsync` has topics' removals to sync."
     )
 
-    def clean(now_ms: int, *, at_any_hour: bool = False) -> Iterator[int]:
+    def clean(
+        now_ms: int, *, at_any_hour: bool = False, disks: Disks | None = None
+    ) -> Iterator[int]:
         """Retention by age and disk ratio, in steps between which the store may be used; each gives
         the number of files that it removed. `at_any_hour`: what is too old goes now, not only at
-        `deleteWhen`."""
+        `deleteWhen`. `disks` is what was measured just now, in a thread; measured here without."""
 
     unsynced_files: int = Attribute("How many files the next checkpoint has to sync.")
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from zope.interface import implementer
 
@@ -27,10 +28,11 @@ from rocketmq_tw.store.dispatch_entries import EntryMaker
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
-from rocketmq_tw.store.interface import Appended, Arrival, ILog, IMessageStore
+from rocketmq_tw.store.interface import Appended, Arrival, Disks, ILog, IMessageStore
 from rocketmq_tw.store.lost_log import LostLog, lacks_files
 from rocketmq_tw.store.multi_dispatch import multi_dispatch_of
 from rocketmq_tw.store.paths import Ownership, StorePaths
+from rocketmq_tw.store.place import OpenedAt, PlaceWatch
 from rocketmq_tw.store.queue_extension import QueueExtensions
 from rocketmq_tw.store.queues import HANDLES, QueueTable
 from rocketmq_tw.store.reads import StoreReads
@@ -103,8 +105,8 @@ class MessageStore(StoreReads):
         self._cutting = Cutting(contents, self._checkpointing, self._removal, self._log_ended)
         self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
-        #: Why what is written now would be lost, although it can be; empty while that is not so.
-        self.gone = ""
+        #: To be looked at now and then: see `gone`.
+        self.place = PlaceWatch(reserving, self._places)
         #: Something was done half: what is in memory says nothing about the files any more.
         self._is_broken = False
         self.retention = Retention(
@@ -200,7 +202,8 @@ class MessageStore(StoreReads):
         if not self._ownership.is_taken:
             return
         was_open = not self._refusal
-        self.look_at_place()
+        with suppress(OSError):
+            self.place.take(self.place.prepare()())
         self._refusal = "the store is closed"
         try:
             # What is gone has its `abort`, wherever it is.
@@ -285,33 +288,25 @@ class MessageStore(StoreReads):
             )
         return ""
 
-    def look_at_place(self) -> None:
-        """Sets `gone`: a store that is removed, moved or replaced below the process goes on in its
-        open files, which nobody finds again."""
-        if self._refusal:
-            # A cut may be at the files.
-            return
-        try:
-            missing = self._ownership.missing or self._log.missing
-        except OSError:
-            # The trial of the disk says what is wrong with it.
-            return
-        self.gone = missing and (
-            f"{missing} was removed, moved or replaced while it was in use: put back what was"
-            " there, or restart the broker"
-        )
+    @property
+    def gone(self) -> str:
+        """Why what is written now would be lost, although it can be; empty while that is not so."""
+        return self.place.gone
+
+    def _places(self) -> Sequence[OpenedAt]:
+        return [*self._ownership.places(), *self._log.places()]
 
     # Append
 
     def append(self, message: StoredMessage, *, batch: Batch | None = None) -> Appended:
         """See `IMessageStore`."""
-        if self._refusal or self._log.failure or self.gone or self.retention.is_disk_full:
+        if self._refusal or self._log.failure or self.place.gone or self.retention.is_disk_full:
             raise NotWritableError(self.refusal)
         return self._appending.append(message, batch)
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """See `IMessageStore`."""
-        if self._refusal or self._log.failure or self.gone or self.retention.is_disk_full:
+        if self._refusal or self._log.failure or self.place.gone or self.retention.is_disk_full:
             raise NotWritableError(self.refusal)
         if self._log.end_offset == self._log.min_offset != offset:
             self._claim_no_log()
@@ -491,13 +486,15 @@ class MessageStore(StoreReads):
             write.then = self._removal.remove_files
         return write
 
-    def clean(self, now_ms: int, *, at_any_hour: bool = False) -> Iterator[int]:
+    def clean(
+        self, now_ms: int, *, at_any_hour: bool = False, disks: Disks | None = None
+    ) -> Iterator[int]:
         """See `IMessageStore`."""
-        self.look_at_place()
         if self._refusal or self.gone:
             return
         reached = self._dispatching.reached
-        for removed in self.retention.run(reached, now_ms, at_any_hour=at_any_hour):
+        retention = self.retention
+        for removed in retention.run(reached, now_ms, at_any_hour=at_any_hour, disks=disks):
             yield removed
             if self._refusal or self.gone:
                 # It was closed meanwhile, or broke.

@@ -11,6 +11,7 @@ import os
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.place import OpenedAt
 
 
 class StorePaths:
@@ -76,12 +77,10 @@ class Ownership:
             self.release()
             raise
 
-    @property
-    def missing(self) -> str:
-        """The store's directory, where it is not the one that was locked any more; else empty.
-        Raises `OSError`."""
-        has_lock = self._lock is None or self._lock.is_at(self._paths.lock)
-        return "" if has_lock else self._paths.root
+    def places(self) -> list[OpenedAt]:
+        """Returns the lock, by which to see that the directory is the one that was locked."""
+        paths = self._paths
+        return [] if self._lock is None else [OpenedAt(self._lock, paths.lock, beside=paths.abort)]
 
     def release(self) -> None:
         """Gives the lock back, if it was taken."""

@@ -15,7 +15,7 @@ from rocketmq_tw.files.interface import DiskUsage, IFiles
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.contents import StoreContents
 from rocketmq_tw.store.index import MessageIndex
-from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.interface import Disks, ILog
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.still_needed import Need, StillNeeded
 from rocketmq_tw.store.time_search import log_store_time
@@ -84,6 +84,14 @@ class Removal(NamedTuple):
     kept: int = 0
 
 
+def may_remove(
+    config: MessageStoreConfig, pressure: Pressure, now_ms: int, *, at_any_hour: bool
+) -> bool:
+    """Returns whether any file may go now, however old it is."""
+    is_time = at_any_hour or is_delete_hour(config.delete_when, now_ms)
+    return is_time or pressure is not Pressure.NONE
+
+
 def files_to_remove(
     config: MessageStoreConfig,
     last_writes: Sequence[int],
@@ -98,8 +106,7 @@ def files_to_remove(
     first. `files_beyond_limit`: so many have to go until the disk is no longer too full; no more
     are removed by force. `unneeded`: in so many of the first nothing waits, in the others something
     may; None: in all."""
-    is_time = at_any_hour or is_delete_hour(config.delete_when, now_ms)
-    if pressure is Pressure.NONE and not is_time:
+    if not may_remove(config, pressure, now_ms, at_any_hour=at_any_hour):
         return Removal(0)
     may_go = last_writes[: config.delete_file_batch_max]
     reserved_since = now_ms - config.file_reserved_time * _HOUR
@@ -165,6 +172,9 @@ class Retention:
         warn: Callable[[str], None],
     ) -> None:
         self.is_disk_full = False
+        #: As they were measured last.
+        self.disks = Disks(DiskUsage(0, 0), DiskUsage(0, 0))
+        self._pressure = Pressure.NONE
         #: The keepers of messages that wait.
         self.still_needed = StillNeeded()
         self._config = config
@@ -179,37 +189,44 @@ class Retention:
         #: What waits in files that stayed the last time.
         self._kept_for: list[str] = []
 
-    def measure_disks(self) -> tuple[DiskUsage, Pressure]:
-        """Finds out whether the disk is full; returns the use of the disk with the log, and how
-        full the fullest is that the store is on."""
-        log_disk = self._files.usage(self._log.directory)
-        # The rest of the store may lie on another disk.
-        pressure = worst_pressure(self._config, {log_disk, self._files.usage(self._root)})
-        self.is_disk_full = pressure is Pressure.FULL
-        return log_disk, pressure
+    def measure(self) -> Disks:
+        """Returns how full the disks are; blocks, in any thread."""
+        return Disks(self._files.usage(self._log.directory), self._files.usage(self._root))
 
-    def run(self, dispatched: int, now_ms: int, *, at_any_hour: bool) -> Iterator[int]:
+    def take(self, disks: Disks) -> None:
+        """Takes in what was measured."""
+        self.disks = disks
+        self._pressure = worst_pressure(self._config, set(disks))
+        self.is_disk_full = self._pressure is Pressure.FULL
+
+    def run(
+        self, dispatched: int, now_ms: int, *, at_any_hour: bool, disks: Disks | None
+    ) -> Iterator[int]:
         """Removes what may go of a log whose queues have it up to `dispatched`; see
         `IMessageStore.clean`. In steps between which the store may change."""
+        self.take(self.measure() if disks is None else disks)
         removal = self._choose(dispatched, now_ms, at_any_hour, ())
         if removal.expired or removal.forced:
             needs: list[Need] = []
             for _ in self.still_needed.find(needs):
                 yield 0
             # Again, since the store may have changed.
+            self.take(self.measure())
             removal = self._choose(dispatched, now_ms, at_any_hour, needs)
             self._report(removal, needs)
         count = removal.expired + removal.forced
         if count:
-            used = self._files.usage(self._log.directory).used
+            used = self.disks.log.used
             self._freed.removed(count * self._log.file_size, used, self._log.end_offset, now_ms)
         yield from _remove_oldest(count, self._log, self._queues, self._index, self._checkpointing)
 
     def _choose(
         self, dispatched: int, now_ms: int, at_any_hour: bool, needs: Collection[Need]
     ) -> Removal:
-        log, config = self._log, self._config
-        log_disk, pressure = self.measure_disks()
+        log, config, log_disk = self._log, self._config, self.disks.log
+        if not may_remove(config, self._pressure, now_ms, at_any_hour=at_any_hour):
+            # Without a look at the files, for which the disk may have to be asked.
+            return Removal(0)
         # What queues and index have in memory only must come from the log again after a crash.
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)
         times = _last_writes(log, done, config.delete_file_batch_max, now_ms)
@@ -220,7 +237,7 @@ class Retention:
         return files_to_remove(
             config,
             times,
-            pressure,
+            self._pressure,
             now_ms,
             at_any_hour=at_any_hour,
             files_beyond_limit=-(-beyond // log.file_size),

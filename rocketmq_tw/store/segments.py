@@ -15,6 +15,7 @@ from rocketmq_tw.files.atomic import PIECE, write_again
 from rocketmq_tw.files.interface import IFile
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.handles import HandlePool, Unsynced
+from rocketmq_tw.store.place import OpenedAt
 
 NAME_DIGITS = 20
 
@@ -144,6 +145,12 @@ class Segments:
     def file(self, start: int) -> IFile:
         """Returns the open file that starts at `start`."""
         return self._pool.get(self.path(start))
+
+    def places(self) -> list[OpenedAt]:
+        """Returns the last file, by which to see that all are where they were opened; nothing where
+        it is not open. Touches no disk, in any thread."""
+        paths = [self.path(start) for start in self.starts[-1:]]
+        return [OpenedAt(file, path) for path in paths if (file := self._pool.opened(path))]
 
     def add(self, start: int, *, durable: bool) -> IFile:
         """Creates the next file in its full size; `durable`: its size and name are synced."""

@@ -6,9 +6,10 @@ Rules: docs/durability.md, "A broker that cannot write".
 from __future__ import annotations
 
 import posixpath
+from functools import partial
 from typing import NamedTuple
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -21,6 +22,7 @@ from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.raft.message_log import RaftLog
 from rocketmq_tw.runtime.retries import GrowingPause
 from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.store.place import PlaceFound
 from rocketmq_tw.store.probing import try_to_open, try_to_write
 
 #: Seconds between two looks at what failed last.
@@ -75,6 +77,7 @@ class HealthChecks:
         self._trial_began: float | None = None
         self._next_trial = 0.0
         self._trial: Deferred[None] = succeed(None)
+        self._look: Deferred[None] = succeed(None)
         #: How long a log that failed is left alone, and when it was tried again last.
         self._patience = GrowingPause(FIRST_PATIENCE, LONGEST_PATIENCE)
         self._tried_again_at = 0.0
@@ -84,21 +87,38 @@ class HealthChecks:
 
     def start(self) -> Deferred[None]:
         """Fires once the store, which is loaded, was looked at for the first time."""
-        self._store.retention.measure_disks()
-        return self._try_disk()
+        retention = self._store.retention
+        measured = self._host.in_thread(retention.measure).addCallback(retention.take)
+        return measured.addCallback(lambda _: self._try_disk())
 
     def stop(self) -> Deferred[None]:
-        """Fires once the disk is not tried any more; `check` is not called again."""
-        return self._trial
+        """Fires once the disk is not looked at any more; `check` is not called again."""
+        return gatherResults([self._trial, self._look]).addCallback(lambda _: None)
 
     def check(self) -> None:
         """Takes in what failed last, and has the disk tried when that is due."""
         now = self._host.reactor.seconds()
-        self._store.look_at_place()
+        if self._look.called:
+            self._look_at_place()
         if self._trial_began is None and now >= self._next_trial:
             self._trial = self._try_disk()
         self._observe(now)
         self._try_log_again(now)
+
+    def _look_at_place(self) -> None:
+        place = self._store.place
+
+        def looked(found: PlaceFound) -> None:
+            place.take(found)
+            self._observe(self._host.reactor.seconds())
+
+        def failed(failure: Failure) -> None:
+            # The trial of the disk says what is wrong with it.
+            failure.trap(OSError)
+
+        look = self._host.in_thread(place.prepare())
+        look.addCallbacks(looked, failed).addErrback(partial(log.failure, "looking failed"))
+        self._look = look
 
     @property
     def _files_failure(self) -> str:

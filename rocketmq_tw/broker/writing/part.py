@@ -31,6 +31,7 @@ from rocketmq_tw.message.properties import TRAN_MSG
 from rocketmq_tw.message.types import DELAY_TYPE
 from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.descriptors import room_for_files
+from rocketmq_tw.store.interface import Disks
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.recovery import RecoveryReport
 from rocketmq_tw.wire.bodies.base import decode_table
@@ -173,23 +174,28 @@ class Writing(Part):
     def _look_at_replicas(self) -> None:
         self._enough_replicas.look(self._host.reactor.seconds())
 
-    def _clean(self) -> Deferred[Any]:
-        def steps() -> Iterator[None]:
-            for _ in self.store.clean(self._host.now_ms()):
+    def _clean(self) -> Deferred[Any] | None:
+        if self.store.gone:
+            return None
+
+        def steps(disks: Disks) -> Iterator[None]:
+            for _ in self.store.clean(self._host.now_ms(), disks=disks):
                 yield
 
-        return self._host.in_slices(steps())
+        measured = self._host.in_thread(self.store.retention.measure)
+        return measured.addCallback(lambda disks: self._host.in_slices(steps(disks)))
 
     def runtime_info(self) -> Mapping[str, str]:
         store = self.store
-        disk = self._usage(store.log_directory)
+        # Measured every cleanResourceInterval: a disk that hangs must not hold up the answer.
+        disk, rest = store.retention.disks
         ratio = _ratio(disk)
         times = self.commit.times
         return {
             "commitLogDiskRatio": ratio,
             # Once more for each directory of the log, of which there is one.
             f"commitLogDiskRatio_{store.log_directory}": ratio,
-            "consumeQueueDiskRatio": _ratio(self._usage(store.paths.root)),
+            "consumeQueueDiskRatio": _ratio(rest),
             "commitLogDirCapacity": (
                 f"Total : {_with_unit(disk.total)}, Free : {_with_unit(disk.total - disk.used)}."
             ),
@@ -206,13 +212,6 @@ class Writing(Part):
             "putLatency99": times.percentile(0.99),
             "putLatency999": times.percentile(0.999),
         }
-
-    def _usage(self, directory: str) -> DiskUsage:
-        """Returns nothing at all of a disk that cannot be asked: what is wrong with it is told."""
-        try:
-            return self._host.files.usage(directory)
-        except OSError:
-            return DiskUsage(0, 0)
 
     def metrics(self) -> Iterable[Metric]:
         store = self.store

@@ -20,6 +20,7 @@ from rocketmq_tw.raft.store.format import (
 from rocketmq_tw.raft.store.recovery import recover
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.handles import HandlePool, Unsynced
+from rocketmq_tw.store.place import OpenedAt
 from rocketmq_tw.store.segments import Segments, ShortFiles
 
 #: Stock's mappedFileSizeForEntryIndex.
@@ -109,6 +110,10 @@ class Ledger:
     def data(self) -> Segments:
         """The files with the entries, for readers only."""
         return self._data
+
+    def places(self) -> list[OpenedAt]:
+        """Returns the last files, as `Segments.places` does."""
+        return [*self._data.places(), *self._index.places()]
 
     @property
     def size(self) -> int:

@@ -1,6 +1,5 @@
 """All files of one member, `dledger-ID/` under its store directory."""
 
-import errno
 from contextlib import ExitStack, suppress
 
 from rocketmq_tw.files.atomic import settle
@@ -20,6 +19,7 @@ from rocketmq_tw.raft.store.properties import (
 )
 from rocketmq_tw.raft.store.snapshots import SnapshotFile
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.place import OpenedAt, why_gone
 from rocketmq_tw.store.segments import Segments
 
 
@@ -114,14 +114,18 @@ class MemberStore:
         """The files with the entries, to be read while `store` writes them in another thread."""
         return self._ledger.data
 
-    @property
-    def missing(self) -> str:
-        """The directory of the member, or of its entries, where it is not the one that was opened
-        any more; else empty. Raises `OSError`."""
-        if not self._lock.is_at(f"{self._directory}/lock"):
-            return self._directory
-        # Another thread makes and removes the files in it.
-        return "" if self._files.exists(self.data.directory) else self.data.directory
+    def places(self) -> list[OpenedAt]:
+        """Returns open files by which to see that all are where they were opened. Touches no disk,
+        in any thread."""
+        directory = self._directory
+        lock = OpenedAt(self._lock, f"{directory}/lock", beside=f"{directory}/index")
+        return [lock, *self._ledger.places()]
+
+    def check_place(self) -> None:
+        """Raises `StoreError` where the files are not where they were opened: what is written would
+        be in files that nobody finds again, and a vote elsewhere. In the thread that stores."""
+        if why := why_gone(self._files, self.places()):
+            raise StoreError(why)
 
     @property
     def size(self) -> int:
@@ -162,10 +166,7 @@ class MemberStore:
         raises `OSError` since there was no room, or no descriptor left, it may be called again with
         the same `Ready`; until that has worked no checkpoint is written."""
         self._is_whole = False
-        if not self._lock.is_at(f"{self._directory}/lock"):
-            # What is written would be in files that nobody finds again, and its vote elsewhere.
-            reason = "it was removed, moved or replaced while it was in use"
-            raise FileNotFoundError(errno.ENOENT, reason, self._directory)
+        self.check_place()
         if ready.hard_state is not None:
             write_term(self._files, f"{self._directory}/currterm", ready.hard_state)
             self.hard_state = ready.hard_state

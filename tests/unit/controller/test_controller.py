@@ -584,6 +584,26 @@ def test_a_controller_whose_disk_fails_decides_nothing_more_and_can_be_stopped(
     assert controllers.result(three[0].client.replica_info(GROUP)).master_id == 1
 
 
+@pytest.mark.parametrize("moved", ["/s", "/s/data"])
+def test_a_controller_whose_files_are_moved_ends_though_it_stores_nothing(
+    moved: str, controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    failed = controllers.leader_id()
+    reasons: list[Any] = []
+    controllers.running[failed].node.when_failed.addErrback(reasons.append)
+    controllers.run(3)
+    assert not reasons
+    controllers.processes[failed].files.rename(moved, "/moved")
+    controllers.run(3)
+    assert [str(reason.value) for reason in reasons] == [
+        f"{moved} was removed, moved or replaced while it was in use: put back what was there, or"
+        " restart"
+    ]
+    controllers.run(10)
+    # The others go on.
+    assert controllers.result(three[0].client.replica_info(GROUP)).master_id == 1
+
+
 def test_a_long_log_is_applied_in_pieces(
     controllers: Controllers, three: list[AskingBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -373,6 +373,23 @@ def test_a_member_without_room_leads_no_more() -> None:
         assert refused.value.code is Code.NOT_LEADER
 
 
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_look_ends_a_member_whose_files_were_moved(is_moved: bool) -> None:
+    files = MemoryFiles()
+    lone = LoneNode(files, peers={"n0": PEERS["n0"]})
+    lone.run_disk()
+    lone.node.propose([b"kept"])
+    lone.run_disk()
+    failed: list[Any] = []
+    lone.node.when_failed.addErrback(failed.append)
+    if is_moved:
+        files.rename("/s/data", "/moved")
+    lone.node.look_at_place()
+    lone.run_disk()
+    assert bool(failed) == is_moved
+    lone.node.stop()
+
+
 def test_a_member_without_room_can_be_stopped() -> None:
     files = MemoryFiles()
     disk = FaultyFiles(files)

@@ -100,7 +100,7 @@ def test_nothing_is_stored_in_a_directory_that_was_moved() -> None:
     entries = entries_of_terms([1, 1], FILE_SIZE)
     store.store(ready(entries[:1], hard=HardState(1, "n0")))
     files.rename("/s", "/moved")
-    with pytest.raises(FileNotFoundError, match="/s"):
+    with pytest.raises(StoreError, match=r"^/s was removed, moved"):
         store.store(ready(entries[1:], hard=HardState(2, "n1")))
     assert not files.exists("/s/currterm")
     files.rename("/moved", "/s")
@@ -108,6 +108,27 @@ def test_nothing_is_stored_in_a_directory_that_was_moved() -> None:
     store.close()
     again = store_in(files)
     assert (read_all(again), again.hard_state) == (entries, HardState(2, "n1"))
+
+
+@pytest.mark.parametrize("name", ["data", "index"])
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_nothing_is_stored_where_a_part_was_moved(name: str, is_replaced: bool) -> None:
+    files = MemoryFiles()
+    store = store_in(files)
+    entries = entries_of_terms([1, 1], FILE_SIZE)
+    store.store(ready(entries[:1], hard=HardState(1, "n0")))
+    files.rename(f"/s/{name}", "/moved")
+    if is_replaced:
+        files.make_dirs(f"/s/{name}")
+        (last,) = files.list("/moved")
+        files.open(f"/s/{name}/{last}", create=True).pwrite(files.read(f"/moved/{last}"), 0)
+    with pytest.raises(StoreError, match=f"^/s/{name} was removed, moved or replaced"):
+        store.store(ready(entries[1:]))
+    files.remove_tree(f"/s/{name}")
+    files.rename("/moved", f"/s/{name}")
+    store.store(ready(entries[1:]))
+    store.close()
+    assert read_all(store_in(files)) == entries
 
 
 def test_files_have_stocks_names_lengths_and_blank() -> None:

@@ -60,7 +60,8 @@ def test_a_sync_flushing_master_sends_what_is_durable() -> None:
     group.send(b"first")
     group.settle()
     assert slave.plane.store.written_offset == 0
-    while threads.run():
+    for _ in range(10):
+        threads.run()
         group.settle()
     assert slave.bytes() == group.master.bytes() != b""
 
@@ -70,14 +71,16 @@ def test_a_sync_flushing_slave_acknowledges_what_is_durable() -> None:
     threads = Threads(eager=False)
     plane = group.slave_plane(threads=threads, flush_disk_type="SYNC_FLUSH")
     slave = group.add_slave(plane)
-    while threads.run():
+    for _ in range(10):
+        threads.run()
         group.settle()
     group.send(b"first")
     group.settle()
     (link,) = [slave.link for slave in group.part.service.slaves]
     assert slave.plane.store.written_offset == group.master.plane.store.written_offset
     assert link.acknowledged == 0
-    while threads.run():
+    for _ in range(10):
+        threads.run()
         group.settle()
     assert link.acknowledged == group.master.plane.store.written_offset
 
@@ -171,7 +174,8 @@ def test_a_send_may_wait_for_disk_and_slave() -> None:
     slave = group.add_slave()
     slave.end.hold()
     assert group.send(b"first") is None
-    while threads.run():
+    for _ in range(10):
+        threads.run()
         group.clock.advance(0.1)
     replies = group.master.plane.peer.replies
     assert not replies, "it is on the disk, but nowhere else"

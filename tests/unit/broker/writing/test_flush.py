@@ -7,12 +7,19 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
 from rocketmq_tw.broker.writing import flush
+from rocketmq_tw.broker.writing.health_checks import HealthChecks
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import StoreError
 from tests.support.broker import BrokerInMemory, Threads
 from tests.support.stores import make_message
+
+
+@pytest.fixture(autouse=True)
+def flusher_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else gives jobs to threads."""
+    monkeypatch.setattr(HealthChecks, "check", lambda _: None)
 
 
 def append(plane: BrokerInMemory) -> None:

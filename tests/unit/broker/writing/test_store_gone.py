@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.files.memory import MemoryFile, MemoryFiles
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.wire.codes import ResponseCode
-from tests.support.broker import BrokerInMemory
+from tests.support.broker import BrokerInMemory, Threads
 
 
 def _removed(store: Path) -> None:
@@ -65,6 +67,78 @@ def test_a_broker_whose_store_is_gone_takes_no_messages(
     assert plane.broker.not_ready().startswith(why)
     said = [formatEvent(event) for event in events if event["log_level"] >= LogLevel.warn]
     assert len(said) == 1 and said[0].startswith(f"this broker cannot store messages: {why}")
+    plane.stop()
+
+
+def test_a_lock_that_is_removed_is_named(plane: BrokerInMemory, store: Path) -> None:
+    plane.send(b"kept")
+    (store / "lock").unlink()
+    _run(plane, 2)
+    assert _failures(plane) == (
+        f"{store}/lock was removed while it was in use, so that another process may open {store}"
+        " too: restart"
+    )
+    plane.stop()
+    again = BrokerInMemory(PosixFiles(), store_path_root_dir=str(store))
+    assert [message.body for message in again.consume()] == [b"kept"]
+    again.stop()
+
+
+class _NotedThreads(Threads):
+    """Knows whether a job runs."""
+
+    is_inside = False
+
+    def run(self) -> int:
+        self.is_inside = True
+        try:
+            return super().run()
+        finally:
+            self.is_inside = False
+
+
+def test_a_disk_that_hangs_holds_up_a_thread_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = _NotedThreads()
+    outside, inside = list[str](), list[str]()
+
+    def noted(method: Any) -> Any:
+        def call(*args: Any) -> Any:
+            (inside if threads.is_inside else outside).append(method.__name__)
+            return method(*args)
+
+        return call
+
+    monkeypatch.setattr(MemoryFile, "is_at", noted(MemoryFile.is_at))
+    monkeypatch.setattr(MemoryFiles, "usage", noted(MemoryFiles.usage))
+    plane = BrokerInMemory(threads=threads)
+    plane.send(b"kept")
+    _run(plane, 30)
+    assert _failures(plane) == ""
+    assert inside.count("is_at") >= 30 and inside.count("usage") >= 4
+    threads.eager = False
+    _run(plane, 30)
+    inside.clear()
+    # What began while the disk hangs is not begun again.
+    threads.run()
+    assert inside.count("is_at") == 2 and inside.count("usage") == 2
+    assert outside == []
+    threads.eager = True
+    plane.stop()
+
+
+def test_a_file_that_was_removed_during_the_look_tells_nothing() -> None:
+    threads = Threads()
+    plane = BrokerInMemory(threads=threads, mapped_file_size_commit_log=4096)
+    start = plane.store.end_offset
+    for _ in range(3):
+        plane.send(bytes(1500))
+    threads.eager = False
+    _run(plane, 1)
+    for _ in plane.store.truncate_to(start):
+        pass
+    threads.run()
+    assert plane.store.gone == ""
+    threads.eager = True
     plane.stop()
 
 

@@ -178,7 +178,7 @@ def test_nothing_is_synced_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch)
     threads.eager = False
     ok(broker.send(b"last"))
     broker.clock.advance(1)
-    (under_way,) = threads.waiting
+    (under_way,) = [job for job in threads.waiting if job[0] == broker.store.fsync]
     threads.waiting.clear()
     writing, durable = broker.broker[Writing], []
     done = writing.truncation.cut(unit.position)
