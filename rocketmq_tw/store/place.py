@@ -14,10 +14,11 @@ from rocketmq_tw.files.interface import IFile, IFiles
 
 
 class OpenedAt(NamedTuple):
-    """An open file that belongs at `path`. `beside` is what no other process makes anew in its
-    directory: where that is there, the directory is; empty: nothing is known of it."""
+    """An open file that belongs at `path`; None: it is closed, and any file there will do. `beside`
+    is what no other process makes anew in its directory: where that is there, the directory is;
+    empty: nothing is known of it."""
 
-    file: IFile
+    file: IFile | None
     path: str
     beside: str = ""
 
@@ -26,7 +27,7 @@ def why_gone(files: IFiles, places: Iterable[OpenedAt]) -> str:
     """Returns what is not there any more and what to do; empty where all is in its place. Raises
     `OSError` where that cannot be known. Blocks, in any thread."""
     for file, path, beside in places:
-        if file.is_at(path):
+        if files.exists(path) if file is None else file.is_at(path):
             continue
         directory = posixpath.dirname(path)
         if beside and files.exists(beside) and not files.exists(path):

@@ -147,10 +147,10 @@ class Segments:
         return self._pool.get(self.path(start))
 
     def places(self) -> list[OpenedAt]:
-        """Returns the last file, by which to see that all are where they were opened; nothing where
-        it is not open. Touches no disk, in any thread."""
+        """Returns the last file, by which to see that all are where they were opened. Touches no
+        disk, in any thread."""
         paths = [self.path(start) for start in self.starts[-1:]]
-        return [OpenedAt(file, path) for path in paths if (file := self._pool.opened(path))]
+        return [OpenedAt(self._pool.opened(path), path) for path in paths]
 
     def add(self, start: int, *, durable: bool) -> IFile:
         """Creates the next file in its full size; `durable`: its size and name are synced."""

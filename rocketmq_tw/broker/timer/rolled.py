@@ -43,12 +43,15 @@ class RolledMessages:
             self._copies.clear()
             self._until = offset
         self._end = self._topic_end
-        for read in batches(self._store, TIMER_TOPIC, 0, self._until, self._end):
-            self._count(read.data)
-            self._until = read.next_offset
-            yield
-        # Behind what cannot be read no copy is known.
-        self._until = max(self._until, self._end)
+        while self._until < self._end:
+            for read in batches(self._store, TIMER_TOPIC, 0, self._until, self._end):
+                self._count(read.data)
+                self._until = read.next_offset
+                yield
+            if self._until < self._end:
+                # Copies may be behind what cannot be read: without them a message comes twice.
+                self._until += 1
+                yield
 
     @property
     def _topic_end(self) -> int:

@@ -11,6 +11,7 @@ import pytest
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.handles import HandlePool, Unsynced
+from rocketmq_tw.store.place import why_gone
 from rocketmq_tw.store.segments import Segments
 
 SIZE = 4096
@@ -57,3 +58,16 @@ def test_a_power_loss_leaves_no_gap(change: Callable[[Segments, FaultyFiles], No
         assert left == list(range(left[0], left[-1] + 1)) if left else True, (seed, left)
         found.add(tuple(left))
     assert len(found) > 1
+
+
+def test_a_last_file_that_is_closed_is_looked_for_by_its_name() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/log")
+    segments = Segments(HandlePool(files, 2), "/log", SIZE, Unsynced())
+    for number in range(4):
+        segments.add(number * SIZE, durable=True)
+    for number in range(2):
+        segments.file(number * SIZE)
+    assert why_gone(files, segments.places()) == ""
+    files.remove(segments.path(3 * SIZE))
+    assert why_gone(files, segments.places()).startswith("/log was removed, moved or replaced")
