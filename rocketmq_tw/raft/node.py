@@ -29,6 +29,7 @@ from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.raft.unstored import Unstored
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.place import PlaceFound
 
 #: Seconds between two looks whether a member's files are in their place.
 PLACE_LOOK_SECONDS = 1.0
@@ -97,7 +98,10 @@ class RaftNode:
         self._reads = PendingReads()
         self._tokens = 0
         self._running = False
+        self._run_blocking = run_blocking
         self._disk = DiskWork(run_blocking, self._disk_free, self._failed)
+        #: Whether a look at the files' place is under way.
+        self._is_looking = False
         #: Whether this member may lead its group, but for what it cannot store.
         self._stands = True
         self._in_pump = False
@@ -231,10 +235,22 @@ class RaftNode:
 
     def look_at_place(self) -> None:
         """Ends this member where its files are not where they were opened any more, as the next
-        thing that it stores would. To be called now and then."""
-        if self._running and not self._disk.is_busy:
+        thing that it stores would. To be called now and then. A disk that hangs holds up the look
+        only: it is beside what is stored."""
+        if self._is_looking or not self._running:
+            return
+        place, look, found = self._store.place, self._store.place.prepare(), list[PlaceFound]()
+
+        def over(_: object) -> None:
             # What else is wrong with the disk is told by what is stored.
-            self._disk.run(self._store.check_place, lambda: None, lambda failure: None)
+            self._is_looking = False
+            if self._running and found:
+                place.take(found[0])
+                if place.gone:
+                    self._failed(Failure(StoreError(place.gone)))
+
+        self._is_looking = True
+        self._run_blocking(lambda: found.append(look())).addBoth(over)
 
     def read(self) -> "Deferred[None]":
         """Fires when the state machine may be read: it then holds all that any member had

@@ -171,10 +171,16 @@ class HealthChecks:
             directories.append(posixpath.dirname(store.paths.epochs))
         is_given = host.config.enable_controller_mode or host.store_config.enable_dledger_commit_log
         may_be_elected = is_given and not self._role.is_master
-        log_directory = store.log_directory
+        log_directory, look = store.log_directory, store.place.prepare()
+
+        def is_gone() -> bool:
+            try:
+                return bool(look().why)
+            except OSError:
+                return False
 
         def work() -> _Trial:
-            if store.gone:
+            if is_gone():
                 # It would make the directories anew, and what is put back needs their place.
                 return _Trial()
             trouble = try_to_write(store.files, directories)

@@ -33,6 +33,7 @@ from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.descriptors import room_for_files
 from rocketmq_tw.store.interface import Disks
 from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.store.place import PlaceFound
 from rocketmq_tw.store.recovery import RecoveryReport
 from rocketmq_tw.wire.bodies.base import decode_table
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
@@ -178,12 +179,19 @@ class Writing(Part):
         if self.store.gone:
             return None
 
-        def steps(disks: Disks) -> Iterator[None]:
-            for _ in self.store.clean(self._host.now_ms(), disks=disks):
+        store, look = self.store, self.store.place.prepare()
+
+        def measure() -> tuple[PlaceFound, Disks]:
+            # Files are removed by their names: not of what has been put in the store's place.
+            return look(), store.retention.measure()
+
+        def steps(found: PlaceFound, disks: Disks) -> Iterator[None]:
+            store.place.take(found)
+            for _ in store.clean(self._host.now_ms(), disks=disks):
                 yield
 
-        measured = self._host.in_thread(self.store.retention.measure)
-        return measured.addCallback(lambda disks: self._host.in_slices(steps(disks)))
+        measured = self._host.in_thread(measure)
+        return measured.addCallback(lambda known: self._host.in_slices(steps(*known)))
 
     def runtime_info(self) -> Mapping[str, str]:
         store = self.store

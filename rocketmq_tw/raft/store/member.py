@@ -19,7 +19,7 @@ from rocketmq_tw.raft.store.properties import (
 )
 from rocketmq_tw.raft.store.snapshots import SnapshotFile
 from rocketmq_tw.store.errors import StoreError
-from rocketmq_tw.store.place import OpenedAt, why_gone
+from rocketmq_tw.store.place import OpenedAt, PlaceWatch, why_gone
 from rocketmq_tw.store.segments import Segments
 
 
@@ -41,6 +41,8 @@ class MemberStore:
         """`data_directory` is where the entries are if that is not `data` in `directory`."""
         self._files = files
         self._directory = directory
+        #: Looks whether the files are where they were opened, beside what is stored.
+        self.place = PlaceWatch(files, self.places)
         files.make_dirs(directory)
         # A process that ended in front of the sync has left a name that a power loss takes back.
         settle(files, directory)

@@ -26,6 +26,7 @@ from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.pending import Applied
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.runtime.retries import RETRY_USUAL
 from tests.support.network import MemoryNetwork
 from tests.support.raft_kv import KeyValue, Put, encode_kv_command
 from tests.support.raft_store import entries_of_terms
@@ -387,6 +388,37 @@ def test_a_look_ends_a_member_whose_files_were_moved(is_moved: bool) -> None:
     lone.node.look_at_place()
     lone.run_disk()
     assert bool(failed) == is_moved
+    lone.node.stop()
+
+
+def test_a_look_that_hangs_holds_up_no_answer() -> None:
+    files = MemoryFiles()
+    stored(files, [1, 1])
+    lone = LoneNode(files)
+    lone.follow()
+    lone.node.look_at_place()
+    answers = lone.hear(m.HeartbeatRequest)
+    lone.clock.advance(1)
+    assert len(answers) == 1 and len(lone.waiting) == 1
+    lone.node.look_at_place()
+    assert len(lone.waiting) == 1
+    lone.run_disk()
+    lone.node.stop()
+
+
+def test_a_look_takes_no_try_from_a_member_without_room() -> None:
+    disk = FaultyFiles(MemoryFiles())
+    lone = LoneNode(disk, peers={"n0": PEERS["n0"]})
+    lone.run_disk()
+    disk.faults.append(Fault("pwrite", "/s/data/", error=ENOSPC))
+    lone.node.propose([b"x"])[0].addErrback(lambda _: None)
+    lone.run_disk()
+    assert lone.node.trouble
+    disk.faults.clear()
+    lone.node.look_at_place()
+    lone.clock.advance(RETRY_USUAL)
+    lone.run_disk()
+    assert not lone.node.trouble and lone.node.is_leader
     lone.node.stop()
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import maybeDeferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.broker.writing.part import Writing
@@ -118,11 +120,67 @@ def test_a_disk_that_hangs_holds_up_a_thread_only(monkeypatch: pytest.MonkeyPatc
     threads.eager = False
     _run(plane, 30)
     inside.clear()
-    # What began while the disk hangs is not begun again.
+    # What began while the disk hangs is not begun again; a trial of the disk looks too.
     threads.run()
-    assert inside.count("is_at") == 2 and inside.count("usage") == 2
+    assert inside.count("is_at") == 4 and inside.count("usage") == 2
     assert outside == []
     threads.eager = True
+    plane.stop()
+
+
+class _LateAnswers(Threads):
+    """All jobs are done before the reactor hears of the first one."""
+
+    def run(self) -> int:
+        jobs, self.waiting = self.waiting, []
+        for outcome, result in [(maybeDeferred(job), result) for job, result in jobs]:
+            outcome.addCallbacks(result.callback, result.errback)
+        return len(jobs)
+
+
+def test_a_trial_of_the_disk_makes_no_directory_of_a_moved_store_anew(store: Path) -> None:
+    threads = _LateAnswers()
+    plane = BrokerInMemory(PosixFiles(), threads=threads, store_path_root_dir=str(store))
+    plane.send(b"kept")
+    threads.eager = False
+    for moved_after in range(1, 21):
+        plane.clock.advance(1.0)
+        threads.run()
+        away = store.with_name("away")
+        store.rename(away)
+        plane.clock.advance(1.0)
+        threads.run()
+        assert not store.exists(), moved_after
+        away.rename(store)
+    threads.eager = True
+    threads.run()
+    plane.stop()
+
+
+@pytest.mark.parametrize("phase", range(5))
+def test_retention_removes_nothing_of_what_took_the_place_of_the_store(
+    phase: int, store: Path
+) -> None:
+    settings = {
+        "mapped_file_size_commit_log": 4096,
+        "delete_when": ";".join(f"{hour:02}" for hour in range(24)),
+        "clean_resource_interval": 5_000,
+    }
+    plane = BrokerInMemory(PosixFiles(), store_path_root_dir=str(store), **settings)
+    plane.clock.advance(80 * 3_600)
+    for _ in range(20):
+        plane.send(bytes(1500))
+    _run(plane, 70 + phase)
+    log, away = store / "commitlog", store.with_name("away")
+    for path in log.iterdir():
+        os.utime(path, (0, 0))
+    _replaced(store)
+    plane.clock.advance(75 * 3_600)
+    assert len(list(log.iterdir())) == 10
+    shutil.rmtree(store)
+    away.rename(store)
+    _run(plane, 10)
+    assert len(list(log.iterdir())) == 1
     plane.stop()
 
 
