@@ -120,9 +120,10 @@ def test_a_disk_that_hangs_holds_up_a_thread_only(monkeypatch: pytest.MonkeyPatc
     threads.eager = False
     _run(plane, 30)
     inside.clear()
-    # What began while the disk hangs is not begun again; a trial of the disk looks too.
+    # What began while the disk hangs is not begun again: the look, and those of the trial of the
+    # disk and of the retention.
     threads.run()
-    assert inside.count("is_at") == 4 and inside.count("usage") == 2
+    assert inside.count("is_at") == 6 and inside.count("usage") == 2
     assert outside == []
     threads.eager = True
     plane.stop()
