@@ -68,9 +68,10 @@ try-acting: $(STAMP)-run
 	@$(BIN)/python -m tools.try_acting
 
 #: make test     all of the following up to servers: everything a change must pass
-# mypy has one processor for a minute or two: the other one goes on with what comes next.
+# mypy has one processor for a minute or two: the other one goes on with what comes next. The jars
+# are fetched beside the unit tests.
 test: $(STAMP)-test
-	@$(MAKE) -j 2 lint types imports reactor unit
+	@$(MAKE) -j 2 lint types imports reactor unit jars
 	@$(MAKE) servers
 
 #: make lint     ruff: format and lint; whether generated modules are current
