@@ -23,6 +23,9 @@ class FollowingBrokers(Closing):
     """Brokers of one name that follow controllers; what they acknowledge is on all members of their
     SyncStateSet, and slaves serve reads."""
 
+    #: Whether connections of hosts of their own hold little.
+    small_buffers = False
+
     def __init__(
         self,
         name: str,
@@ -33,10 +36,8 @@ class FollowingBrokers(Closing):
         settings: dict[str, str] | None = None,
         *,
         network: HostNetwork | None = None,
-        small_buffers: bool = False,
     ) -> None:
-        """They are not started. With `network` each runs on a host of its own, whose connections
-        hold little where `small_buffers` are wanted."""
+        """They are not started. With `network` each runs on a host of its own."""
         self.name = name
         self.name_server = name_server
         self.controllers = controllers
@@ -48,7 +49,7 @@ class FollowingBrokers(Closing):
             broker = make_broker(kind, name, where, [name_server], settings=keys)
             if network is not None:
                 host = network.add_host()
-                if small_buffers:
+                if self.small_buffers:
                     host.small_buffers()
                 broker.place(host)
             self.brokers.append(broker)
@@ -77,28 +78,7 @@ class ControlledGroup(FollowingBrokers):
     """A group whose ids follow from the order in which its brokers are started, and whose master a
     test chooses."""
 
-    def __init__(
-        self,
-        name: str,
-        home: Path,
-        name_server: NameServerProcess,
-        controllers: ControllerGroup,
-        kinds: Sequence[str],
-        settings: dict[str, str] | None = None,
-        *,
-        network: HostNetwork | None = None,
-    ) -> None:
-        """With `network` each runs on a host of its own whose connections hold little."""
-        super().__init__(
-            name,
-            home,
-            name_server,
-            controllers,
-            kinds,
-            settings,
-            network=network,
-            small_buffers=True,
-        )
+    small_buffers = True
 
     def __getitem__(self, broker_id: int) -> BrokerProcess:
         return self.brokers[broker_id - 1]
