@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from rocketmq_tw.admin.brokers import in_cluster, master_addresses
 from rocketmq_tw.admin.each_server import masters_of
@@ -25,6 +24,7 @@ from rocketmq_tw.message.names import (
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
 )
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.topics import TopicConfig

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from rocketmq_tw.admin.brokers import in_cluster, owner_addresses
 from rocketmq_tw.admin.each_server import ask_each, masters_of, on_each, unfinished
@@ -25,6 +24,7 @@ from rocketmq_tw.client.each import at_each
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.message.names import check_group, dlq_topic, retry_topic
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import convert_body
 from rocketmq_tw.wire.bodies.groups import (
     GroupRetryPolicy,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import click
-import msgspec
 
 from rocketmq_tw.admin.each_server import ask_each
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, number_of, plain
@@ -21,6 +20,7 @@ from rocketmq_tw.client.message import PullStatus, ReceivedMessage
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.runtime.clock import wall_clock_ms
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import WireError
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
-import msgspec
 
 from rocketmq_tw.admin.message_reading import NO_TEXT
 from rocketmq_tw.admin.output import Row, local_time, plain
+from rocketmq_tw.structs import msgspec
 
 #: Field to the key of a message's row and how its value is shown.
 FIELDS: Mapping[str, tuple[str, Callable[[Any], str]]] = {

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 
 import attrs
 import click
-import msgspec
 
 from rocketmq_tw.admin.tables import draw_table
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.printable import printable
 
 #: Texts of YAML are as wide as they need to be: a name or an id in pieces cannot be copied.

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
-from msgspec.structs import fields as struct_fields
 from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
@@ -14,6 +13,7 @@ from rocketmq_tw.admin.output import Column, Listing, Report, number_of, plain
 from rocketmq_tw.admin.request_kinds import Effect, effect_of
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.interfaces import Handler, IRemotingClient
+from rocketmq_tw.structs import fields as struct_fields
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2

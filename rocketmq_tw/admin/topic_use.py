@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from rocketmq_tw.admin.brokers import known_route, owner_addresses
 from rocketmq_tw.admin.each_server import ask_each, on_each
@@ -14,6 +13,7 @@ from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.routes import allocate_averagely, subscribe_queues
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 
 

@@ -5,8 +5,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
-import msgspec
-
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.properties import (
     KEY_SEPARATOR,
@@ -16,6 +14,7 @@ from rocketmq_tw.message.properties import (
     UNIQ_KEY,
     parse_properties,
 )
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 

@@ -3,8 +3,6 @@ a group, in a file for a broadcast."""
 
 from typing import Protocol
 
-import msgspec
-
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.settings import ConsumerSettings, StartFrom
 from rocketmq_tw.files.atomic import write_atomic
@@ -12,6 +10,7 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.message.names import RETRY_PREFIX
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 

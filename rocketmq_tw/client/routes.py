@@ -6,11 +6,10 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
-from msgspec import structs
-
 from rocketmq_tw.client.errors import NoRouteError
 from rocketmq_tw.message.logic_queues import LOGIC_BROKER, leaders
 from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.structs import structs
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import (
     MASTER_ID,

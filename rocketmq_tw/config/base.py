@@ -21,9 +21,9 @@ from functools import cached_property
 from typing import Annotated, TypeVar
 
 import attrs
-import msgspec
 
 from rocketmq_tw.config.values import INT, LONG, Parse, addresses, host, networks, or_nothing
+from rocketmq_tw.structs import msgspec
 
 T = TypeVar("T")
 

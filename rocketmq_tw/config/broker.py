@@ -6,8 +6,6 @@ Only the keys that have an effect here; defaults are stock 5.3.3's. `broker_ip1`
 
 from typing import Annotated
 
-from msgspec import field
-
 from rocketmq_tw.config.base import (
     AddressList,
     AdminLive,
@@ -23,6 +21,7 @@ from rocketmq_tw.config.base import (
     Range,
 )
 from rocketmq_tw.config.values import INT, LONG, choice, or_nothing, plain_name
+from rocketmq_tw.structs import field
 
 _Queues = Annotated[int, Range(1, 65536)]
 _BrokerId = Annotated[int, Range(-1, LONG[1])]

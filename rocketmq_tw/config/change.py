@@ -10,12 +10,11 @@ from types import MethodType
 from typing import Any, NamedTuple
 from weakref import WeakMethod
 
-import msgspec
-
 from rocketmq_tw.config.base import Config, OnChange
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.schema import Key, all_stock_names, keys_of, nearest, stock_default
 from rocketmq_tw.config.values import format_value
+from rocketmq_tw.structs import msgspec
 
 #: Characters of a key or value that is refused, as the refusal quotes it.
 _QUOTED = 100

@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-from msgspec import field
-
 from rocketmq_tw.config.base import (
     AddressList,
     AdminLive,
@@ -14,6 +12,7 @@ from rocketmq_tw.config.base import (
     PositiveLong,
 )
 from rocketmq_tw.config.values import choice
+from rocketmq_tw.structs import field
 
 TOGETHER, SEPARATE = "together", "separate"
 

@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-from msgspec import field
-
 from rocketmq_tw.config.base import (
     AdminLive,
     Config,
@@ -16,6 +14,7 @@ from rocketmq_tw.config.base import (
     Range,
 )
 from rocketmq_tw.config.values import INT, LONG, choice
+from rocketmq_tw.structs import field
 
 _Type = Annotated[str, Format(choice("DLedger"))]
 

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.config.properties import (
@@ -19,6 +17,7 @@ from rocketmq_tw.config.properties import (
 )
 from rocketmq_tw.config.schema import UNSUPPORTED_SWITCHES, all_stock_names, keys_of, nearest
 from rocketmq_tw.config.values import format_value
+from rocketmq_tw.structs import msgspec
 
 C = TypeVar("C", bound=Config)
 

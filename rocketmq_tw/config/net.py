@@ -5,8 +5,6 @@ The keys of stock that size thread pools, buffers and selectors have none: one r
 
 from typing import Annotated
 
-from msgspec import field
-
 from rocketmq_tw.config.base import (
     Config,
     Format,
@@ -21,6 +19,7 @@ from rocketmq_tw.config.base import (
     Secret,
 )
 from rocketmq_tw.config.values import INT, LONG, choice
+from rocketmq_tw.structs import field
 
 #: Behind the reason why a plain connection ended, where nothing had been received over it.
 WANTS_TLS = (

@@ -5,8 +5,6 @@ Defaults are stock 5.3.3's; `OWN_DEFAULTS` are a proxy's of ours.
 
 from typing import Annotated
 
-from msgspec import field
-
 from rocketmq_tw.config.base import (
     AddressList,
     Config,
@@ -27,6 +25,7 @@ from rocketmq_tw.config.values import (
     named_ports,
     or_nothing,
 )
+from rocketmq_tw.structs import field
 
 #: Values of `proxyMode`, in any case.
 _CLUSTER, LOCAL = "CLUSTER", "LOCAL"

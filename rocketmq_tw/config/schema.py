@@ -14,10 +14,10 @@ from importlib import resources
 from typing import Annotated, Any, get_args, get_origin
 
 import attrs
-import msgspec
 
 from rocketmq_tw.config.base import Config, Format, Mark, Range
 from rocketmq_tw.config.values import INT, LONG, Parse, any_text, integer, parse_bool
+from rocketmq_tw.structs import msgspec
 
 #: Keys that stock takes from system properties, that only start scripts know, or that only early
 #: versions of controller mode had.

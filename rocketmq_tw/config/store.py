@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-from msgspec import field
-
 from rocketmq_tw.config.base import (
     AddressList,
     AdminLive,
@@ -20,6 +18,7 @@ from rocketmq_tw.config.base import (
     Range,
 )
 from rocketmq_tw.config.values import DELAY_LEVELS, INT, choice, delay_levels, hours_of_day, path
+from rocketmq_tw.structs import field
 
 #: Stock's slave reads frames through a buffer of 4 MiB, with 12 bytes of header.
 _MAX_HA_BATCH = 4 * 1024 * 1024 - 12

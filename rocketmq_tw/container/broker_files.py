@@ -11,7 +11,6 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
-import msgspec
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.cluster.addresses import named_config
@@ -24,6 +23,7 @@ from rocketmq_tw.config.properties import MAX_FILE_BYTES, ConfigError, Setting, 
 from rocketmq_tw.config.schema import keys_of, stock_default
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.container.interface import BrokerIdentity, BrokerSetup
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 #: The configurations that a broker's file gives; all else of its server is the container's.

@@ -12,7 +12,6 @@ import sys
 from threading import Thread
 from typing import Any
 
-import msgspec
 from twisted.internet.error import ReactorNotRunning
 from twisted.internet.protocol import connectionDone
 from twisted.internet.stdio import StandardIO
@@ -31,6 +30,7 @@ from rocketmq_tw.container.messages import (
     read_first_line,
 )
 from rocketmq_tw.container.neighbours import NamedNeighbours
+from rocketmq_tw.structs import msgspec
 
 #: Of Linux: the signal that a process gets when its parent ends.
 _PR_SET_PDEATHSIG = 1

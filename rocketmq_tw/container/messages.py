@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-import msgspec
+from rocketmq_tw.structs import msgspec
 
 #: Where a broker's process hears from its container, and where it tells it.
 ORDERS, REPORTS = 0, 3

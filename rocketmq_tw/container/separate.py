@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ProcessDone, ProcessExitedAlready
 from twisted.internet.interfaces import IProcessTransport
@@ -40,6 +39,7 @@ from rocketmq_tw.container.messages import (
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.retries import GrowingPause
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.structs import msgspec
 
 #: Seconds before a process that ended by itself is started again for the first time.
 _FIRST_PAUSE = 1.0

@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import attrs
-import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
@@ -39,6 +38,7 @@ from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.replication.links.members import SlaveAddressCheck
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.structs import msgspec
 
 #: Says why a broker did not start and what to change in its file.
 Describe = Callable[[BaseException, BrokerSetup], str]

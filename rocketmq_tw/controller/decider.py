@@ -4,7 +4,6 @@ earlier ones about its group. It is the state of the machine that the Raft group
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import msgspec
 from twisted.internet.defer import (
     CancelledError,
     Deferred,
@@ -30,6 +29,7 @@ from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotError
 from rocketmq_tw.runtime.fairness import FairSerialQueue
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
 
-import msgspec
-
 from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH
+from rocketmq_tw.structs import msgspec
 
 # Total size, magic and CRC (both 0 and never read), flag, body length.
 _HEAD = Struct(">iiiii")

@@ -3,7 +3,7 @@
 Format: docs/formats/commitlog.md.
 """
 
-import msgspec
+from rocketmq_tw.structs import msgspec
 
 COMPRESSED = 1 << 0
 MULTI_TAGS = 1 << 1

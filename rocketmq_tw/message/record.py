@@ -13,8 +13,6 @@ from itertools import accumulate, count, repeat
 from operator import add, and_
 from typing import NamedTuple
 
-import msgspec
-
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.layout import (
     BODY_LENGTH,
@@ -34,6 +32,7 @@ from rocketmq_tw.message.layout import (
 )
 from rocketmq_tw.message.model import BORN_HOST_V6, STORE_HOST_V6, StoredMessage
 from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH
+from rocketmq_tw.structs import msgspec
 
 # ISA-L reckons zlib's CRC-32 with carry-less multiplication: a body of 1 KiB takes a fifth of the
 # time, one of 16 KiB a tenth. There are no wheels of it for every machine.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from msgspec import field
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -13,6 +12,7 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.store.table_files import CertainWrites, read_table_file, write_table_file
+from rocketmq_tw.structs import field
 from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
 from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.codes import ResponseCode

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.net.interfaces import ANONYMOUS, IIdentified, IPeer
+from rocketmq_tw.structs import msgspec
 
 T = TypeVar("T")
 

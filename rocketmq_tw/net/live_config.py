@@ -13,7 +13,6 @@ from threading import Lock
 from typing import Any
 
 import attrs
-import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -41,6 +40,7 @@ from rocketmq_tw.net.changes import changed, who
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -2,12 +2,12 @@
 
 from math import inf
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.command import RemotingCommand
 
 

@@ -6,10 +6,9 @@ Bodies of `byte[]` are base64. Unknown fields are passed over, missing ones get 
 from enum import IntEnum
 from typing import Annotated, Any, TypeVar
 
-import msgspec
-
 from rocketmq_tw.raft.core.codes import Code
 from rocketmq_tw.raft.core.entry import MAGIC
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.fastjson import check_values
 from rocketmq_tw.wire.headers.base import Int, Long

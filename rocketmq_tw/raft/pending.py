@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
@@ -11,6 +10,7 @@ from rocketmq_tw.raft.core.codes import Code, Refused
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.reads import ReadState
 from rocketmq_tw.runtime.deadlines import Deadlines
+from rocketmq_tw.structs import msgspec
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError
@@ -57,6 +56,7 @@ from rocketmq_tw.services.ports import PortUse, check_free, ports_of_broker, por
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.structs import msgspec
 
 if TYPE_CHECKING:
     from rocketmq_tw.services.proxy import ProxyServer

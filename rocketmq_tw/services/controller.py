@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import CannotListenError
@@ -39,6 +38,7 @@ from rocketmq_tw.services.ports import PortUse, check_free, own_port
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.command import RemotingCommand
 
 #: Where stock has its log unless the file says another place.

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
-import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import CannotListenError
@@ -37,6 +36,7 @@ from rocketmq_tw.services.ports import PortUse, check_free, own_port
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.structs import msgspec
 
 
 class Options(ServerOptions):

@@ -160,7 +160,8 @@ _OLD = 200
 
 def collect_rarely() -> None:
     """Lets the collector look for garbage less often."""
-    gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
+    if hasattr(gc, "set_threshold"):
+        gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
 
 
 def freeze_startup_objects() -> None:
@@ -168,7 +169,8 @@ def freeze_startup_objects() -> None:
 
     To be called once a server is ready: what start-up made stays as long as the process does, and
     looking through it costs milliseconds. The little garbage among it is never freed."""
-    gc.freeze()
+    if hasattr(gc, "freeze"):
+        gc.freeze()
 
 
 def prepare_process(reactor: Any) -> None:

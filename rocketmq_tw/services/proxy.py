@@ -8,7 +8,6 @@ from itertools import chain
 from socket import gethostname
 from typing import Any, ClassVar, NamedTuple
 
-import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.internet.error import CannotListenError
@@ -48,6 +47,7 @@ from rocketmq_tw.services.options import NamesrvAddressOptions, check_tls
 from rocketmq_tw.services.ports import PortUse, ports_of_proxy
 from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
+from rocketmq_tw.structs import msgspec
 
 _KEYS = KeysToChange(port=f"{PROXY_KEYS.port}, or give each proxy at it sharePorts=true")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
-import msgspec
 from twisted.application import service
 from twisted.internet.defer import inlineCallbacks
 from twisted.internet.error import CannotListenError
@@ -34,6 +33,7 @@ from rocketmq_tw.services.namesrv import NamesrvService, kinds_of_name_server, r
 from rocketmq_tw.services.ports import PortUse, check_free, own_port
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
+from rocketmq_tw.structs import msgspec
 
 
 class Options(LocalProxyOptions):

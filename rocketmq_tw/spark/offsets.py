@@ -6,10 +6,9 @@ In what a user gives, -2 means the earliest offset and -1 the latest.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
 from rocketmq_tw.message.logic_queues import LOGIC_BROKER
 from rocketmq_tw.spark.errors import OffsetError
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 EARLIEST = -2

@@ -10,9 +10,8 @@ from __future__ import annotations
 import struct
 import zlib
 
-import msgspec
-
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.structs import msgspec
 
 FILE_SIZE = 4096
 _STOCK = struct.Struct(">qqqqq")

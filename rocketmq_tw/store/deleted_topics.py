@@ -19,8 +19,6 @@ import zlib
 from collections.abc import Iterable
 from operator import attrgetter
 
-import msgspec
-
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.message.record import RecordHead
@@ -28,6 +26,7 @@ from rocketmq_tw.store.checkpoint import Checkpoint
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.dispatch_entries import EntryMaker
 from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.structs import msgspec
 
 
 class Deletion(msgspec.Struct, frozen=True):

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 
-import msgspec
-
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
@@ -17,6 +15,7 @@ from rocketmq_tw.message.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.multi_dispatch import FurtherUnit, MultiDispatch
+from rocketmq_tw.structs import msgspec
 
 _UNIQUE_ID = b"UNIQ_KEY\x01"
 _KEY_SEPARATOR = KEY_SEPARATOR.encode()

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-import msgspec
 from zope.interface import Attribute, Interface
 
 from rocketmq_tw.files.interface import DiskUsage
@@ -15,6 +14,7 @@ from rocketmq_tw.message.properties import PropertiesMatch
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.place import OpenedAt
 from rocketmq_tw.store.queue_extension import UnitExtra
+from rocketmq_tw.structs import msgspec
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from rocketmq_tw.message.layout import (
     BLANK_MAGIC,
     MAGIC_V1,
@@ -28,6 +26,7 @@ from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.queue_units import Unit
 from rocketmq_tw.store.scan import SECTOR, may_lack_a_sector
 from rocketmq_tw.store.topic_removal import TopicRemoval
+from rocketmq_tw.structs import msgspec
 
 _BATCH = 4096
 _MAX_NOTES = 100

@@ -13,8 +13,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Annotated, TypeVar
 
-import msgspec
-
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import WireError

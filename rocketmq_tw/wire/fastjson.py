@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-import msgspec
-from msgspec.structs import astuple
-
+from rocketmq_tw.structs import astuple, msgspec
 from rocketmq_tw.wire.errors import WireError
 
 #: More values than this are refused before any is made: a value of two bytes takes a hundred in

@@ -6,8 +6,7 @@ serialisation, a 24-bit header length, the header, and the body up to the frame'
 
 from struct import Struct
 
-import msgspec
-
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.errors import WireError
 
 #: Stock's com.rocketmq.remoting.frameMaxLength: 16 MiB with the length field.

@@ -3,10 +3,10 @@
 import time
 from pathlib import Path
 
-import msgspec
 import psutil
 
 from rocketmq_tw.raft.bodies import AppendRequest, AppendResponse, DLedgerRequestCode
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.dledger import GROUP, DLedgerGroup, Member, Timing
 from tests.support.remoting import ask

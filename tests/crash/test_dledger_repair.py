@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from rocketmq_tw.raft.bodies import AppendRequest, AppendResponse, DLedgerRequestCode
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.dledger import GROUP, DLedgerGroup, Member, Timing
 from tests.support.remoting import ask

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from rocketmq_tw.raft.bodies import DLedgerRequestCode, TransferRequestBody
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.controller import BrokerReplicasInfo, ReplicasInfo, SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from rocketmq_tw.raft.bodies import DLedgerRequestCode, MetadataRequest, MetadataResponse
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.dledger_entries import read_entries
 from tests.support.jars import PROJECT, compiled, java_command, stock_jars

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 
-import msgspec
-
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.files.reserve import NO_ROOM
@@ -20,6 +18,7 @@ from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.structs import msgspec
 from tests.support.raft_history import Operation, check_linearizable
 from tests.support.raft_invariants import Invariants, Violation
 from tests.support.raft_kv import KeyValue, Put, encode_kv_command

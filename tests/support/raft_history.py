@@ -8,9 +8,8 @@ began.
 
 from collections.abc import Mapping
 
-import msgspec
-
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.structs import msgspec
 from tests.support.raft_invariants import Violation
 from tests.support.raft_kv import KeyValue
 

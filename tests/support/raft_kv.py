@@ -1,10 +1,10 @@
 """A replicated key-value store, by which tests see what a Raft group applies."""
 
-import msgspec
 from zope.interface import implementer
 
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotError
+from rocketmq_tw.structs import msgspec
 
 
 class Put(msgspec.Struct, tag="put", frozen=True):

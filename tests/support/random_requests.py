@@ -4,8 +4,7 @@ import importlib
 import pkgutil
 import random
 
-import msgspec
-
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire import headers
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand, SerializeType, encode_command

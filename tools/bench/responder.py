@@ -6,10 +6,10 @@ It is its own name server: every topic has eight queues here. `python responder.
 import sys
 from typing import Any
 
-import msgspec
 from twisted.internet import reactor
 from twisted.internet.protocol import Factory, Protocol
 
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.frame import FrameDecoder

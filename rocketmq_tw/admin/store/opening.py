@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 import attrs
 import click
-import msgspec
 
 from rocketmq_tw.admin.options import PathType
 from rocketmq_tw.admin.output import is_terminal
@@ -21,6 +20,7 @@ from rocketmq_tw.config.load import load
 from rocketmq_tw.config.properties import ConfigError, read_config_file, read_properties
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.storecheck.layout import NoStoreError, Sizes, Store
+from rocketmq_tw.structs import msgspec
 
 directory_argument = click.argument("directory", metavar="DIR", type=PathType())
 config_option = click.option(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import attrs
-import msgspec
 
 from rocketmq_tw.admin.store.places import is_inside
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -31,6 +30,7 @@ from rocketmq_tw.storecheck.layout import Store
 from rocketmq_tw.storecheck.long_file import LongFile
 from rocketmq_tw.storecheck.queue_tree import queues_below, usual_size_below
 from rocketmq_tw.storecheck.queues import Mend
+from rocketmq_tw.structs import msgspec
 
 _UNIT = flat(UNIT)
 _BLOCK = 1 << 20

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Set
 
-from msgspec import field
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.structs import field
 from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
 
 log = Logger()

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sized
 from typing import TypeVar
 
-from msgspec import field
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -20,6 +19,7 @@ from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.structs import field
 from rocketmq_tw.wire.bodies.base import Body, decode_request, decode_table, encode_body
 from rocketmq_tw.wire.bodies.queues import (
     LockBatchRequestBody,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 from ipaddress import ip_address
 
-import msgspec
-
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.address import host_address, look_up_host
+from rocketmq_tw.structs import msgspec
 
 
 def named_config(config: BrokerConfig, bind_address: str) -> BrokerConfig:

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -23,6 +22,7 @@ from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration

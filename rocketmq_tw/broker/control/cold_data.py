@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from twisted.logger import Logger
 
 from rocketmq_tw.config.properties import ConfigError, read_properties
@@ -19,6 +18,7 @@ from rocketmq_tw.config.values import LONG, integer
 from rocketmq_tw.message import names
 from rocketmq_tw.net.changes import changed, listed, who
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

@@ -7,8 +7,6 @@ Rules: stock's `ScheduleMessageService` and its key `messageDelayLevel`.
 
 from __future__ import annotations
 
-import msgspec
-
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.config.values import delay_levels_ms
 from rocketmq_tw.message.model import StoredMessage
@@ -23,6 +21,7 @@ from rocketmq_tw.message.properties import (
 )
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-import msgspec
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.filters.bloom import BloomFilter
@@ -24,6 +23,7 @@ from rocketmq_tw.message.sql92 import (
 )
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.bodies.groups import (

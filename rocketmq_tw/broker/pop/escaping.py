@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
 from rocketmq_tw.broker.pop.check_points import (
     CheckPointKey,
     acknowledged_offsets,
@@ -33,6 +31,7 @@ from rocketmq_tw.broker.pop.revive_queues import (
 )
 from rocketmq_tw.broker.writing.sink import attempt
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 
 #: Acknowledgements of one revive queue that are remembered until it is read; where there are more,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from typing import Any
 
-import msgspec
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.broker.pop.check_points import PoppedQueue
@@ -22,6 +21,7 @@ from rocketmq_tw.message.names import pair_key, split_pair
 from rocketmq_tw.runtime.alarm import LONGEST_WAIT, Alarm
 from rocketmq_tw.runtime.clock import is_ahead
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.pop import OrderInfo, OrderInfoTable
 

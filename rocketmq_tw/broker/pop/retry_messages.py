@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -22,6 +21,7 @@ from rocketmq_tw.message.properties import join_properties, number, parse_proper
 from rocketmq_tw.message.record import decode_record
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.multi_dispatch import offset_in
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 from rocketmq_tw.wire.permissions import READ, WRITE
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -31,6 +30,7 @@ from rocketmq_tw.message.names import TIMER_TOPIC, revive_topic
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.store.queue_batches import batches, next_batch
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.errors import RequestError
 
 log = Logger()

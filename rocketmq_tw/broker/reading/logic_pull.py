@@ -3,8 +3,6 @@ says then (docs/formats/static-topics.md)."""
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.reading.pull_reads import RESET_REMARK, PullAnswer
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue, QueueMappings
@@ -16,6 +14,7 @@ from rocketmq_tw.message.logic_queues import (
     logic_offset,
     physical_offset_in,
 )
+from rocketmq_tw.structs import replace
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
@@ -15,6 +14,7 @@ from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.message.logic_queues import item_at, last_item, logic_offset
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.structs import replace
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand

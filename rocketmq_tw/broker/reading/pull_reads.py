@@ -6,8 +6,6 @@ and `DefaultMessageStore.getMessage` (when a slave is suggested).
 
 from __future__ import annotations
 
-import msgspec
-
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.replicas.part import Replicas
@@ -17,6 +15,7 @@ from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.store.interface import GetStatus, MessageFilter, QueueRead
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.topics import TopicConfig

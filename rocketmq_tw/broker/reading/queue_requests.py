@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-import msgspec
-
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -14,6 +12,7 @@ from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import ExtraMatch, IMessageStore, QueueUnit
 from rocketmq_tw.store.queue_extension import is_address
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import ConsumeQueueBody, ConsumeQueueUnit
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
-import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -38,6 +37,7 @@ from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.queue_kinds import unsupported
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body, decode_by_entry
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable, DelayOffsetTable

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
-
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import MAX_TOPIC_QUEUES, DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.permissions import READ, WRITE

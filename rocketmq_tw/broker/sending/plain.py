@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import msgspec
-
 from rocketmq_tw.broker.sending.checks import SendChecks, check_room
 from rocketmq_tw.broker.sending.send import SendRequests
 from rocketmq_tw.broker.stats.part import Stats
@@ -32,6 +30,7 @@ from rocketmq_tw.message.properties import (
 from rocketmq_tw.message.types import check_message_type
 from rocketmq_tw.net.interfaces import IFramePeer
 from rocketmq_tw.store.interface import Appended
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, VERSION_5_3_3, SerializeType
 from rocketmq_tw.wire.frame import Frame, encode_frame

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from operator import itemgetter
 
-import msgspec
-
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.sending.checks import (
     SendChecks,
@@ -51,6 +49,7 @@ from rocketmq_tw.message.types import (
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import Appended
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import randrange
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -26,6 +25,7 @@ from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.room import fits
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT_SUB
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
@@ -11,6 +10,7 @@ from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.message.logic_queues import item_at, logic_offset, physical_offset_in
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.structs import replace
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sized
 
-import msgspec
 from twisted.logger import Logger
 
 from rocketmq_tw.net.changes import who
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -25,6 +24,7 @@ from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.table_files import CertainWrites
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import Body, DataVersion, decode_table, encode_body
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError

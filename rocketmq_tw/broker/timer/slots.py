@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-import msgspec
-
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.rules import TimerRules, takes_timed
 from rocketmq_tw.message import properties as props
@@ -19,6 +17,7 @@ from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.timer_log import TimerLogReader
 from rocketmq_tw.store.timer.unit import ROLL, TimerUnit
+from rocketmq_tw.structs import msgspec
 
 #: An entry is one number: milliseconds in its slot, and its position below that.
 _POSITION_BITS = 48

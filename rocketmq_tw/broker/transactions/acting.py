@@ -15,7 +15,6 @@ from collections.abc import Generator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-import msgspec
 from twisted.internet.defer import Deferred, gatherResults, inlineCallbacks, succeed
 from twisted.logger import Logger
 
@@ -44,6 +43,7 @@ from rocketmq_tw.runtime.retries import RETRY_USUAL
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import Appended
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

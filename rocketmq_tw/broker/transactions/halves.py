@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.room import MOST_STORED, without_brokers_own
+from rocketmq_tw.structs import msgspec
 
 #: The group whose consumer offsets say how far half and op messages are settled, as in stock.
 SYSTEM_GROUP = "CID_RMQ_SYS_TRANS"

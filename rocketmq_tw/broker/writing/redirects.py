@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from enum import IntEnum
 
-import msgspec
-
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

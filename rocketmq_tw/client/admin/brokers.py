@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
 from rocketmq_tw.client.errors import check_success
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import EpochEntryCache
 from rocketmq_tw.wire.bodies.queues import ConsumeStatsList

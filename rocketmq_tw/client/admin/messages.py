@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
 from rocketmq_tw.client.errors import check_success
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.clients import ConsumeQueueBody
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -6,8 +6,6 @@ refuse more. Nothing here changes the state: its events do, once the Raft group 
 
 from collections.abc import Callable
 
-import msgspec
-
 from rocketmq_tw.controller.core.election import BrokerLife, elect
 from rocketmq_tw.controller.core.events import (
     AlterSyncStateSet,
@@ -19,6 +17,7 @@ from rocketmq_tw.controller.core.events import (
 )
 from rocketmq_tw.controller.core.state import FIRST_BROKER_ID, ControllerState, Group, SyncState
 from rocketmq_tw.net.networks import is_same_host
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody, SyncStateSetBody
 from rocketmq_tw.wire.bodies.route import BrokerMemberGroup

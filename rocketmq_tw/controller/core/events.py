@@ -4,8 +4,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, ClassVar, TypeAlias
 
-import msgspec
-
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.errors import WireError
 

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-import msgspec
-
 from rocketmq_tw.controller.core.election import CandidateStanding
 from rocketmq_tw.net.networks import ip_of, is_same_host
+from rocketmq_tw.structs import msgspec
 
 #: Stock's, for a heartbeat that says nothing of it.
 DEFAULT_TIMEOUT_MS = 10_000

@@ -8,8 +8,6 @@ stock's controllers and ours.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
-
 from rocketmq_tw.controller.core.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -19,6 +17,7 @@ from rocketmq_tw.controller.core.events import (
     UpdateBrokerAddress,
 )
 from rocketmq_tw.net.networks import is_same_host
+from rocketmq_tw.structs import msgspec
 
 #: The lowest id; 0 is what a master shows to clients.
 FIRST_BROKER_ID = 1

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-from msgspec import field
-
+from rocketmq_tw.structs import field, msgspec
 from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.command import LanguageCode

@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import IntEnum
 from struct import Struct
 
-import msgspec
+from rocketmq_tw.structs import msgspec
 
 #: What each client sends first.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -7,7 +7,6 @@ from collections import deque
 from functools import lru_cache
 from itertools import starmap
 
-import msgspec
 from hpack import Encoder, NeverIndexedHeaderTuple
 from hpack.exceptions import HPACKError
 from hpack.huffman_table import decode_huffman
@@ -15,6 +14,7 @@ from hpack.table import HeaderTable
 
 from rocketmq_tw.proxy.http2.frames import ErrorCodes, Http2Error
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, RequestHeaders
+from rocketmq_tw.structs import msgspec
 
 #: What stands before the first block of a connection: that our table has no entries. A client that
 #: allows fewer than by default has to be told so, and it never has to be told anything else.

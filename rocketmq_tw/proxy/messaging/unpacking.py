@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.config.proxy import ProxyConfig
@@ -17,6 +16,7 @@ from rocketmq_tw.net.networks import host_of
 from rocketmq_tw.proxy.messaging.messages import MOST_UNPACKED, READ_BY_CLIENTS
 from rocketmq_tw.runtime.fairness import SerialRoundRobin
 from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.structs import msgspec
 
 
 class Unpacking:

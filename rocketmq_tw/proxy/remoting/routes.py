@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import structs
-
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.proxy.brokers import Endpoint, IBrokers
 from rocketmq_tw.proxy.remoting.broker_ports import BrokerPorts
 from rocketmq_tw.proxy.remoting.clients import ClassicClients
+from rocketmq_tw.structs import structs
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
 from rocketmq_tw.wire.codes import ResponseCode

@@ -1,6 +1,6 @@
 """The settings of one member, with DLedger's defaults; times in milliseconds, sizes in bytes."""
 
-import msgspec
+from rocketmq_tw.structs import msgspec
 
 
 class RaftConfig(msgspec.Struct, kw_only=True, frozen=True):

@@ -8,13 +8,12 @@ when the next one is.
 from enum import Enum
 from typing import NamedTuple
 
-import msgspec
-
 from rocketmq_tw.raft.core.codes import ParseResult, RaftRole, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.membership import is_quorum
 from rocketmq_tw.raft.core.messages import VoteRequest, VoteResponse
+from rocketmq_tw.structs import msgspec
 
 
 class VoteDecision(NamedTuple):

@@ -7,7 +7,7 @@ files of all members are byte for byte the same. Hence the sizes of the files mu
 from struct import Struct
 from zlib import crc32
 
-import msgspec
+from rocketmq_tw.structs import msgspec
 
 MAGIC = 1
 #: Bytes of an entry before its body: magic, size, index, term, pos, channel, chain CRC, body CRC,

@@ -2,13 +2,12 @@
 
 from enum import Enum
 
-import msgspec
-
 from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.membership import is_quorum, quorum_index
 from rocketmq_tw.raft.core.messages import HeartbeatRequest, HeartbeatResponse
+from rocketmq_tw.structs import msgspec
 
 
 def decide_heartbeat(state: MemberState, request: HeartbeatRequest) -> Code:

@@ -7,8 +7,6 @@ read from the store, but for a recent tail that pushes are served from.
 from bisect import bisect_right
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from rocketmq_tw.raft.core.entry import (
     ENTRY_HEADER_SIZE,
     Entry,
@@ -18,6 +16,7 @@ from rocketmq_tw.raft.core.entry import (
     place,
     same_entry,
 )
+from rocketmq_tw.structs import msgspec
 
 RECENT_BYTES = 4 * 1024 * 1024
 

@@ -4,13 +4,12 @@ it."""
 from collections.abc import Callable
 from random import Random
 
-import msgspec
-
 from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.log import Log
 from rocketmq_tw.raft.core.membership import is_quorum
 from rocketmq_tw.raft.core.messages import RaftMessage
+from rocketmq_tw.structs import msgspec
 
 RaftRoleListener = Callable[[RaftRole], None]
 

@@ -5,10 +5,9 @@ A request carries an `rpc` number; its answer carries the same one. The transpor
 and reorder messages, and may answer in a peer's place with `UNKNOWN` or `NETWORK_ERROR`.
 """
 
-import msgspec
-
 from rocketmq_tw.raft.core.codes import Code, PushKind, VoteResult
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.structs import msgspec
 
 
 class RaftMessage(msgspec.Struct, kw_only=True, frozen=True):

@@ -3,9 +3,8 @@ next."""
 
 from enum import Enum
 
-import msgspec
-
 from rocketmq_tw.raft.core.codes import PushKind
+from rocketmq_tw.structs import msgspec
 
 
 class Phase(Enum):

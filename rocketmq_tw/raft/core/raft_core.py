@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
-
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
@@ -39,6 +37,7 @@ from rocketmq_tw.raft.core.snapshot import (
     SnapshotStore,
 )
 from rocketmq_tw.raft.core.transfer import LeadershipTransfer
+from rocketmq_tw.structs import msgspec
 
 #: Messages that promise nothing about our storage, so they need not wait for it.
 _UNBOUND = (

@@ -1,11 +1,10 @@
 """Linearizable reads: the leader's commit index, once a quorum has confirmed that it leads."""
 
-import msgspec
-
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.heartbeat import Heartbeats
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.replication import Replication
+from rocketmq_tw.structs import msgspec
 
 
 class ReadState(msgspec.Struct, frozen=True):

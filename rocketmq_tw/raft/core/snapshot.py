@@ -4,12 +4,11 @@ gathers them and starts its log anew behind it."""
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import SnapshotRequest, SnapshotResponse
+from rocketmq_tw.structs import msgspec
 
 #: Whether the bytes of a snapshot can be loaded.
 SnapshotJudge = Callable[[bytes], bool]

@@ -1,13 +1,12 @@
 """The two small files beside the entries, `currterm` and `checkpoint`: key=value lines as stock
 writes them, replaced atomically."""
 
-import msgspec
-
 from rocketmq_tw.files.atomic import settle, write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.store.format import COPY_AGAIN
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.structs import msgspec
 
 
 class LedgerCheckpoint(msgspec.Struct, frozen=True):

@@ -9,11 +9,10 @@ import hmac
 import socket
 from collections.abc import Sequence
 
-import msgspec
-
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.spark.errors import SparkSourceError
 from rocketmq_tw.spark.ranges import OffsetRange
+from rocketmq_tw.structs import msgspec
 
 MAX_CONTROL_LINE = 4 * 1024 * 1024
 

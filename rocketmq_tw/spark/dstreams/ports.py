@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import msgspec
 from twisted.internet import protocol
 from twisted.protocols.basic import LineOnlyReceiver
 from twisted.protocols.policies import TimeoutMixin
@@ -20,6 +19,7 @@ from rocketmq_tw.spark.dstreams.control import (
 )
 from rocketmq_tw.spark.dstreams.records import Record
 from rocketmq_tw.spark.dstreams.unconfirmed import Unconfirmed
+from rocketmq_tw.structs import msgspec
 
 #: How long records wait for others to share a block, and how many may.
 _BLOCK_SECONDS = 0.05

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.errors import BodyError, TableError, WireError
 from rocketmq_tw.wire.object_keys import as_key

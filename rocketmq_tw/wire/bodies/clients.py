@@ -3,8 +3,7 @@
 Format: docs/formats/bodies.md.
 """
 
-from msgspec import field
-
+from rocketmq_tw.structs import field
 from rocketmq_tw.wire.bodies.base import Body, decode_request
 from rocketmq_tw.wire.bodies.queues import ConsumeQueueUnit, MessageQueue
 from rocketmq_tw.wire.codes import ResponseCode

@@ -3,8 +3,7 @@
 Format: docs/formats/controller.md.
 """
 
-from msgspec import field
-
+from rocketmq_tw.structs import field
 from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.bodies.route import BrokerMemberGroup
 

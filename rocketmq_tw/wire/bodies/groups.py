@@ -3,8 +3,7 @@
 Format: docs/formats/bodies.md; the files: docs/formats/config-files.md.
 """
 
-from msgspec import field
-
+from rocketmq_tw.structs import field
 from rocketmq_tw.wire.bodies.base import Body, DataVersion
 
 

@@ -6,8 +6,7 @@ Format: docs/formats/pop.md.
 
 from typing import Annotated
 
-from msgspec import Meta, field
-
+from rocketmq_tw.structs import Meta, field
 from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.headers.base import Int, Long
 

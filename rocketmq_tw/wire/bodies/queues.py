@@ -3,9 +3,7 @@
 Format: docs/formats/bodies.md; the files: docs/formats/config-files.md.
 """
 
-import msgspec
-from msgspec import field
-
+from rocketmq_tw.structs import field, msgspec
 from rocketmq_tw.wire.bodies.base import Body, DataVersion
 from rocketmq_tw.wire.headers.base import Int
 

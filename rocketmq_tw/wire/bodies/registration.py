@@ -6,9 +6,7 @@ import zlib
 from contextlib import suppress
 from struct import Struct
 
-import msgspec
-from msgspec import field
-
+from rocketmq_tw.structs import field, msgspec
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.bodies.base import (
     DIALECT_REQUEST_BYTES,

@@ -3,8 +3,7 @@
 Format: docs/formats/bodies.md.
 """
 
-from msgspec import field
-
+from rocketmq_tw.structs import field
 from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.bodies.topics import TopicQueueMappingInfo
 

@@ -4,9 +4,7 @@ wait.
 Format: docs/formats/bodies.md.
 """
 
-import msgspec
-from msgspec import field
-
+from rocketmq_tw.structs import field, msgspec
 from rocketmq_tw.wire.bodies.base import Body, DataVersion
 
 

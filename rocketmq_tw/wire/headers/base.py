@@ -10,9 +10,7 @@ Format: docs/formats/remoting.md.
 from functools import cache
 from typing import Annotated, TypeVar, get_args
 
-import msgspec
-from msgspec import Meta
-
+from rocketmq_tw.structs import Meta, msgspec
 from rocketmq_tw.wire.errors import HeaderError
 
 #: Java's 32-bit and 64-bit integers.

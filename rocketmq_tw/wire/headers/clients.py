@@ -3,8 +3,7 @@
 Format: docs/formats/remoting.md.
 """
 
-from msgspec import field
-
+from rocketmq_tw.structs import field
 from rocketmq_tw.wire.headers.base import Header, Int, RpcHeader, TopicRpcHeader
 
 

@@ -3,9 +3,7 @@
 Format: docs/formats/remoting.md.
 """
 
-import msgspec
-from msgspec import field
-
+from rocketmq_tw.structs import field, msgspec
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.base import Header, Int, Long, RpcHeader, TopicRpcHeader, read_header
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
-import msgspec
 import pytest
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 
@@ -24,6 +23,7 @@ from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.sim.group.test_late_words import joined, until
 from tests.support.sim.checks import Broken

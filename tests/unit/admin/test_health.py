@@ -6,12 +6,12 @@ import errno
 import json
 
 import pytest
-from msgspec.structs import force_setattr
 
 from rocketmq_tw.admin.health import judge, judge_slaves
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.structs import force_setattr
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import force_setattr
 
+from rocketmq_tw.structs import force_setattr
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 
 

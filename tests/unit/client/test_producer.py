@@ -1,7 +1,6 @@
 from random import Random
 
 import pytest
-from msgspec import structs
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 
@@ -13,6 +12,7 @@ from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.message.compression import CompressionType, compression_type, decompress
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import ConnectionLost, RemotingError, RequestTimeout
+from rocketmq_tw.structs import structs
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError

@@ -1,6 +1,5 @@
 """Clients of a static topic, whose queues move from one broker to another."""
 
-import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -15,6 +14,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.compression import CompressionType, compression_flag
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.queues import (
     LockBatchRequestBody,

@@ -3,7 +3,6 @@
 import gc
 from weakref import ref
 
-import msgspec
 import pytest
 
 from rocketmq_tw.config.broker import BrokerConfig
@@ -16,6 +15,7 @@ from rocketmq_tw.config.change import (
 )
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.structs import msgspec
 
 
 def test_attributes_are_not_assigned() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, get_args, get_origin
 
-import msgspec
 import pytest
 
 from rocketmq_tw.config.base import Config, Format
@@ -17,6 +16,7 @@ from rocketmq_tw.config.properties import ConfigError, Setting
 from rocketmq_tw.config.schema import keys_of
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.config.values import addresses, host, networks, path
+from rocketmq_tw.structs import msgspec
 
 ALL: tuple[type[Config], ...] = (
     BrokerConfig,

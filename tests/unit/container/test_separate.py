@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from twisted.internet.error import ProcessDone, ProcessExitedAlready, ProcessTerminated
 from twisted.internet.task import Clock
@@ -16,6 +15,7 @@ from rocketmq_tw.container.broker_files import BrokerFiles
 from rocketmq_tw.container.interface import BrokerSetup, StartFailed
 from rocketmq_tw.container.messages import ORDERS, REPORTS, ChildReport, Orders, encode_line
 from rocketmq_tw.container.separate import BrokersApart
+from rocketmq_tw.structs import msgspec
 from tests.support.broker import fired
 
 

@@ -5,7 +5,6 @@ from errno import ENOSPC
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import pytest
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import capturedLogs, formatEvent
@@ -23,6 +22,7 @@ from rocketmq_tw.metrics.instruments import Distribution, Metric
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.core.config import NodeConfig
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -6,7 +6,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +29,7 @@ from rocketmq_tw.message.record import (
     is_sound,
     parse_head,
 )
+from rocketmq_tw.structs import msgspec
 
 V4, V6 = ("10.1.2.3", 10911), ("2001:db8::1", 65535)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
@@ -16,6 +15,7 @@ from rocketmq_tw.config.proxy import ProxyConfig
 from rocketmq_tw.proxy.cluster.brokers import ClusterBrokers
 from rocketmq_tw.proxy.cluster.known_brokers import KnownBrokers
 from rocketmq_tw.proxy.cluster.topic_routes import TopicRoutes
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from google.protobuf.json_format import ParseDict
 from twisted.internet.defer import Deferred, succeed
@@ -21,6 +20,7 @@ from rocketmq_tw.proxy.local.brokers import LocalBrokers
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.proxy.registration import ClientRegistration
 from rocketmq_tw.runtime.slices import Slices, all_steps
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,

@@ -7,7 +7,6 @@ responses, heartbeat request, heartbeat responses, follower.
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 
 from rocketmq_tw.raft.core.codes import Code, ParseResult, RaftRole, VoteResult
@@ -27,6 +26,7 @@ from rocketmq_tw.raft.core.messages import (
     VoteResponse,
 )
 from rocketmq_tw.raft.core.raft_core import RaftCore
+from rocketmq_tw.structs import msgspec
 from tests.support.raft_store import MemoryStore, entries_of_terms
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"), preferred_leader_ids=("n0",))

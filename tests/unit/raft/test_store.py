@@ -5,7 +5,6 @@ from contextlib import suppress
 from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOSPC
 
 import pytest
-from msgspec.structs import replace
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
@@ -18,6 +17,7 @@ from rocketmq_tw.raft.store.format import decode_entry, encode_header, encode_in
 from rocketmq_tw.raft.store.ledger import UnsyncedError
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.structs import replace
 from tests.support.raft_store import entries_of_terms
 
 FILE_SIZE = 512

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from random import Random
 
-from msgspec.structs import replace
-
 from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.member_state import HardState
@@ -20,6 +18,7 @@ from rocketmq_tw.raft.core.messages import (
     VoteResponse,
 )
 from rocketmq_tw.raft.core.raft_core import RaftCore
+from rocketmq_tw.structs import replace
 from tests.support.raft_store import MemoryStore, entries_of_terms
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"))

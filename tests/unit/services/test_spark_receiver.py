@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
@@ -19,6 +18,7 @@ from rocketmq_tw.services.spark_receiver import Options, SparkReceiverService
 from rocketmq_tw.spark.dstreams.control import encode_confirmation
 from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
 from rocketmq_tw.spark.ranges import OffsetRange
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from tests.unit.client.conftest import World
 

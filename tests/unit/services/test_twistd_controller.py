@@ -7,7 +7,6 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-import msgspec
 import pytest
 
 from rocketmq_tw.files.posix import PosixFiles
@@ -16,6 +15,7 @@ from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.raft.store.properties import write_term
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.ports import ReservedPort

@@ -11,7 +11,7 @@ from tests.support.jars import PROJECT
 #: Each server's plugin has one, as twistd wants it.
 OF_PLUGINS = {"Options", "makeService"}
 #: Functions that are called by the name of their module too, as `settings.read`.
-OF_MODULES = {"load", "main", "path", "read", "run"}
+OF_MODULES = {"fields", "load", "main", "path", "read", "run"}
 #: Rooms that say again, on purpose and for themselves, what others do.
 SECOND_OPINIONS = ("formats", "storecheck")
 

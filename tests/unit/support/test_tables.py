@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 import attrs
-import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.structs import msgspec
 from tests.support.tables import Stays, grown, tables_of
 
 

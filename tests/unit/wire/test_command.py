@@ -2,11 +2,11 @@
 
 import json
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import (
     MAX_FIELDS,

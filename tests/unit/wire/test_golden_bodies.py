@@ -3,9 +3,9 @@
 import json
 import zlib
 
-import msgspec
 import pytest
 
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.bodies import clients, groups, queues, registration, route, stats, topics
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body

@@ -3,10 +3,10 @@
 import importlib
 import pkgutil
 
-import msgspec
 import pytest
 
 import rocketmq_tw.wire.headers
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.errors import HeaderError
 from rocketmq_tw.wire.headers.base import Header, header_to_fields, read_header
 

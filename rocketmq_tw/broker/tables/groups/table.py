@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
@@ -14,6 +13,7 @@ from rocketmq_tw.broker.tables.attributes import GROUP_ATTRIBUTES, alter_attribu
 from rocketmq_tw.broker.tables.changes import MAX_ENTRIES, check_sizes, check_table_room
 from rocketmq_tw.broker.tables.versioned import RoleTable, TableContext, TableFile, reported
 from rocketmq_tw.message import names
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.log_place import LogPlace
@@ -25,6 +24,7 @@ from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX, pair_key, split_pair
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_table, encode_body
 from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable
 from rocketmq_tw.wire.codes import ResponseCode

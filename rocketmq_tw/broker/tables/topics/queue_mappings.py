@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.tables.changes import MAX_LIST_BYTES, check_sizes, check_table_room
@@ -19,6 +18,7 @@ from rocketmq_tw.message.logic_queues import (
     shown_to_name_servers,
 )
 from rocketmq_tw.runtime.threads import InThread, at_once
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.registration import MAX_MAPPINGS
 from rocketmq_tw.wire.bodies.topics import (
     LogicQueueMappingItem,

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import chain
 from typing import Protocol
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -25,6 +24,7 @@ from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.whole_tables import WholeTables
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.base import MAX_TOPIC_QUEUES, decode_request, encode_body
 from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
@@ -20,6 +19,7 @@ from rocketmq_tw.broker.tables.versioned import RoleTable, TableContext, TableFi
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError

@@ -1,10 +1,10 @@
 """Settings about cold data, as stock's tools set and read them."""
 
 import javaproperties
-import msgspec
 import pytest
 
 from rocketmq_tw.broker.control.cold_data import MAX_LIMITED_GROUPS
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.asked import refused

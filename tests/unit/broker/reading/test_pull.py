@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from rocketmq_tw.config.change import change
 from rocketmq_tw.store.interface import GetStatus, QueueRead
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import ONEWAY_FLAG, RemotingCommand

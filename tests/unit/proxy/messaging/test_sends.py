@@ -3,7 +3,6 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -27,6 +26,7 @@ from rocketmq_tw.proxy.proto.messaging_pb2 import (
     SendMessageRequest,
     SystemProperties,
 )
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from twisted.internet.defer import Deferred, succeed
@@ -28,6 +27,7 @@ from rocketmq_tw.proxy.messaging.methods import path
 from rocketmq_tw.proxy.messaging.telemetry import GROUP_SECONDS, Telemetry
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from rocketmq_tw.runtime.threads import InThread, at_once
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketmq_tw.wire.bodies.groups import (

@@ -1,6 +1,5 @@
 """Questions of classic clients about groups, and those of brokers to classic clients."""
 
-import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 
@@ -13,6 +12,7 @@ from rocketmq_tw.proxy.heartbeat_sync.records import (
     ClientChannel,
     ConsumerHeartbeat,
 )
+from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
 from rocketmq_tw.wire.bodies.clients import (
     CheckClientBody,
