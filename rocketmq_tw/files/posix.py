@@ -20,6 +20,9 @@ from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles, NoFileError
 #: Of directories that are made: messages are nothing for every user of the machine.
 DIRECTORY_MODE = 0o750
 
+#: Linux's number for a seek to the next bytes that are no hole, which PyPy's `os` does not name.
+SEEK_DATA: int = getattr(os, "SEEK_DATA", 3)
+
 _Args = TypeVarTuple("_Args")
 _T = TypeVar("_T")
 
@@ -104,7 +107,7 @@ class PosixFile:
             return True
         try:
             # Nobody uses the position that this moves.
-            os.lseek(self._fd, page_end, os.SEEK_DATA)
+            os.lseek(self._fd, page_end, SEEK_DATA)
         except OSError as error:
             return error.errno != errno.ENXIO
         return True

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
+from rocketmq_tw.files.posix import SEEK_DATA
 from rocketmq_tw.storecheck.findings import Findings, Remedy
 
 _DIGITS = 20
@@ -129,7 +130,7 @@ class LongFile:
         start = offset - offset % self.file_size
         descriptor = self._descriptor(start)
         try:
-            return start + os.lseek(descriptor, offset - start, os.SEEK_DATA)
+            return start + os.lseek(descriptor, offset - start, SEEK_DATA)
         except OSError:
             return start + self.file_size
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.support.jars import PROJECT, compiled, java_command, stock_jars
 from tests.support.ports import ReservedPort
 from tests.support.processes import ServerFailed, ServerProcess
 from tests.support.remoting import ask
+from tests.support.servers import plugin_command, twistd_environment
 from tests.support.wait import PeerFailed, wait_until
 
 STOCK_VERSION = "5.3.3"
@@ -130,16 +130,19 @@ class OurMember(Member):
     more: Sequence[str] = ()
 
     def command(self) -> list[str]:
-        twistd = str(Path(sys.executable).with_name("twistd"))
         heartbeat, low, high = map(str, self.timing)
-        return [
-            *(twistd, "-n", "--pidfile=", "rmq-dledger", "--group", GROUP, "--id", self.name),
+        return plugin_command(
+            "rmq-dledger",
+            *("--group", GROUP, "--id", self.name),
             *("--peers", self.peers, "--store", str(self.store), "--heartbeat-ms", heartbeat),
             *("--min-vote-ms", low, "--max-vote-ms", high),
             *("--data-file-size", str(DATA_FILE_SIZE)),
             *("--index-file-size", str(INDEX_FILE_SIZE)),
             *self.more,
-        ]
+        )
+
+    def environment(self) -> dict[str, str]:
+        return twistd_environment()
 
 
 class DLedgerGroup:

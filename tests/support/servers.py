@@ -12,9 +12,19 @@ from tests.support.processes import BrokerProcess, NameServerProcess
 SAID_UNDER_LOAD = re.compile(r"the reactor was held for |name server \S+ is (passed over|back)\b")
 
 
-def twistd_command(plugin: str, config: Path) -> list[str]:
+#: The Python that all of them run on, of a venv with what they need: the one that runs the tests,
+#: unless this variable names another one, as `make pypy` does.
+SERVER_PYTHON = os.environ.get("SERVER_PYTHON") or sys.executable
+
+
+def plugin_command(plugin: str, *options: str) -> list[str]:
+    """`twistd -n PLUGIN OPTIONS...` without an installed `twistd`."""
     start = "from twisted.scripts.twistd import run; run()"
-    return [sys.executable, "-c", start, "-n", "--pidfile=", plugin, "-c", str(config)]
+    return [SERVER_PYTHON, "-c", start, "-n", "--pidfile=", plugin, *options]
+
+
+def twistd_command(plugin: str, config: Path) -> list[str]:
+    return plugin_command(plugin, "-c", str(config))
 
 
 def twistd_environment() -> dict[str, str]:

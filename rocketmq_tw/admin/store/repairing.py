@@ -15,7 +15,7 @@ from rocketmq_tw.admin.store.places import is_inside
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.owners import give
-from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.files.posix import SEEK_DATA, PosixFiles
 from rocketmq_tw.formats.flat import flat
 from rocketmq_tw.formats.queue import UNIT
 from rocketmq_tw.formats.record import PLACE, PLACE_AT
@@ -107,7 +107,7 @@ def _copy_file(source: str, target: str, advance: Callable[[int], object]) -> No
         position = 0
         while position < size:
             try:
-                position = os.lseek(reader.fileno(), position, os.SEEK_DATA)
+                position = os.lseek(reader.fileno(), position, SEEK_DATA)
             except OSError:
                 # Nothing but a hole up to the end.
                 break
