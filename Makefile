@@ -13,12 +13,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 --timeout 60
     --config-settings editable_mode=compat
 STAMP := $(VENV)/.stamp
 WITH_TESTS := .[test,spark]
+# On PyPy what has to be compiled, where it can be.
+TO_RUN = .$(shell $(PYTHON) tools/check_machine.py extras)
 
 # A registry that refused or broke off is asked again; what was downloaded is kept by pip.
 define install
 for pause in 5 15 45; do \
-    $(PIP) -e '$(1)' && exit 0; echo "pip failed; again in $$pause s" >&2; sleep $$pause; \
-done; $(PIP) -e '$(1)'
+    $(PIP) -e "$(1)" && exit 0; echo "pip failed; again in $$pause s" >&2; sleep $$pause; \
+done; $(PIP) -e "$(1)"
 endef
 
 .PHONY: help no-copies install-spark run try-controller try-acting test lint types imports unit reactor servers crash jars interop interop-more spark proto bench clean
@@ -27,14 +29,14 @@ help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
 
 # What was installed as a copy, as by "pip install .", would be run for ever: it is replaced.
-COPIES := $(wildcard $(VENV)/lib/python3*/site-packages/rocketmq_tw)
+COPIES := $(wildcard $(VENV)/lib/p*3*/site-packages/rocketmq_tw)
 $(STAMP)-run $(STAMP)-test $(STAMP)-spark: $(if $(COPIES),no-copies)
 no-copies:
 
 $(STAMP)-run: setup.cfg pyproject.toml
 	@$(PYTHON) tools/check_machine.py run
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(call install,.)
+	@$(call install,$(TO_RUN))
 	@touch $@
 
 $(STAMP)-test: setup.cfg pyproject.toml
@@ -44,7 +46,7 @@ $(STAMP)-test: setup.cfg pyproject.toml
 	@touch $@ $(STAMP)-run
 
 $(STAMP)-spark: setup.cfg pyproject.toml
-	@$(PYTHON) tools/check_machine.py run
+	@$(PYTHON) tools/check_machine.py spark
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(call install,.[spark])
 	@touch $@ $(STAMP)-run

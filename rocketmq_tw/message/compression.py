@@ -8,11 +8,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from enum import IntEnum
+from importlib import import_module
 from struct import pack
 from typing import Any
-
-import lz4.frame
-import zstandard
 
 from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE, COMPRESSION_TYPE_SHIFT
 
@@ -37,8 +35,40 @@ class CompressionType(IntEnum):
     ZLIB = 3
 
 
+#: What reads and makes them, and the package that has it. On PyPy they are there only where they
+#: could be compiled.
+_MODULES = {
+    CompressionType.LZ4: ("lz4.frame", "lz4"),
+    CompressionType.ZSTD: ("zstandard", "zstandard"),
+}
+
+
 class BodyTooLarge(ValueError):
     """A body unpacks to more bytes than its reader takes."""
+
+
+def _found(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+_found_modules = {kind: _found(name) for kind, (name, _) in _MODULES.items()}
+
+
+def missing_packages() -> list[str]:
+    """Returns the packages that are not installed, so that bodies of a kind cannot be unpacked."""
+    return [package for kind, (_, package) in _MODULES.items() if _found_modules[kind] is None]
+
+
+def _module(kind: CompressionType) -> Any:
+    """Returns what reads and makes bodies of a kind; raises `ValueError` where it is missing."""
+    module = _found_modules[kind]
+    if module is None:
+        package = _MODULES[kind][1]
+        raise ValueError(f"a {kind.name} body, for which {package} is missing: pip install it")
+    return module
 
 
 def compression_flag(kind: CompressionType) -> int:
@@ -59,21 +89,23 @@ def compression_type(sys_flag: int) -> CompressionType | None:
 
 
 def compress(body: bytes, kind: CompressionType, level: int = 5) -> bytes:
-    """Returns `body` compressed; 5 is the level of stock's producers."""
+    """Returns `body` compressed; 5 is the level of stock's producers. Raises `ValueError` where the
+    package for it is missing."""
     if kind is CompressionType.ZLIB:
         return zlib.compress(body, level)
     if kind is CompressionType.ZSTD:
-        return zstandard.ZstdCompressor(level=level).compress(body)
-    packed: bytes = lz4.frame.compress(body)
+        packed: bytes = _module(kind).ZstdCompressor(level=level).compress(body)
+    else:
+        packed = _module(kind).compress(body)
     return packed
 
 
 def decompress(body: bytes, kind: CompressionType, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
-    """Returns the uncompressed body. Raises `ValueError` where it is damaged or cut off,
-    `BodyTooLarge` where it is larger than `limit` bytes."""
+    """Returns the uncompressed body. Raises `ValueError` where it is damaged or cut off, or the
+    package for it is missing, `BodyTooLarge` where it is larger than `limit` bytes."""
     try:
         unpacked, complete = _UNPACK[kind](body, limit + 1)
-    except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"a {kind.name} body that cannot be read: {error}") from error
     if len(unpacked) > limit:
         raise BodyTooLarge(f"a {kind.name} body that unpacks to more than {limit} bytes")
@@ -167,7 +199,7 @@ def _unpack_zlib(body: bytes, most: int) -> tuple[bytes, bool]:
 
 
 def _unpack_lz4(body: bytes, most: int) -> tuple[bytes, bool]:
-    decoder = lz4.frame.LZ4FrameDecompressor()
+    decoder = _module(CompressionType.LZ4).LZ4FrameDecompressor()
     unpacked: bytes = decoder.decompress(body, max_length=most)
     return unpacked, decoder.eof
 
@@ -175,11 +207,17 @@ def _unpack_lz4(body: bytes, most: int) -> tuple[bytes, bool]:
 def _unpack_zstd(body: bytes, most: int) -> tuple[bytes, bool]:
     # A streaming reader reports a cut-off frame only as less data than the frame announces, so
     # frames without a size (Java's streams write none) end with what is there.
+    zstandard = _module(CompressionType.ZSTD)
     with zstandard.ZstdDecompressor().stream_reader(body) as reader:
         unpacked = reader.read(most)
     size = zstandard.frame_content_size(body)
     return unpacked, size in (-1, len(unpacked))
 
+
+#: What they raise of damaged bodies.
+_UNREADABLE: tuple[type[Exception], ...] = (zlib.error, RuntimeError, EOFError)
+if _found_modules[CompressionType.ZSTD] is not None:
+    _UNREADABLE += (_found_modules[CompressionType.ZSTD].ZstdError,)
 
 _UNPACK = {
     CompressionType.ZLIB: _unpack_zlib,

@@ -271,9 +271,12 @@ class _Signals:
 
 
 def python_version() -> str:
-    """Returns the version, and says where the build lacks optimizations: servers take some sixth
-    more CPU with it (docs/performance.md)."""
+    """Returns the version; of PyPy its own too, and of a CPython that was built without
+    optimizations that: servers take some sixth more CPU with it (docs/performance.md)."""
     text = platform.python_version()
+    own = getattr(sys, "pypy_version_info", None)
+    if own is not None:
+        return f"{text} (PyPy {'.'.join(map(str, own[:3]))})"
     return text if is_optimized() else f"{text} (built without --enable-optimizations)"
 
 

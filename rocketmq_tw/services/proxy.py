@@ -20,6 +20,7 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConf
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.proxy import LOCAL, OWN_DEFAULTS, ProxyConfig
 from rocketmq_tw.config.values import split_named_ports
+from rocketmq_tw.message.compression import missing_packages
 from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.client import RemotingClient
@@ -172,6 +173,12 @@ class ProxyServer:
             remoting=join_address(self._net.bind_address, remoting_port),
             names=self.config.namesrv_addr,
         )
+        if missing := missing_packages():
+            self.log.warn(
+                "proxy: bodies that need {packages} go to gRPC clients as they are, packed: pip"
+                " install them",
+                packages=" and ".join(missing),
+            )
 
     @inlineCallbacks
     def stop(self) -> Generator[Any, Any, None]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.message import compression
 from rocketmq_tw.message.compression import (
     MOST_MEMBERS,
     CompressionType,
@@ -16,6 +17,7 @@ from rocketmq_tw.message.compression import (
     compression_type,
     decompress,
     gzip_to_zlib,
+    missing_packages,
 )
 
 
@@ -45,6 +47,21 @@ def test_damaged_and_cut_bodies_are_refused(kind: CompressionType) -> None:
     for bad in (b"no frame at all", packed[: len(packed) // 2]):
         with pytest.raises(ValueError, match=kind.name):
             decompress(bad, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "package"), [(CompressionType.LZ4, "lz4"), (CompressionType.ZSTD, "zstandard")]
+)
+def test_a_missing_package_is_named_when_its_body_comes(
+    kind: CompressionType, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = compress(b"text", kind)
+    assert missing_packages() == []
+    monkeypatch.setitem(compression._found_modules, kind, None)
+    assert missing_packages() == [package]
+    for fail in (lambda: decompress(packed, kind), lambda: compress(b"text", kind)):
+        with pytest.raises(ValueError, match=f"{kind.name} body, for which {package} is missing"):
+            fail()
 
 
 def test_flags() -> None:

@@ -21,7 +21,13 @@ from rocketmq_tw.services.process import python_version
 def test_a_build_without_optimizations_is_told(
     prefix: str, options: str | None, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delattr(sys, "pypy_version_info", raising=False)
     monkeypatch.setattr(sys, "base_prefix", prefix)
     monkeypatch.setattr(sysconfig, "get_config_var", {"CONFIG_ARGS": options}.get)
     told = " (built without --enable-optimizations)" if is_told else ""
     assert python_version() == platform.python_version() + told
+
+
+def test_pypy_is_told_with_its_own_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "pypy_version_info", (8, 0, 1, "final", 0), raising=False)
+    assert python_version() == platform.python_version() + " (PyPy 8.0.1)"
