@@ -29,6 +29,16 @@ _T = TypeVar("_T")
 _PAGE = 4096
 _MAX_VECTORS = min(os.sysconf("SC_IOV_MAX"), 1024)
 _sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+def _write_joined(
+    descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], offset: int
+) -> int:
+    return os.pwrite(descriptor, b"".join(buffers), offset)
+
+
+#: PyPy has it since 8.0.
+_write_vectors = getattr(os, "pwritev", _write_joined)
 #: Directories that this process has made and whose names are not durable yet.
 _unsynced_dirs: set[str] = set()
 
@@ -80,7 +90,7 @@ class PosixFile:
         for start in range(0, len(buffers), _MAX_VECTORS):
             group = buffers[start : start + _MAX_VECTORS]
             total = sum(map(len, group))
-            written = _naming(self._path, os.pwritev, self._fd, group, offset)
+            written = _naming(self._path, _write_vectors, self._fd, group, offset)
             if written < total:
                 self.pwrite(b"".join(group)[written:], offset + written)
             offset += total

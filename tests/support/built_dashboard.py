@@ -16,8 +16,8 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 from tests.support.dashboard_cases import COMMIT, Json, RestCall
 from tests.support.dashboard_site import DashboardSite
-from tests.support.downloads import check_out, fetch
-from tests.support.jars import BUILD, java_command, only_one
+from tests.support.downloads import check_out, fetch, only_one
+from tests.support.jars import BUILD, java_command
 from tests.support.java_client import JavaClients
 from tests.support.ports import ReservedPort
 from tests.support.processes import ServerProcess

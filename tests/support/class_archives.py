@@ -15,11 +15,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.cluster import Cluster
+from tests.support.downloads import only_one
 from tests.support.jars import (
     STOCK_VERSIONS,
     archive_of,
     java_command,
-    only_one,
     stock_jars,
 )
 from tests.support.java_client import JavaClients

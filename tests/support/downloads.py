@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 #: How often it is asked, and how many seconds it has each time.
 _ATTEMPTS = 4
 _LIMIT = 600.0
+#: What failed is asked for again after that.
+_FAILED_SECONDS = 3600.0
 
 
 class DownloadFailed(Exception):
@@ -48,6 +52,32 @@ def check_out(what: str, repository: str, commit: str, tree: Path) -> None:
     git = ["git", "-C", str(tree)]
     fetch(what, [*git, "fetch", "-q", "--depth", "1", repository, commit])
     subprocess.run([*git, "checkout", "-q", "-f", commit], check=True)
+
+
+@contextmanager
+def only_one(home: Path) -> Iterator[None]:
+    """Keeps other processes of the test run out while one downloads or compiles."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def make_once(home: Path, made_of: str, make: Callable[[], None]) -> None:
+    """Calls `make` unless it has made what is under `home` of the same; what failed is not tried
+    again for an hour."""
+    done, failed = home / "made-of", home / "failed"
+    with only_one(home):
+        if done.exists() and done.read_text() == made_of:
+            return
+        if failed.exists() and time.time() - failed.stat().st_mtime < _FAILED_SECONDS:
+            raise DownloadFailed(failed.read_text())
+        try:
+            make()
+        except DownloadFailed as error:
+            failed.write_text(str(error))
+            raise
+        done.write_text(made_of)
 
 
 def _failure(

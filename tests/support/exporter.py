@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tests.support.downloads import check_out
-from tests.support.jars import BUILD, only_one
+from tests.support.downloads import check_out, only_one
+from tests.support.jars import BUILD
 from tests.support.java_client import JavaClients, JavaError, PullConsumer
 from tests.support.wait import PeerFailed
 

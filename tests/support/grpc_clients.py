@@ -11,17 +11,16 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tests.support import python_grpc_client
-from tests.support.downloads import DownloadFailed, fetch
+from tests.support.downloads import DownloadFailed, fetch, make_once
 from tests.support.grpc_scenarios import ScenarioProgram
-from tests.support.jars import BUILD, PROJECT, compiled, java_command, only_one, stock_jars
+from tests.support.jars import BUILD, PROJECT, compiled, java_command, stock_jars
 
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
 #: Node.js and Go as wheels: no machine needs them for anything else of the project.
@@ -36,7 +35,6 @@ _JAVA_HEAP_MB = 512
 #: Of each thing to fetch.
 _ATTEMPTS = 3
 _FETCH_LIMIT = 300.0
-_FAILED_SECONDS = 3600.0
 _PIP = ("-m", "pip", "install", "-q", "--retries", "5", "--timeout", "60")
 _RUN_LIMIT = 280
 
@@ -78,7 +76,7 @@ def _node_client() -> tuple[Path, Path]:
         command = [*npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
         _fetch("the modules of stock's Node.js client", command, cwd=program)
 
-    _make_once(home, f"{NODE} {_digest(_NODE_SOURCES)}", make)
+    make_once(home, f"{NODE} {_digest(_NODE_SOURCES)}", make)
     return node, program / "scenarios.js"
 
 
@@ -103,7 +101,7 @@ def _go_client() -> Path:
         ):
             _fetch(what, [go, *arguments], cwd=_GO_SOURCES, environment=environment)
 
-    _make_once(home, f"{GO} {_digest(_GO_SOURCES)}", make)
+    make_once(home, f"{GO} {_digest(_GO_SOURCES)}", make)
     return program
 
 
@@ -117,25 +115,8 @@ def python_client() -> Path:
         _fetch("a venv for stock's Python client", [sys.executable, "-m", "venv", str(home)])
         _fetch(PYTHON_CLIENT, [str(python), *_PIP, PYTHON_CLIENT])
 
-    _make_once(home, PYTHON_CLIENT, make)
+    make_once(home, PYTHON_CLIENT, make)
     return python
-
-
-def _make_once(home: Path, made_of: str, make: Callable[[], None]) -> None:
-    """Calls `make` unless it has made what is under `home` of the same; what failed is not tried
-    again for an hour."""
-    done, failed = home / "made-of", home / "failed"
-    with only_one(home):
-        if done.exists() and done.read_text() == made_of:
-            return
-        if failed.exists() and time.time() - failed.stat().st_mtime < _FAILED_SECONDS:
-            raise DownloadFailed(failed.read_text())
-        try:
-            make()
-        except DownloadFailed as error:
-            failed.write_text(str(error))
-            raise
-        done.write_text(made_of)
 
 
 def _fetch(what: str, command: Sequence[str], **options: Any) -> None:

@@ -3,13 +3,10 @@
 `python -m tests.support.jars` does that for all tests at once.
 """
 
-import fcntl
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.downloads import fetch
+from tests.support.downloads import fetch, only_one
 
 #: The versions that we are compared with.
 STOCK_VERSIONS = ("4.9.7", "5.3.3")
@@ -130,15 +127,6 @@ def _download(version: str, profile: str | None, jars: Path) -> None:
         command += ["-P", profile]
     command += [_COPY_DEPENDENCIES, f"-DoutputDirectory={jars}"]
     fetch(f"jars of RocketMQ {version}", command)
-
-
-@contextmanager
-def only_one(home: Path) -> Iterator[None]:
-    """Keeps other processes of the test run out while one downloads or compiles."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_tw.files import posix
 from rocketmq_tw.files.interface import DiskUsage, IFiles, NoFileError
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.files.posix import SEEK_DATA, PosixFiles
@@ -59,8 +60,10 @@ def test_errors_of_an_open_file_name_it(tmp_path: Path, monkeypatch: pytest.Monk
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for name in ("os.pwrite", "os.pwritev", "os.ftruncate", "rocketmq_tw.files.posix._sync_data"):
-        monkeypatch.setattr(name, full)
+    for name in ("pwrite", "ftruncate"):
+        monkeypatch.setattr(os, name, full)
+    for name in ("_write_vectors", "_sync_data"):
+        monkeypatch.setattr(posix, name, full)
     calls: list[Callable[[], None]] = [
         lambda: file.pwrite(b"x", 0),
         lambda: file.pwritev([b"x", b"y"], 0),
@@ -71,6 +74,19 @@ def test_errors_of_an_open_file_name_it(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(OSError, match="No space left on device") as failed:
             call()
         assert failed.value.filename == path
+
+
+@pytest.mark.parametrize("write", [posix._write_vectors, posix._write_joined])
+def test_buffers_are_written_one_behind_the_other(
+    write: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on a Python that has no os.pwritev."""
+    monkeypatch.setattr(posix, "_write_vectors", write)
+    file = PosixFiles().open(str(tmp_path / "log"), create=True)
+    buffers = [b"%04d" % number for number in range(3000)]
+    file.pwritev([bytearray(b"one"), memoryview(b"two"), *buffers], 5)
+    assert file.pread(3 + 3 + 12_000, 5) == b"onetwo" + b"".join(buffers)
+    file.close()
 
 
 class FailingSync(PosixFiles):

@@ -147,7 +147,8 @@ def test_the_image_starts_servers() -> None:
     parse(*json.loads(default))
     (exposed,) = re.findall(r"^EXPOSE (.*)$", text, re.M)
     assert set(map(int, exposed.split())) <= ports(*json.loads(default))
-    (base,) = re.findall(r"^FROM python:3\.(\d+)-slim$", text, re.M)
+    assert re.search(r"^FROM \$\{PYTHON\}$", text, re.M)
+    (base,) = re.findall(r"^ARG PYTHON=python:3\.(\d+)-slim$", text, re.M)
     assert f"Python :: 3.{base}\n" in (PROJECT / "setup.cfg").read_text()
 
 
