@@ -6,6 +6,15 @@ VENV := .venv
 WAITING := -n 6 --dist loadfile -m "not stock_only and not more"
 # On the reactor itself: a test that hits its limit costs its process, and the next one gets another.
 REACTOR := -p twisted -n 1 --timeout-method=thread
+# What `make pypy` runs: the rooms through which each message goes, and what shows that nothing is
+# lost, doubled or misunderstood.
+PYPY_ROOMS := $(addprefix tests/unit/,files message net store wire broker/reading broker/sending)
+PYPY_SERVERS := $(addprefix tests/interop/test_,acting.py auto_switch.py classic_proxy.py \
+    container.py controller_mode.py controllers.py dledger.py dledger_brokers.py grpc_clients.py \
+    grpc_scenarios.py order.py pop.py pull.py push.py query.py replication.py restart.py retry.py \
+    send.py shared_ports.py sql_filters.py timers.py tls.py topics.py transactions.py) \
+    $(addprefix tests/crash/test_,hostile.py kill_broker.py kill_proxy.py kill_timers.py \
+    kill_transactions.py memory.py random_bytes.py)
 BIN := $(VENV)/bin
 # Where it is set, each server that a test starts compiles all its modules anew: half of its start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,7 +32,7 @@ for pause in 5 15 45; do \
 done; $(PIP) -e "$(1)"
 endef
 
-.PHONY: help no-copies install-spark run try-controller try-acting test lint types imports unit reactor servers crash jars interop interop-more spark proto bench clean
+.PHONY: help no-copies install-spark run try-controller try-acting test lint types imports unit reactor servers crash jars interop interop-more pypy spark proto bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -119,6 +128,12 @@ interop: jars
 #: make interop-more  cases of interop on stock alone, and combinations that make test leaves out
 interop-more: jars
 	$(BIN)/python -m pytest $(WAITING) -m "stock_only or more" tests/interop
+
+#: make pypy     hot rooms on PyPy, and servers on it; fetches one unless PYPY=PATH names it
+pypy: jars
+	server=$$($(BIN)/python -m tests.support.pypy) && \
+	$$server -m pytest -n 2 --dist worksteal $(PYPY_ROOMS) && \
+	SERVER_PYTHON=$$server $(BIN)/python -m pytest $(WAITING) $(PYPY_SERVERS)
 
 #: make spark    real Spark on real brokers
 spark: jars

@@ -6,17 +6,17 @@ from pathlib import Path
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.load import encode_batch, read_topic, send_request
 from tests.support.remoting import Connection
-from tests.support.servers import OurBroker
+from tests.support.servers import OurBroker, on_pypy
 
 MESSAGES = 400_000
 BATCH = 500
 #: Messages of a batch that have a key of their own; the index takes the time of a send for each.
 INDEXED = 50
 WINDOW = 4
-LIMIT = 100 * 1024 * 1024
+MIB = 1024 * 1024
 
 
-def test_many_messages_leave_the_broker_below_100_mb(tmp_path: Path) -> None:
+def test_many_messages_leave_the_broker_small(tmp_path: Path) -> None:
     # Stock's file sizes: what a user's broker holds open is what is measured.
     settings = {
         "mappedFileSizeCommitLog": str(1 << 30),
@@ -45,7 +45,8 @@ def test_many_messages_leave_the_broker_below_100_mb(tmp_path: Path) -> None:
         read = broker.resident_bytes()
         print(f"resident MiB: {before >> 20} empty, {written >> 20} written, {read >> 20} read")
         assert served == MESSAGES
-        assert max(written, read) < LIMIT
+        # PyPy takes 140 MiB by itself, and as much again for code that it has compiled.
+        assert max(written, read) < (300 if on_pypy() else 100) * MIB
     finally:
         broker.close()
         shutil.rmtree(broker.store, ignore_errors=True)

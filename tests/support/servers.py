@@ -2,7 +2,9 @@
 
 import os
 import re
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from tests.support.jars import PROJECT
@@ -15,6 +17,13 @@ SAID_UNDER_LOAD = re.compile(r"the reactor was held for |name server \S+ is (pas
 #: The Python that all of them run on, of a venv with what they need: the one that runs the tests,
 #: unless this variable names another one, as `make pypy` does.
 SERVER_PYTHON = os.environ.get("SERVER_PYTHON") or sys.executable
+
+
+@cache
+def on_pypy() -> bool:
+    """Whether servers run on PyPy, which takes more memory and less time."""
+    show = [SERVER_PYTHON, "-c", "import sys; print(sys.implementation.name)"]
+    return subprocess.run(show, capture_output=True, text=True, check=True).stdout == "pypy\n"
 
 
 def plugin_command(plugin: str, *options: str) -> list[str]:
