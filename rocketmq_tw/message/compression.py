@@ -198,10 +198,27 @@ def _unpack_zlib(body: bytes, most: int) -> tuple[bytes, bool]:
     return decoder.decompress(body, most), decoder.eof
 
 
+#: Those that nobody uses: as many as ever unpacked at once. None is ever freed, since that crashes
+#: PyPy: lz4 takes its PyCapsule_Type, a macro there, for a sign of Python 2.6, and frees the wrong
+#: memory.
+_lz4_decoders: list[Any] = []
+
+
 def _unpack_lz4(body: bytes, most: int) -> tuple[bytes, bool]:
-    decoder = _module(CompressionType.LZ4).LZ4FrameDecompressor()
-    unpacked: bytes = decoder.decompress(body, max_length=most)
-    return unpacked, decoder.eof
+    try:
+        # Threads share the list: what one has taken no other has.
+        decoder = _lz4_decoders.pop()
+    except IndexError:
+        decoder = _module(CompressionType.LZ4).LZ4FrameDecompressor()
+    try:
+        unpacked: bytes = decoder.decompress(body, max_length=most)
+        return unpacked, decoder.eof
+    finally:
+        try:
+            # What it has not read may be large.
+            decoder.reset()
+        finally:
+            _lz4_decoders.append(decoder)
 
 
 def _unpack_zstd(body: bytes, most: int) -> tuple[bytes, bool]:
