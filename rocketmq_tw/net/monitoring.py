@@ -227,6 +227,10 @@ class _Connection(ProtocolWrapper):
         self._waiting.set(QUESTION_SECONDS)
 
     def dataReceived(self, data: bytes) -> None:
+        if self.disconnecting:
+            # Behind a refusal comes what is refused. Twisted would take chunks of a body apart, and
+            # on PyPy fail at that: its view of them lives too long.
+            return
         if self.is_answered and not self._waiting.is_set:
             self._waiting.set(QUESTION_SECONDS)
         super().dataReceived(data)
