@@ -6,6 +6,7 @@ Code that keeps something made from an attribute (a timer, a pool) follows it wi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import MethodType
 from typing import Any, NamedTuple
 from weakref import WeakMethod
@@ -103,16 +104,29 @@ def on_change(config: Config, callback: OnChange) -> Callable[[], None]:
     """Calls `callback` with the names of the keys after each change of `config`; returns what ends
     that. A method is called for as long as its object lives."""
     subscription = object()
-    # What a struct has beside its fields is not seen by the garbage collector: an object that holds
-    # the configuration would never be freed.
-    config._subscribers[subscription] = (
-        WeakMethod(callback) if isinstance(callback, MethodType) else lambda: callback
-    )
+    # Each role of a broker subscribes anew.
+    for known, subscriber in tuple(config._subscribers.items()):
+        if subscriber() is None:
+            del config._subscribers[known]
+    config._subscribers[subscription] = _not_kept_alive(callback)
 
     def unsubscribe() -> None:
         config._subscribers.pop(subscription, None)
 
     return unsubscribe
+
+
+def _not_kept_alive(callback: OnChange) -> Callable[[], OnChange | None]:
+    """Returns what gives `callback`; None where it is a method of an object that is gone.
+
+    What a struct has beside its fields is not seen by CPython's garbage collector: an object that
+    holds the configuration would never be freed.
+    """
+    if isinstance(callback, MethodType):
+        # Of built-in objects CPython has methods of another type, and PyPy cannot have weak ones.
+        with suppress(TypeError):
+            return WeakMethod(callback)
+    return lambda: callback
 
 
 def _plan(configs: Sequence[Config], name: str, text: str, is_blocked: bool) -> list[Change]:
