@@ -38,6 +38,7 @@ class SlotTable:
         #: All slots, of which those of the pages in `_read_pages` are as in the file or newer. One
         #: piece of memory, since keys find it cold: of a page only what is used is there.
         self._table: memoryview[int] | None = None
+        self._memory: mmap | None = None
         self._read_pages: set[int] = set()
         self._changed: set[int] = set()
 
@@ -88,7 +89,11 @@ class SlotTable:
 
     def release(self) -> None:
         """Frees the memory; `write` comes before."""
-        self._table = None
+        if self._table is not None and self._memory is not None:
+            # At once: a collector that does not count references knows nothing of its size.
+            self._table.release()
+            self._memory.close()
+        self._table = self._memory = None
         self._read_pages.clear()
         self._changed.clear()
 
@@ -119,7 +124,9 @@ class SlotTable:
         """Returns all slots, with those of `pages` read."""
         if self._table is None:
             size = self.count * _SLOT_SIZE
-            self._table = memoryview(mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)).cast("i")
+            self._memory = mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
+            with memoryview(self._memory) as octets:
+                self._table = octets.cast("i")
         for page in pages - self._read_pages:
             first = page * PAGE_SLOTS
             slots = self._read_slots(first, min(PAGE_SLOTS, self.count - first))
