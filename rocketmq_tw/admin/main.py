@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> No
 
 def _look_for_less_garbage() -> None:
     """Has the collector look less often: what is imported stays to the end, and to look at it for
-    garbage takes a fifth of the time of a short command."""
+    garbage takes a fifth of the time of a short command. PyPy's cannot be asked for that."""
+    if sys.implementation.name != "cpython":
+        return
     gc.set_threshold(_GARBAGE_AFTER)
     atexit.register(gc.freeze)

@@ -148,8 +148,13 @@ class Trimming:
             self._is_trimming = False
 
 
-#: Objects made and not freed until the youngest are looked at. A server's garbage is freed by its
-#: reference counts; cycles are rare, and looking for them among all that lives costs milliseconds.
+#: CPython frees a server's garbage by its reference counts, and a second collector looks for
+#: cycles, whole generations at once. PyPy has one collector: it goes by bytes, looks through what
+#: is old bit by bit, leaves out nothing, and has read its settings (PYPY_GC_*) from the environment
+#: before any of our code runs. So there it is left as it is.
+_COUNTS_REFERENCES = sys.implementation.name == "cpython"
+#: Objects made and not freed until the youngest are looked at: cycles are rare, and looking for
+#: them among all that lives costs milliseconds.
 _YOUNG = 20_000
 #: So many times until what was left over is looked at again: 100,000 objects, 30 ms, which come
 #: together where thousands of clients connect.
@@ -159,8 +164,8 @@ _OLD = 200
 
 
 def collect_rarely() -> None:
-    """Lets the collector look for garbage less often."""
-    if hasattr(gc, "set_threshold"):
+    """Lets the collector look for cycles less often; without effect on PyPy."""
+    if _COUNTS_REFERENCES:
         gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
 
 
@@ -168,8 +173,9 @@ def freeze_startup_objects() -> None:
     """Takes all objects that exist out of what the garbage collector looks through.
 
     To be called once a server is ready: what start-up made stays as long as the process does, and
-    looking through it costs milliseconds. The little garbage among it is never freed."""
-    if hasattr(gc, "freeze"):
+    looking through it costs milliseconds. The little garbage among it is never freed. Without
+    effect on PyPy."""
+    if _COUNTS_REFERENCES:
         gc.freeze()
 
 
