@@ -3,10 +3,10 @@
 import gc
 import signal
 import sys
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from math import inf
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, eventAsText, global
 from zope.interface import provider
 
 from tests.support import processes
+from tests.support.interpreter import IS_CPYTHON, skip_what_lacks_modules
 from tests.support.spread import ByServers, place_in_order
 from tests.support.threads import watched_threads
 
@@ -29,11 +30,12 @@ for name, same in (("same-examples", True), ("other-examples", False)):
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile("same-examples")
+skip_what_lacks_modules()
 
 #: When a test's time limit is over, by the monotonic clock.
 DEADLINE = pytest.StashKey[float]()
-#: Python's own thresholds of the garbage collector.
-THRESHOLDS = gc.get_threshold()
+#: Python's own thresholds of the garbage collector; PyPy's goes by bytes.
+THRESHOLDS = gc.get_threshold() if IS_CPYTHON else ()
 #: Seconds between two reminders that a test is past its limit.
 REMINDER = 3.0
 
@@ -66,8 +68,9 @@ def pytest_collection_finish() -> None:
     """The garbage of tests is large rings: groups of servers with their disks. It is looked for as
     in any program, not as rarely as `rocketmq_tw.services` has it, and not in all modules."""
     gc.collect()
-    gc.freeze()
-    gc.set_threshold(*THRESHOLDS)
+    if IS_CPYTHON:
+        gc.freeze()
+        gc.set_threshold(*THRESHOLDS)
 
 
 @provider(ILogObserver)
@@ -105,7 +108,7 @@ def servers(pytestconfig: pytest.Config) -> str:
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, object, object]:
     """The limit is raised in the test again and again: code that runs callbacks takes any error for
     theirs, and the test would go on."""
-    item.stash[DEADLINE] = time.monotonic() + settings.timeout
+    item.stash[DEADLINE] = monotonic() + settings.timeout
     result = yield
     if signal.getitimer(signal.ITIMER_REAL)[0]:
         signal.setitimer(signal.ITIMER_REAL, settings.timeout, REMINDER)
@@ -117,7 +120,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fails a test that came to its end because such code dropped the error."""
     with _not_reminded_any_more(item), watched_threads():
         result = yield
-    if time.monotonic() > item.stash.get(DEADLINE, inf):
+    if monotonic() > item.stash.get(DEADLINE, inf):
         pytest.fail("Timeout: the test came to its end behind its time limit")
     return result
 
@@ -152,6 +155,6 @@ def _not_reminded_any_more(item: pytest.Item) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if time.monotonic() > item.stash.get(DEADLINE, inf):
+        if monotonic() > item.stash.get(DEADLINE, inf):
             signal.setitimer(signal.ITIMER_REAL, 0)
         raise

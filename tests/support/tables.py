@@ -147,14 +147,19 @@ def _parts(each: Any, label: str, found: Counter[str]) -> Iterator[tuple[object,
     if isinstance(each, FunctionType):
         # Behind those of attributes by the alphabet: what has one is known by that.
         name = f"~{each.__qualname__}"
-        for variable, cell in zip(each.__code__.co_freevars, each.__closure__ or (), strict=True):
+        # The functions of PyPy itself are of this type too, and their code names no variables.
+        variables = getattr(each.__code__, "co_freevars", ())
+        for variable, cell in zip(variables, each.__closure__ or (), strict=True):
             yield cell, f"{name}:{variable}"
         yield each.__defaults__, f"{name}:defaults"
+    elif isinstance(each, BuiltinMethodType) or (
+        # PyPy has no such type.
+        isinstance(each, MethodType) and type(each.__self__) in _COUNTED
+    ):
+        yield each.__self__, f"~{label}"
     elif isinstance(each, MethodType):
         yield each.__self__, type(each.__self__).__qualname__
         yield each.__func__, label
-    elif isinstance(each, BuiltinMethodType):
-        yield each.__self__, f"~{label}"
     elif isinstance(each, CellType):
         try:
             yield each.cell_contents, label

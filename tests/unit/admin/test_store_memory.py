@@ -1,8 +1,6 @@
 """The memory of the commands of `rmqadmin store` does not grow with the store."""
 
-import gc
 import os
-import tracemalloc
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ from rocketmq_tw.admin.store.repairing import copy_store, rebuild
 from rocketmq_tw.admin.tool import Tool
 from tests.support.damaged_stores import change
 from tests.support.large_stores import CONFIG, make_large_store
+from tests.support.traced_memory import traced_memory
 
 SMALL, LARGE = 2000, 8000
 #: Bytes that a command may take more where the store is four times as large: a list of where its
@@ -38,16 +37,11 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 def peak_of(*words: str | Path, status: int = 0) -> int:
     """Returns the most bytes that a command had at once."""
-    gc.collect()
     # What it prints is no memory of its own.
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        tracemalloc.start()
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main(["store", *map(str, words)], Tool())
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), traced_memory() as traced:
+        with pytest.raises(SystemExit) as ended:
+            main(["store", *map(str, words)], Tool())
+        peak = traced.peak
     assert ended.value.code == status
     return peak
 
@@ -87,13 +81,10 @@ def test_a_repair_of_a_larger_store_takes_no_more_memory(
 
     def measure(function: Callable[..., Any]) -> Callable[..., Any]:
         def measured(*args: Any, **named: Any) -> Any:
-            gc.collect()
-            tracemalloc.start()
-            try:
-                return function(*args, **named)
-            finally:
-                peaks.setdefault(function.__name__, []).append(tracemalloc.get_traced_memory()[1])
-                tracemalloc.stop()
+            with traced_memory() as traced:
+                made = function(*args, **named)
+                peaks.setdefault(function.__name__, []).append(traced.peak)
+            return made
 
         return measured
 

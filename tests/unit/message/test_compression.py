@@ -11,6 +11,7 @@ import pytest
 from rocketmq_tw.message import compression
 from rocketmq_tw.message.compression import (
     MOST_MEMBERS,
+    BodyTooLarge,
     CompressionType,
     compress,
     compression_flag,
@@ -19,6 +20,7 @@ from rocketmq_tw.message.compression import (
     gzip_to_zlib,
     missing_packages,
 )
+from tests.support.interpreter import collect_garbage
 
 
 @pytest.mark.parametrize("kind", CompressionType)
@@ -58,10 +60,26 @@ def test_a_missing_package_is_named_when_its_body_comes(
     packed = compress(b"text", kind)
     assert missing_packages() == []
     monkeypatch.setitem(compression._found_modules, kind, None)
+    monkeypatch.setattr(compression, "_lz4_decoders", [])
     assert missing_packages() == [package]
     for fail in (lambda: decompress(packed, kind), lambda: compress(b"text", kind)):
         with pytest.raises(ValueError, match=f"{kind.name} body, for which {package} is missing"):
             fail()
+
+
+@pytest.mark.parametrize("kind", CompressionType)
+def test_nothing_is_left_of_one_body_in_the_next(kind: CompressionType) -> None:
+    """Also once the garbage of unpacking was freed."""
+    packed = compress(b"some text " * 10_000, kind)
+    for _ in range(20):
+        with pytest.raises(BodyTooLarge):
+            decompress(packed, kind, 1000)
+        for bad in (b"no frame at all", packed[: len(packed) // 2]):
+            with pytest.raises(ValueError, match=kind.name):
+                decompress(bad, kind)
+        assert decompress(packed, kind) == b"some text " * 10_000
+    collect_garbage()
+    assert decompress(packed, kind) == b"some text " * 10_000
 
 
 def test_flags() -> None:

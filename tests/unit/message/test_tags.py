@@ -1,7 +1,6 @@
 """Hash codes and expressions, against what the stock jars made and their rules."""
 
 import gc
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from rocketmq_tw.message.tags import (
     tags_code,
     wants_tag,
 )
+from tests.support.traced_memory import traced_memory
 
 
 def test_hash_codes_are_javas(golden: Any) -> None:
@@ -87,15 +87,12 @@ def test_an_expression_without_end_is_refused() -> None:
 def test_long_expressions_and_tags_are_not_kept() -> None:
     tags = "||".join(f"t{number}" for number in range(5000))
     java_hash_code("x")
-    tracemalloc.start()
-    try:
+    with traced_memory() as traced:
         for number in range(10):
             parse_tag_expression(f"first-{number}||{tags}")
             java_hash_code(f"{number}" + "x" * 100_000)
         gc.collect()
-        kept, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        kept = traced.held
     assert kept < 1_000_000, "10 expressions of 35 KB with 5,000 tags, and texts of 100 KB"
 
 

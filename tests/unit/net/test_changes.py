@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from rocketmq_tw.wire.bodies.topics import (
     TopicQueueMappingDetail,
 )
 from tests.support.network import FakePeer
+from tests.support.traced_memory import traced_memory
 
 #: Items of a list, or characters, that a peer may send.
 MANY = 50_000
@@ -103,12 +103,9 @@ def test_a_change_is_told_as_the_wire_has_it(now: Any, before: Any, told: str) -
 def test_of_a_huge_change_no_more_text_is_made_than_told(now: Any, before: Any) -> None:
     for one, other in ((now, before), (before, now), (now, None), (None, now)):
         changed(GROUP, None)
-        tracemalloc.start()
-        try:
+        with traced_memory() as traced:
             told = changed(one, other)
-            most = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+            most = traced.peak
         assert len(told) <= 2 * MAX_TOLD + 100
         assert "..." in told
         assert most < 50_000

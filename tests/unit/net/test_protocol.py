@@ -22,6 +22,7 @@ from rocketmq_tw.wire.command import (
 from rocketmq_tw.wire.errors import RequestError, WireError
 from rocketmq_tw.wire.frame import FrameDecoder
 from rocketmq_tw.wire.headers.base import Header
+from tests.support.interpreter import free_as_cpython_has
 from tests.support.network import MemoryNetwork
 
 ECHO, REFUSE, BREAK, BAD_BODY, LATE, SELF, COROUTINE, NEEDS_HEADER = range(1, 9)
@@ -325,6 +326,7 @@ def test_a_lost_connection_needs_no_garbage_collector():
         protocol.connectionLost(Failure(ConnectionDone()))
         connection.transport.protocol = connection.protocol = connection.peers = None
         del protocol
+        free_as_cpython_has()
         assert lost() is None, gc.get_referrers(lost())
     finally:
         gc.enable()

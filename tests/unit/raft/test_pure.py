@@ -19,9 +19,9 @@ ALLOWED = {
     "bisect": {"bisect_right"},
     "collections.abc": {"Callable", "Iterable", "Mapping", "Sequence"},
     "enum": {"Enum", "IntEnum"},
-    "msgspec": set(),
     # The type: who makes a core hands one in.
     "random": {"Random"},
+    "rocketmq_tw.structs": {"msgspec"},
     "struct": {"Struct"},
     "typing": {"Any", "NamedTuple", "Protocol"},
     "zlib": {"crc32"},
@@ -58,7 +58,8 @@ def test_the_core_elects_where_no_reactor_clock_or_socket_can_be_had() -> None:
     script = f"""
 import sys
 sys.path = {sys.path!r}
-import importlib, random, struct, typing, zlib, msgspec, msgspec.json
+import importlib, random, struct, typing, zlib
+from rocketmq_tw.structs import msgspec
 for name in [*sys.modules]:
     if name.partition(".")[0] in {BLOCKED!r}:
         del sys.modules[name]
@@ -85,7 +86,10 @@ print(sorted(name for name in sys.modules if name.startswith("rocketmq_tw")))
 """
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    loaded = set(ast.literal_eval(done.stdout))
+    # What stands in for msgspec elsewhere has modules of its own.
+    loaded = {
+        name for name in ast.literal_eval(done.stdout) if not name.startswith("rocketmq_tw.structs")
+    }
     assert loaded == {"rocketmq_tw", "rocketmq_tw.raft", "rocketmq_tw.raft.core", *modules}
 
 

@@ -34,6 +34,7 @@ from rocketmq_tw.runtime.slices import Slices, all_steps
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.runtime.turns import IReactorTurns, known_turns, turns_of
 from rocketmq_tw.runtime.waiters import Waiters
+from tests.support.interpreter import free_as_cpython_has
 
 
 def steps(count: int, done: list[int]) -> Iterator[None]:
@@ -204,6 +205,7 @@ def test_what_steps_had_made_goes_with_their_failure() -> None:
         assert failures[0].check(ValueError) and "in fill" in failures[0].getTraceback()
         del over
         failures.clear()
+        free_as_cpython_has()
         assert watched() is None
     finally:
         gc.enable()
@@ -233,6 +235,7 @@ def test_what_a_thread_had_made_goes_with_its_failure() -> None:
         del fire, arguments
         assert failures[0].check(ValueError) and "in encode" in failures[0].getTraceback()
         failures.clear()
+        free_as_cpython_has()
         assert watched() is None
     finally:
         gc.enable()

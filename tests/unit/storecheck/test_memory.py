@@ -1,12 +1,11 @@
 """The memory of a check does not grow with the store."""
 
-import gc
-import tracemalloc
 from pathlib import Path
 
 from rocketmq_tw.storecheck.check import check_store
 from rocketmq_tw.storecheck.layout import Store
 from tests.support.large_stores import SIZES, make_large_store
+from tests.support.traced_memory import traced_memory
 
 #: Bytes that a check of a store four times as large may take more: a list of where its messages
 #: are would be larger.
@@ -19,13 +18,9 @@ def make(root: Path, messages: int) -> Store:
 
 
 def peak_of_a_check(store: Store, messages: int) -> int:
-    gc.collect()
-    tracemalloc.start()
-    try:
+    with traced_memory() as traced:
         summary, findings = check_store(store, lambda finding: None)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        peak = traced.peak
     assert (summary.records, findings.count) == (messages, 0)
     return peak
 

@@ -1,6 +1,5 @@
 """The books of what was popped: what is acknowledged is let go, in whatever order."""
 
-import tracemalloc
 from collections.abc import Iterator
 from random import Random
 
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from rocketmq_tw.broker.pop.check_points import CheckPointKey, check_point_key, new_check_point
 from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
+from tests.support.traced_memory import traced_memory
 
 
 def test_one_that_waits_long_does_not_keep_those_behind_it() -> None:
@@ -57,14 +57,18 @@ def test_nothing_is_left_of_what_is_over() -> None:
 
 def test_one_takes_little_room_however_many_messages_it_has() -> None:
     books = PendingCheckPoints(0, InFlight())
-    tracemalloc.start()
-    for number in range(2000):
-        point = PopCheckPoint(
-            topic="T", group="G", count=127, start_offset=number * 1000, pop_time=1, broker_name="b"
-        )
-        books.add(check_point_key(point, "b"), point, number)
-    size, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    with traced_memory() as traced:
+        for number in range(2000):
+            point = PopCheckPoint(
+                topic="T",
+                group="G",
+                count=127,
+                start_offset=number * 1000,
+                pop_time=1,
+                broker_name="b",
+            )
+            books.add(check_point_key(point, "b"), point, number)
+        size = traced.held
     assert len(books) == 2000 and size < 2000 * 2500
 
 

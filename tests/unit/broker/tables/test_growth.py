@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -22,6 +21,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, Threads
 from tests.support.network import FakePeer
+from tests.support.traced_memory import traced_memory
 
 MANY = 20_000
 #: Of one heartbeat.
@@ -30,12 +30,9 @@ GROUPS = 1000
 
 def allocated(work: Callable[[], object]) -> int:
     """Bytes that `work` took at once, at most."""
-    tracemalloc.start()
-    try:
+    with traced_memory() as traced:
         work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+        return traced.peak
 
 
 def a_large_broker() -> BrokerInMemory:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -21,6 +19,7 @@ from rocketmq_tw.proxy.messaging.expressions import (
 from rocketmq_tw.proxy.messaging.statuses import StatusError
 from rocketmq_tw.proxy.proto import messaging_pb2 as pb
 from tests.support.proxy import FakeCall
+from tests.support.traced_memory import traced_memory
 
 
 def sql(name: str, number: int) -> pb.FilterExpression:
@@ -106,12 +105,10 @@ def test_an_expression_has_so_many_tags_at_most() -> None:
 def test_a_receive_that_waits_holds_no_more_than_the_text() -> None:
     """What a long expression is parsed to takes thirty times its memory."""
     text = "||".join(f"tag-{number}" for number in range(MAX_TAGS))
-    gc.collect()
-    tracemalloc.start()
-    waiting = [
-        wanted_messages(pb.FilterExpression(type=pb.TAG, expression=text)) for _ in range(20)
-    ]
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    with traced_memory() as traced:
+        waiting = [
+            wanted_messages(pb.FilterExpression(type=pb.TAG, expression=text)) for _ in range(20)
+        ]
+        held = traced.held
     assert held < 20 * 2 * len(text)
     assert waiting[0].matches("tag-7") and not waiting[0].matches("tag")
