@@ -6,6 +6,7 @@ import json
 import os
 import zlib
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import construct as c
@@ -173,4 +174,4 @@ def deleted_topics(root: str) -> dict[str, int]:
 
 
 def _read(path: str) -> bytes | None:
-    return open(path, "rb").read() if os.path.isfile(path) else None
+    return Path(path).read_bytes() if os.path.isfile(path) else None
