@@ -35,6 +35,7 @@ LATE = """
 """
 #: Interrupts it where an exception comes to nothing, as in what the import of a module calls.
 UNHEARD = """
+    import gc
     from rocketmq_tw.services.namesrv import Options
     class Passing:
         def __del__(self):
@@ -42,6 +43,8 @@ UNHEARD = """
     parse = Options.parseOptions
     def parsed(self, options=None):
         Passing()
+        # For PyPy, where nothing else calls __del__.
+        gc.collect()
         parse(self, options)
     Options.parseOptions = parsed
 """

@@ -2,7 +2,9 @@
 
 import errno
 import re
+import resource
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -251,6 +253,24 @@ def test_slots_kept_by_pages_are_those_of_the_file(
     assert [SlotTable(file, 8, 3000).peek(slot) for slot in (0, 1024, 2999)] == [
         expected[slot] for slot in (0, 1024, 2999)
     ]
+
+
+def test_slots_that_are_released_give_their_memory_back_at_once() -> None:
+    """Not with the next look for garbage."""
+    files, count = MemoryFiles(), 1 << 24
+    table = SlotTable(files.open("/slots", create=True), 0, count)
+    before = _mapped_bytes()
+    table.exchange([5, 7], 1)
+    assert _mapped_bytes() >= before + 4 * count
+    table.write()
+    table.release()
+    assert _mapped_bytes() < before + count
+    assert [table.peek(slot) for slot in (5, 6, 7)] == [1, 0, 2]
+
+
+def _mapped_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
 
 
 def test_a_slot_that_says_what_cannot_be_is_empty() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 from weakref import ref
 
@@ -17,6 +16,7 @@ from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.replication.links.settings import ha_settings
 from tests.support.broker import BrokerInMemory
+from tests.support.interpreter import collect_garbage
 
 
 class TakenPort(MemoryReactorClock):
@@ -73,6 +73,17 @@ def test_settings_of_a_broker_that_is_gone_are_not_kept() -> None:
     assert settings.in_sync_replicas == 3
     gone = ref(settings)
     del settings
-    gc.collect()
+    collect_garbage()
     assert gone() is None
     change(config, {"inSyncReplicas": "2"})
+
+
+def test_of_settings_that_are_gone_no_subscription_is_left() -> None:
+    config = MessageStoreConfig()
+    for _ in range(50):
+        ha_settings(config, BrokerConfig())
+    collect_garbage()
+    kept = ha_settings(config, BrokerConfig())
+    assert len(config._subscribers) == 1
+    change(config, {"inSyncReplicas": "2"})
+    assert kept.in_sync_replicas == 2
