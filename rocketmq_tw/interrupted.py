@@ -66,4 +66,7 @@ def _end(
         sys.__excepthook__(kind, error, trace)
         return
     _say_stopped(program)
+    if sys.implementation.name == "pypy":
+        # It takes no exit from here: it would show a traceback.
+        os._exit(INTERRUPTED)
     sys.exit(INTERRUPTED)
