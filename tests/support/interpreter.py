@@ -19,7 +19,6 @@ IS_CPYTHON = sys.implementation.name == "cpython"
 _NO_WHEEL = "is not built for this Python"
 #: Top-level modules that such a Python may lack, and why. One that is there all the same is used.
 _LACKED = {
-    "_tracemalloc": "counts what CPython allocates",
     "grpc": _NO_WHEEL,
     "mypy": "checks the code the same on any Python, and CPython is faster",
     "numpy": _NO_WHEEL,
