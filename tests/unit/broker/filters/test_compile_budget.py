@@ -17,6 +17,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pull import QueryConsumeQueueRequestHeader
 from tests.support.broker import BrokerInMemory, ok
+from tests.support.interpreter import free_as_cpython_has
 from tests.support.network import FakePeer
 from tests.support.pops import Popper
 
@@ -202,6 +203,7 @@ def test_what_a_lost_connection_asked_for_is_not_kept(monkeypatch: pytest.Monkey
     peer.lose()
     budget.postpone(peer, asked.work)
     del asked
+    free_as_cpython_has()
     assert kept() is None
 
 

@@ -202,6 +202,8 @@ def test_errors_become_statuses(
     [
         ("/t/None", framed(b""), {}, GrpcStatus.UNIMPLEMENTED),
         (ECHO, framed(b"\xff"), {}, GrpcStatus.INVALID_ARGUMENT),
+        (ECHO, framed(b"\x0a\x02\xc3\x28"), {}, GrpcStatus.INVALID_ARGUMENT),
+        (ECHO, framed(b"\x1b" * 900), {}, GrpcStatus.INVALID_ARGUMENT),
         (ECHO, b"", {}, GrpcStatus.INVALID_ARGUMENT),
         (ECHO, framed(b"")[:3], {}, GrpcStatus.INVALID_ARGUMENT),
         (ECHO, framed(b"") * 2, {}, GrpcStatus.INVALID_ARGUMENT),
