@@ -28,5 +28,8 @@ def read_yaml(path: str, *, as_texts: bool = False) -> Any:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
         raise click.UsageError(f"{path}{place}: {error.problem or error.context}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except yaml.YAMLError as error:
         raise click.UsageError(f"{path}: {' '.join(str(error).split())}") from error
+    except ValueError as error:
+        # A date that is none. On PyPy its error has the words and, behind them, the wrong number.
+        raise click.UsageError(f"{path}: {error.args[0]}") from error

@@ -25,6 +25,7 @@ from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.wire.codes import RequestCode
+from tests.support.interpreter import cpython_only
 from tests.support.jars import PROJECT
 from tests.support.wait import LIMIT
 
@@ -580,6 +581,7 @@ def test_a_start_imports_only_what_it_needs() -> None:
     assert in_a_process_of_its_own(code) == "[]\n"
 
 
+@cpython_only("PyPy takes some twice the time to import, and tools stay on CPython")
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_a_start_costs_little(option: str) -> None:
     """Half of this on an idle machine; a slow or busy one needs more CPU for the same."""
@@ -616,6 +618,7 @@ def test_no_command_loads_what_opens_connections() -> None:
     assert in_a_process_of_its_own(code) == "{}\n"
 
 
+@cpython_only("PyPy's collector cannot be told when to look")
 def test_a_short_command_looks_for_no_garbage() -> None:
     """What it has imported stays to the end: a look at all of it took 15 ms."""
     code = """if True:
