@@ -33,9 +33,13 @@ class BlockingConnection:
         host, port = split_address(address)
         try:
             self._socket = socket.create_connection((host, port), connect_timeout)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if tls is not None:
-                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+            try:
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if tls is not None:
+                    self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+            except BaseException:
+                self._socket.close()
+                raise
         except OSError as error:
             raise ConnectionFailed(address, f"cannot connect: {error}") from error
 

@@ -49,12 +49,10 @@ class ThreadedServer:
 
     def _serve(self, connection):
         decoder, peer = FrameDecoder(), FakePeer()
-        try:
+        with connection, suppress(OSError):
             while data := connection.recv(65536):
                 for command in map(decode_command, decoder.feed(data)):
                     self._answer(connection, command, peer)
-        except OSError:
-            return
 
     def _answer(self, connection, command, peer):
         response = self.ask(command, peer)
