@@ -23,9 +23,6 @@ SEEK_DATA = getattr(os, "SEEK_DATA", 3)
 #: Of directories that are made: messages are nothing for every user of the machine.
 DIRECTORY_MODE = 0o750
 
-#: Linux's number for a seek to the next bytes that are no hole, which PyPy's `os` does not name.
-SEEK_DATA: int = getattr(os, "SEEK_DATA", 3)
-
 _Args = TypeVarTuple("_Args")
 _T = TypeVar("_T")
 
