@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from struct import Struct
 
+from rocketmq_tw.memo import remembered
 from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH
 from rocketmq_tw.structs import msgspec
 
@@ -103,7 +103,7 @@ def _decode_alike(data: bytes, most: int) -> Batch | None:
     return None
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _layout(body_length: int, properties_length: int) -> Struct:
     """Returns total size, flag, body length, body, properties' length, properties."""
     return Struct(f">i8xii{body_length}sh{properties_length}s")

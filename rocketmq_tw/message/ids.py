@@ -9,10 +9,11 @@ from __future__ import annotations
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from datetime import datetime, tzinfo
-from functools import lru_cache
 from ipaddress import ip_address
 from struct import Struct
 from typing import NamedTuple
+
+from rocketmq_tw.memo import remembered
 
 _PORT_AND_OFFSET = Struct(">IQ")
 _IPV4_ID_LENGTH = 32
@@ -27,7 +28,7 @@ class OffsetId(NamedTuple):
     offset: int
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def pack_ip(host: str) -> bytes:
     """Returns the 4 or 16 bytes of an IP address; raises `ValueError` for another text."""
     return ip_address(host).packed

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from functools import lru_cache
 from itertools import accumulate, count, repeat
 from operator import add, and_
 from typing import NamedTuple
 
+from rocketmq_tw.memo import remembered
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.layout import (
     BODY_LENGTH,
@@ -81,7 +81,7 @@ class RecordHead(NamedTuple):
     properties: bytes
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def host_bytes(ip: str) -> bytes:
     """Returns the 4 or 16 bytes of an address; raises `RecordError` for what is no address."""
     try:
@@ -90,13 +90,13 @@ def host_bytes(ip: str) -> bytes:
         raise RecordError(f"{ip!r} is no IP address") from error
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def host_text(packed: bytes) -> str:
     """Returns the text of 4 or 16 bytes."""
     return str(ipaddress.ip_address(packed))
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _host_part(host: tuple[str, int]) -> bytes:
     """Address and port: 8 or 20 bytes."""
     try:
@@ -105,7 +105,7 @@ def _host_part(host: tuple[str, int]) -> bytes:
         raise RecordError(f"the port {host[1]} is out of its range") from error
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _topic_part(topic: str) -> tuple[int, bytes]:
     """Returns the magic that a topic asks for, and its bytes with their length."""
     encoded = topic.encode()

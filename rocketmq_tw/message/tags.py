@@ -8,9 +8,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection
-from functools import lru_cache
 from sys import byteorder
 from typing import NamedTuple
+
+from rocketmq_tw.memo import remembered
 
 TAG_TYPE = "TAG"
 SQL92_TYPE = "SQL92"
@@ -63,7 +64,7 @@ def _hash(text: str) -> int:
     return code - 0x100000000 if code & 0x80000000 else code
 
 
-_remembered_hash = lru_cache(maxsize=4096)(_hash)
+_remembered_hash = remembered(4096)(_hash)
 
 
 def tags_code(tags: str | None) -> int:
@@ -111,7 +112,7 @@ def _parse(text: str) -> TagExpression:
 
 
 _EVERYTHING = TagExpression(SUBSCRIBE_ALL, frozenset(), frozenset())
-_remembered_expression = lru_cache(maxsize=1024)(_parse)
+_remembered_expression = remembered(1024)(_parse)
 
 
 def tag_match(text: str | None, codes: Collection[int]) -> Callable[[int], bool] | None:

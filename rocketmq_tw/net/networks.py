@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+from rocketmq_tw.memo import remembered
 
 #: Characters of an address whose host is remembered: those of IP addresses are shorter.
 _SHORT = 64
@@ -46,7 +47,7 @@ def _find_host(address: str) -> str:
     return host if ip is None else str(ip)
 
 
-_remembered_host = lru_cache(maxsize=4096)(_find_host)
+_remembered_host = remembered(4096)(_find_host)
 
 
 def ip_of(address: str) -> IPv4Address | IPv6Address | None:

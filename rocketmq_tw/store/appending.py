@@ -4,11 +4,11 @@ are written together."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from struct import pack
 
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.memo import remembered
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import LMQ_PREFIX
@@ -29,7 +29,7 @@ _MOST_QUEUES = 100_000
 _PREPARED_OR_ROLLBACK = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def _message_id_prefix(host: tuple[str, int]) -> str:
     return (host_bytes(host[0]) + host[1].to_bytes(4, "big")).hex().upper()
 

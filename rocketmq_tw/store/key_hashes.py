@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import repeat
 from operator import add, and_, itemgetter, mul
 from struct import unpack
 from sys import byteorder
+
+from rocketmq_tw.memo import remembered
 
 _UTF_16 = "utf-16-le" if byteorder == "little" else "utf-16-be"
 _MAX_POWERS = 1024
@@ -112,7 +113,7 @@ def _start_of(topic: str, length: int) -> int:
     return _hash_of_prefix(topic, b"") * power
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _hash_of_start(topic: str, start: bytes) -> int:
     """Of a unique id's characters but the last two, with two characters 0 in their place, and with
     Java's sign."""
@@ -121,7 +122,7 @@ def _hash_of_start(topic: str, start: bytes) -> int:
     return hashed if hashed < 0x80000000 else hashed - 0x100000000
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _hash_of_prefix(topic: str, key_start: bytes) -> int:
     return _hash_code(_units(f"{topic}#{key_start.decode()}")) & 0xFFFFFFFF
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from operator import mul
 from typing import NamedTuple
 from zlib import crc32
@@ -21,6 +20,7 @@ from rocketmq_tw.formats.record import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
+from rocketmq_tw.memo import remembered
 
 BEGIN = flat(BLANK)
 _FIXED = {flags: flat(declaration) for flags, declaration in FIXED.items()}
@@ -135,12 +135,12 @@ def tags_code_of(wanted: dict[bytes, bytes]) -> int:
     return _hash_of_tags(tags) if tags else 0
 
 
-@lru_cache(65536)
+@remembered(65536)
 def _hash_of_tags(tags: bytes) -> int:
     return java_hash(str(tags, "utf-8", "replace"))
 
 
-@lru_cache(4096)
+@remembered(4096)
 def _powers(count: int) -> tuple[int, ...]:
     return tuple(pow(31, number, 1 << 32) for number in reversed(range(count)))
 

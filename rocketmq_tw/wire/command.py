@@ -7,12 +7,12 @@ Formats: docs/formats/remoting.md. The header travels as JSON or in stock's comp
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import lru_cache
 from itertools import count
 from struct import Struct
 from struct import error as StructError
 from typing import Annotated, TypeVar
 
+from rocketmq_tw.memo import remembered
 from rocketmq_tw.structs import msgspec
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.codes import ResponseCode
@@ -368,7 +368,7 @@ def _encode_binary(command: RemotingCommand) -> bytes:
     return b"".join((fixed, remark, _INT.pack(len(fields)), fields))
 
 
-@lru_cache(1024)
+@remembered(1024)
 def _encode_name(name: str) -> bytes:
     """Returns a field name behind its two-byte length. Cached: every command has the same few
     names."""

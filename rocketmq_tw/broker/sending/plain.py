@@ -8,8 +8,6 @@ general way.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from rocketmq_tw.broker.sending.checks import SendChecks, check_room
 from rocketmq_tw.broker.sending.send import SendRequests
 from rocketmq_tw.broker.stats.part import Stats
@@ -18,6 +16,7 @@ from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.incoming import RETURN_PREFIXES
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.memo import remembered
 from rocketmq_tw.message.model import transaction_value
 from rocketmq_tw.message.properties import (
     MSG_REGION,
@@ -147,7 +146,7 @@ def _is_utf8(header: bytes) -> bool:
     return header.isascii() or bool(header.decode())
 
 
-@lru_cache(maxsize=16)
+@remembered(16)
 def _own(region: str, trace_on: bool) -> str:
     """Returns the fields that each answer has of the broker, and the end of the fields."""
     own = {MSG_REGION: region, TRACE_ON: "true" if trace_on else "false"}

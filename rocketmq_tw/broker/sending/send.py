@@ -9,7 +9,7 @@ through the table of redirects first (`writing/redirects.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from operator import itemgetter
 
 from rocketmq_tw.broker.assembly.host import Addresses
@@ -33,6 +33,7 @@ from rocketmq_tw.broker.writing.own_properties import (
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.memo import remembered
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch, decode_batch
@@ -68,7 +69,7 @@ _REMARKS = {
 }
 
 _last_byte = itemgetter(slice(-1, None))
-_born_host = lru_cache(maxsize=4096)(split_address)
+_born_host = remembered(4096)(split_address)
 
 
 #: Properties of a producer that the broker writes itself, or leaves out.

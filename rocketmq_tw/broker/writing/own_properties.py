@@ -4,9 +4,9 @@ and its cluster (docs/formats/message.md). Answers to sends tell the first two a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.memo import remembered
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.properties import join_properties
 
@@ -26,7 +26,7 @@ def joined_own_properties(config: BrokerConfig) -> bytes:
     return _joined(config.region_id, config.trace_on, config.broker_cluster_name)
 
 
-@lru_cache(maxsize=16)
+@remembered(16)
 def _answered(region: str, trace_on: bool) -> Mapping[str, str]:
     return {props.MSG_REGION: region, props.TRACE_ON: "true" if trace_on else "false"}
 
@@ -35,6 +35,6 @@ def _own(region: str, trace_on: bool, cluster: str) -> dict[str, str]:
     return {**_answered(region, trace_on), props.CLUSTER: cluster}
 
 
-@lru_cache(maxsize=16)
+@remembered(16)
 def _joined(region: str, trace_on: bool, cluster: str) -> bytes:
     return join_properties(_own(region, trace_on, cluster))

@@ -4,7 +4,6 @@ those of responses are written without one."""
 from __future__ import annotations
 
 from collections import deque
-from functools import lru_cache
 from itertools import starmap
 
 from hpack import Encoder, NeverIndexedHeaderTuple
@@ -12,6 +11,7 @@ from hpack.exceptions import HPACKError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
+from rocketmq_tw.memo import remembered
 from rocketmq_tw.proxy.http2.frames import ErrorCodes, Http2Error
 from rocketmq_tw.proxy.http2.interfaces import HeaderList, RequestHeaders
 from rocketmq_tw.structs import msgspec
@@ -63,7 +63,7 @@ def _encode(headers: HeaderList) -> bytes:
 
 
 #: The lists that are tuples stand in the program: there are a few.
-_encode_known = lru_cache(maxsize=64)(_encode)
+_encode_known = remembered(64)(_encode)
 
 
 class HeaderDecoder:
