@@ -54,4 +54,4 @@ def remembered_in_dict(
         known[arguments] = answer
 
     takes_one = len(signature(function).parameters) == 1
-    return update_wrapper(one if takes_one else several, function)  # type: ignore[return-value]
+    return update_wrapper(one if takes_one else several, function)
