@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType, TracebackType
 
+from rocketmq_tw.interpreter import IS_PYPY
+
 #: The status of a program that was interrupted, as shells have it.
 INTERRUPTED = 130
 
@@ -66,7 +68,7 @@ def _end(
         sys.__excepthook__(kind, error, trace)
         return
     _say_stopped(program)
-    if sys.implementation.name == "pypy":
+    if IS_PYPY:
         # It takes no exit from here: it would show a traceback.
         os._exit(INTERRUPTED)
     sys.exit(INTERRUPTED)

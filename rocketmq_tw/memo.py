@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import lru_cache, update_wrapper
 from inspect import signature
 from typing import Any, ParamSpec, TypeVar
+
+from rocketmq_tw.interpreter import IS_PYPY
 
 _Parameters = ParamSpec("_Parameters")
 _Answer = TypeVar("_Answer")
@@ -20,9 +21,9 @@ def remembered(
     arguments, `most`, and what raised is tried again.
 
     CPython's `lru_cache` is C; PyPy's is Python, and takes longer than most of these functions."""
-    if sys.implementation.name == "cpython":
-        return lru_cache(maxsize=most)  # type: ignore[return-value]
-    return lambda function: remembered_in_dict(function, most)
+    if IS_PYPY:
+        return lambda function: remembered_in_dict(function, most)
+    return lru_cache(maxsize=most)  # type: ignore[return-value]
 
 
 def remembered_in_dict(

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import atexit
 import gc
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from rocketmq_tw.interpreter import IS_PYPY
 from rocketmq_tw.interrupted import end_quietly
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> No
 def _look_for_less_garbage() -> None:
     """Has the collector look less often: what is imported stays to the end, and to look at it for
     garbage takes a fifth of the time of a short command. PyPy's cannot be asked for that."""
-    if sys.implementation.name != "cpython":
+    if IS_PYPY:
         return
     gc.set_threshold(_GARBAGE_AFTER)
     atexit.register(gc.freeze)

@@ -19,6 +19,7 @@ from typing import Any
 from twisted.logger import ILogObserver, Logger, eventAsText, globalLogPublisher
 from zope.interface import provider
 
+from rocketmq_tw.interpreter import IS_PYPY
 from rocketmq_tw.net.descriptors import raise_descriptor_limit
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.steady_time import use_monotonic_time
@@ -148,11 +149,11 @@ class Trimming:
             self._is_trimming = False
 
 
-#: CPython frees a server's garbage by its reference counts, and a second collector looks for
-#: cycles, whole generations at once. PyPy has one collector: it goes by bytes, looks through what
-#: is old bit by bit, leaves out nothing, and has read its settings (PYPY_GC_*) from the environment
-#: before any of our code runs. So there it is left as it is.
-_COUNTS_REFERENCES = sys.implementation.name == "cpython"
+# CPython frees a server's garbage by its reference counts, and a second collector looks for cycles,
+# whole generations at once. PyPy has one collector: it goes by bytes, looks through what is old bit
+# by bit, leaves out nothing, and has read its settings (PYPY_GC_*) from the environment before any
+# of our code runs. So there it is left as it is.
+
 #: Objects made and not freed until the youngest are looked at: cycles are rare, and looking for
 #: them among all that lives costs milliseconds.
 _YOUNG = 20_000
@@ -165,7 +166,7 @@ _OLD = 200
 
 def collect_rarely() -> None:
     """Lets the collector look for cycles less often; without effect on PyPy."""
-    if _COUNTS_REFERENCES:
+    if not IS_PYPY:
         gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
 
 
@@ -175,7 +176,7 @@ def freeze_startup_objects() -> None:
     To be called once a server is ready: what start-up made stays as long as the process does, and
     looking through it costs milliseconds. The little garbage among it is never freed. Without
     effect on PyPy."""
-    if _COUNTS_REFERENCES:
+    if not IS_PYPY:
         gc.freeze()
 
 

@@ -19,8 +19,10 @@ from sys import byteorder
 
 from rocketmq_tw.files.atomic import write_again
 from rocketmq_tw.files.interface import IFile
+from rocketmq_tw.interpreter import IS_PYPY
 
 _SLOT_SIZE = 4
+_SLOT = struct.Struct("i")
 #: Slots of a page; 4 KiB as files have them.
 PAGE_SLOTS = 1024
 
@@ -46,7 +48,7 @@ class SlotTable:
         """Gives the slots the numbers from `first` on, one after the other; returns the number
         that each had, 0 for one that is not below the new one. The file has them after `write`."""
         touched = set(map(floordiv, slots, repeat(PAGE_SLOTS)))
-        table = self._in_memory(touched)
+        table = self._single(touched)
         self._changed |= touched
         end = first + len(slots)
         if len(set(slots)) == len(slots):
@@ -63,14 +65,14 @@ class SlotTable:
 
     def take_back(self, slots: Sequence[int], former: Sequence[int]) -> None:
         """Undoes an `exchange`."""
-        table = self._in_memory(set())
+        table = self._single(set())
         for slot, number in zip(reversed(slots), reversed(former), strict=True):
             table[slot] = number
 
     def peek(self, slot: int) -> int:
         """Reads one slot without keeping its page: for files that take no more entries."""
         if slot // PAGE_SLOTS in self._read_pages:
-            return self._in_memory(set())[slot]
+            return self._single(set())[slot]
         return self._read_slots(slot, 1)[0]
 
     def write(self) -> bool:
@@ -120,6 +122,11 @@ class SlotTable:
             yield
         self.release()
 
+    def _single(self, pages: set[int]) -> memoryview[int] | _SlotsInMemory:
+        """Returns what single slots are read and set by, with those of `pages` read."""
+        table = self._in_memory(pages)
+        return _SlotsInMemory(self._memory) if IS_PYPY and self._memory is not None else table
+
     def _in_memory(self, pages: set[int]) -> memoryview[int]:
         """Returns all slots, with those of `pages` read."""
         if self._table is None:
@@ -141,6 +148,22 @@ class SlotTable:
         if byteorder == "little":
             slots.byteswap()
         return slots
+
+
+class _SlotsInMemory:
+    """Reads and sets a slot in a tenth of the time that an item of a `memoryview` takes PyPy."""
+
+    __slots__ = ("_memory",)
+
+    def __init__(self, memory: mmap) -> None:
+        self._memory = memory
+
+    def __getitem__(self, slot: int) -> int:
+        number: int = _SLOT.unpack_from(self._memory, slot * _SLOT_SIZE)[0]
+        return number
+
+    def __setitem__(self, slot: int, number: int) -> None:
+        _SLOT.pack_into(self._memory, slot * _SLOT_SIZE, number)
 
 
 def _slots_of(page: int) -> slice:

@@ -14,6 +14,7 @@ from operator import add, and_, itemgetter, mul
 from struct import unpack
 from sys import byteorder
 
+from rocketmq_tw.interpreter import IS_PYPY
 from rocketmq_tw.memo import remembered
 
 _UTF_16 = "utf-16-le" if byteorder == "little" else "utf-16-be"
@@ -61,6 +62,9 @@ def key_hashes(topics: Sequence[str], keys: Sequence[bytes]) -> list[int]:
 
 
 def _hashes_of_topic(topic: str, keys: Sequence[bytes]) -> list[int]:
+    if IS_PYPY:
+        # Its compiled loop over a key's characters takes a sixth of what stands below.
+        return [topic_key_hash(topic, key) for key in keys]
     unique_ids = [key for key in keys if len(key) == _UNIQUE]
     if len(unique_ids) == len(keys):
         return _hashes_of_unique_ids(topic, keys)
@@ -137,7 +141,7 @@ def _units(text: str) -> bytes | array[int]:
 def _hash_code(units: bytes | array[int]) -> int:
     """Not brought down to 32 bits."""
     length = len(units)
-    if length <= _MAX_POWERS:
+    if length <= _MAX_POWERS and not IS_PYPY:
         return sum(map(mul, units, _POWERS[_MAX_POWERS - length :]))
     value = 0
     for unit in units:
