@@ -23,6 +23,7 @@ from types import (
     ModuleType,
 )
 from typing import Any, NamedTuple
+from weakref import ProxyTypes
 
 #: What holds nothing.
 _ATOMS = (str, bytes, int, float, complex, type(None), memoryview, type, ModuleType, CodeType)
@@ -77,7 +78,9 @@ class _Walk:
 
     def to(self, each: object, label: str, within: object) -> None:
         """Has an object looked at that `within` has, a container, or else an attribute."""
-        if isinstance(each, (*_ATOMS, *self._outside)):
+        # Proxies hold nothing, and ask what they stand for of what class it is, which may be gone:
+        # protobuf in Python has some.
+        if type(each) in ProxyTypes or isinstance(each, (*_ATOMS, *self._outside)):
             return
         if type(each).__module__.startswith(("tests.", "h2.", "hpack.")):
             return
