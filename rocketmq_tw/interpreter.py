@@ -1,4 +1,4 @@
-"""Which Python runs this, for the few places where that makes a difference."""
+"""The Python that runs this, for the few places where it makes a difference."""
 
 from __future__ import annotations
 
