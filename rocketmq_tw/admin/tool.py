@@ -227,8 +227,11 @@ class Tool:
             self._is_partial = bool(servers.missing)
             return found
 
+        access = self.settings.access()
+        if access.tls is not None and access.tls.unused_by_client is not None:
+            warn(access.tls.unused_by_client)
         try:
-            result: T = self._runner(names, _telling_kinds(noting), self.settings.access())
+            result: T = self._runner(names, _telling_kinds(noting), access)
         except NoRouteError as error:
             others = f"(name servers: {names}; -n names others)"
             fail(f"{explain(error)} {others}", error)

@@ -165,7 +165,8 @@ def read_tls_config(path: str, *, for_server: bool = False) -> TlsConfig:
     settings = [setting._replace(must_be_known=True) for setting in read_properties(text, path)]
     if not for_server and not any(s.key.startswith(_OF_TLS_CLIENTS) for s in settings):
         raise ConfigError(
-            f"{path}: no key that begins with tls.client. says whom to trust and what to show, as"
-            " tls.client.trustCertPath does; with tls.client.authServer=false nobody is looked at"
+            f"{path}: no key that begins with tls.client. says whom to trust and what to show:"
+            " servers are checked with tls.client.authServer=true, tls.test.mode.enable=false and"
+            " tls.client.trustCertPath=FILE; with tls.client.authServer=false nobody is"
         )
     return load((TlsConfig,), settings, os.path.expanduser("~"))[TlsConfig]

@@ -141,10 +141,13 @@ def server_context(config: TlsConfig, protocols: Sequence[bytes] = ()) -> TlsCon
 
 def client_context(config: TlsConfig) -> TlsContext:
     """Returns what a client shows and asks for. As in stock the chain is checked where
-    `tls.client.authServer` is set, and host names are not: brokers announce plain addresses."""
+    `tls.client.authServer` is set, and host names are not: brokers announce plain addresses. Files
+    that are named are read in any case, since nobody names a wrong one on purpose; what is not used
+    then is warned of."""
     if config.test_mode_enable:
         _refuse_unkept("tls.client.authServer", config.client_auth_server)
-        return TlsContext(lambda: _options(None, []), ())
+    if config.unused_by_client is not None:
+        log.warn("{unused}", unused=config.unused_by_client)
     return TlsContext(
         lambda: _client_options(config),
         (config.client_key_path, config.client_cert_path, config.client_trust_cert_path),
@@ -184,7 +187,8 @@ def _offering(options: CertificateOptions, protocols: Sequence[bytes]) -> Certif
 
 
 def _client_options(config: TlsConfig) -> CertificateOptions:
-    if config.client_cert_path:
+    is_test = config.test_mode_enable
+    if config.client_cert_path and (config.client_key_path or not is_test):
         options = _own_options(
             "tls.client",
             config.client_key_path,
@@ -193,11 +197,14 @@ def _client_options(config: TlsConfig) -> CertificateOptions:
         )
     else:
         options = _options(None, [])
+    trust_key, trust_path = "tls.client.trustCertPath", config.client_trust_cert_path
     if config.client_auth_server:
         context = options.getContext()
-        _trust(context, "tls.client.trustCertPath", config.client_trust_cert_path)
+        _trust(context, trust_key, trust_path)
         context.set_verify(SSL.VERIFY_PEER, _verify)
-    return options
+    elif trust_path:
+        _certificates(trust_key, trust_path)
+    return _options(None, []) if is_test else options
 
 
 def _verify(_: SSL.Connection, certificate: crypto.X509, number: int, depth: int, ok: int) -> bool:
@@ -327,7 +334,9 @@ def _certificates(key: str, path: str) -> list[crypto.X509]:
     try:
         found = x509.load_pem_x509_certificates(data)
     except ValueError as error:
-        raise TlsConfigError(f"{key} {path}: {error}") from error
+        raise TlsConfigError(
+            f"{key} {path}: no certificate can be read there: name a PEM file that holds one"
+        ) from error
     return [crypto.X509.from_cryptography(certificate) for certificate in found]
 
 

@@ -54,6 +54,17 @@ def test_a_file_that_says_nothing_of_clients_is_refused(world, tmp_path: Path, k
     outcome = call(world, f"--tls-config {file} clusterList -n {world.names}")
     assert outcome.status == 2
     assert "no key that begins with tls.client." in outcome.err
+    assert "tls.client.authServer=true" in outcome.err
+
+
+def test_a_trust_path_alone_is_warned_of(world, tmp_path: Path) -> None:
+    file = tmp_path / "tls.properties"
+    file.write_text("tls.client.trustCertPath=/ca.pem\n")
+    outcome = call(world, f"--tls-config {file} topicList -n {world.names}")
+    assert outcome.status == 0
+    (line,) = outcome.err.splitlines()
+    assert "/ca.pem alone checks nobody" in line
+    assert "set tls.client.authServer=true and tls.test.mode.enable=false" in line
 
 
 @pytest.mark.parametrize("command", ["updateTopic -t T -c C -r x", "store dump log /tmp --count x"])

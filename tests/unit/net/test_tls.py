@@ -140,6 +140,58 @@ def test_files_and_checked_certificates_both_ways(files):
     assert stranger.check(RemotingError), "a client without a certificate"
 
 
+@pytest.mark.parametrize(
+    ("keys", "advice"),
+    [
+        ({}, "set tls.client.authServer=true and tls.test.mode.enable=false"),
+        ({"test_mode_enable": False}, "set tls.client.authServer=true"),
+    ],
+)
+def test_a_trust_path_alone_checks_nobody_as_in_stock_and_says_so(files, keys, advice):
+    network = network_with(TlsConfig())
+    with capturedLogs() as logs:
+        answer = ask(
+            network, TlsConfig(client_trust_cert_path=files["client_trust_cert_path"], **keys)
+        )
+    assert answer.body == b"x" * 100_000
+    (line,) = [line for line in map(formatEvent, logs) if "trustCertPath" in line]
+    assert "checks nobody" in line and line.endswith(advice)
+
+
+def test_a_client_that_uses_its_files_says_nothing_of_them(files):
+    with capturedLogs() as logs:
+        RemotingClient(
+            Clock(), tls=TlsConfig(test_mode_enable=False, client_auth_server=True, **files)
+        )
+        RemotingClient(Clock(), tls=TlsConfig())
+    told = "\n".join(map(formatEvent, logs))
+    assert "trustCertPath" not in told and "shown to no server" not in told
+
+
+@pytest.mark.parametrize("test_mode", [True, False])
+@pytest.mark.parametrize("wrong", ["missing", "a key", "another key"])
+def test_a_client_takes_no_wrong_files_though_it_does_not_use_them(files, wrong, test_mode):
+    key = Path(files["client_key_path"])
+    if wrong == "another key":
+        other = ec.generate_private_key(ec.SECP256R1())
+        key.write_bytes(
+            other.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.BestAvailableEncryption(b"1234"),
+            )
+        )
+        config = TlsConfig(test_mode_enable=test_mode, **files)
+        expected = "is not the key of tls.client.certPath"
+    else:
+        path = str(key) if wrong == "a key" else "/no/such.pem"
+        config = TlsConfig(test_mode_enable=test_mode, client_trust_cert_path=path)
+        expected = "no certificate" if wrong == "a key" else "No such file"
+        expected = f"tls.client.trustCertPath {path}: {expected}"
+    with capturedLogs(), pytest.raises(TlsConfigError, match=expected):
+        RemotingClient(Clock(), tls=config)
+
+
 def test_a_client_refuses_a_server_that_it_does_not_trust(files):
     network = network_with(TlsConfig())
     config = TlsConfig(test_mode_enable=False, client_auth_server=True, **files)
