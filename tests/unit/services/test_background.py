@@ -221,8 +221,8 @@ def test_the_command_tells_of_a_store_that_cannot_be_opened(
 def test_signals_to_a_server_in_the_background(
     background: Background, peer: int, server: str
 ) -> None:
-    """SIGUSR1 begins another file of the log, as when one is moved away; SIGHUP changes nothing;
-    and of several that ask for a stop the first one counts."""
+    """SIGUSR1 begins another file of the log, as when one is moved away; SIGHUP and SIGUSR2 change
+    nothing; and of several that ask for a stop the first one counts."""
     home, log = background.home, background.home / "server.log"
     ended = background.start(*command(server, 0, peer))
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr + log.read_text()
@@ -232,6 +232,8 @@ def test_signals_to_a_server_in_the_background(
     wait_until((home / "server.log.1").exists, "another file")
     process.send_signal(signal.SIGHUP)
     wait_until(lambda: "SIGHUP changes nothing" in log.read_text(), "a line of SIGHUP")
+    process.send_signal(signal.SIGUSR2)
+    wait_until(lambda: "SIGUSR2 changes nothing" in log.read_text(), "a line of SIGUSR2")
     assert process.is_running() and "rocketmq_tw" in (home / "server.log.1").read_text()
     for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
         # It may be gone by the second one.
@@ -309,13 +311,16 @@ def test_a_signal_is_told_of_by_the_reactor(monkeypatch: pytest.MonkeyPatch) -> 
         sigTerm=None,
         callFromThread=lambda call, *given, **named: told.append(partial(call, *given, **named)),
     )
-    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    taken = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    numbers = (*taken, signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in numbers}
     try:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
         server_process.obey_signals(reactor)
         with capturedLogs() as events:
-            signal.raise_signal(signal.SIGHUP)
+            for number in taken:
+                signal.raise_signal(number)
         assert not events
     finally:
         for number, handler in before.items():
@@ -323,4 +328,5 @@ def test_a_signal_is_told_of_by_the_reactor(monkeypatch: pytest.MonkeyPatch) -> 
     with capturedLogs() as events:
         for tell in told:
             tell()
-    assert [formatEvent(event)[:23] for event in events] == ["SIGHUP changes nothing:"]
+    begins = [str(formatEvent(event)).partition(":")[0] for event in events]
+    assert begins == [f"{name} changes nothing" for name in ("SIGHUP", "SIGUSR1", "SIGUSR2")]
